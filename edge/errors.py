@@ -1,0 +1,72 @@
+"""Every expected failure and its exit code, in one table.
+
+All errors that bitnet-edge raises on purpose derive from :class:`EdgeError`.  The message is one line that names what
+is wrong and what to do about it; the command line prints it and ends with ``exit_code``.  Anything else that escapes
+is a bug.
+"""
+
+from __future__ import annotations
+
+
+class EdgeError(Exception):
+    """Base of all expected failures; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(EdgeError):
+    """A value the caller gave cannot be used."""
+
+    exit_code = 2
+
+
+class ModelNotFound(EdgeError):
+    """No model at that path or name."""
+
+    exit_code = 3
+
+
+class InvalidFile(EdgeError):
+    """A model, tokenizer or session file is damaged, hostile or not supported."""
+
+    exit_code = 4
+
+
+class MemoryRefused(EdgeError):
+    """The plan would not fit in the memory that is available or allowed."""
+
+    exit_code = 5
+
+
+class UnsupportedCPU(EdgeError):
+    """The processor lacks the forced (or any) instruction set."""
+
+    exit_code = 6
+
+
+class ContextFull(EdgeError):
+    """The context is full and the caller asked to stop rather than slide."""
+
+    exit_code = 7
+
+
+class AnswerTimeout(EdgeError):
+    """``--timeout`` was reached; what had been answered stands."""
+
+    exit_code = 124
+
+
+#: exit code -> meaning, as printed in ``--help`` and the documentation
+EXIT_CODES = {
+    0: "ok",
+    1: "runtime failure",
+    2: "usage: a flag or value cannot be used",
+    3: "model not found",
+    4: "model, tokenizer or session file invalid or not supported",
+    5: "refused: would not fit in memory",
+    6: "processor or forced instruction set unsupported",
+    7: "context full with --overflow stop",
+    124: "--timeout reached; the partial answer was printed",
+    130: "interrupted (SIGINT)",
+    143: "terminated (SIGTERM)",
+}

@@ -1,0 +1,73 @@
+"""Checkpoint: what every reader returns, whatever the file format.
+
+Tensor names are GGUF names (``blk.0.attn_q.weight``); shapes are in NumPy order (out, in); bytes stay in the file's
+memory map until somebody packs or multiplies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge.config import ModelConfig
+
+#: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
+TERNARY_TYPES = ("I2_S", "TQ1_0", "TQ2_0", "HF_U8")
+FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One stored tensor: raw bytes and what they mean."""
+
+    name: str
+    type: str  # one of TERNARY_TYPES or FLOAT_TYPES
+    shape: tuple[int, ...]  # (out, in) for a matrix, (n,) for a vector
+    data: memoryview  # format "B", exactly the stored bytes (I2_S: codes, scale, tail)
+    scale: float = 1.0  # further multiplier of the matmul's output: HF weight_scale (as a multiplier), GGUF .scale
+    layout: str = "128"  # I2_S only: "128", "64" or "1x4"
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """A tokenizer as stored, not yet built.
+
+    ``kind`` "bpe": ``tokens`` are in the GPT-2 printable alphabet, ``merges`` are "left right" strings in rank order,
+    ``pre`` names the pre-tokeniser ("llama-bpe", "qwen2", "gpt-2", "falcon", ...) or is "" when absent and
+    ``pattern`` may hold an explicit split regex (from a Hugging Face tokenizer.json).
+    ``kind`` "sentencepiece": either ``model`` holds the serialised ModelProto (tokenizer.model) or ``tokens``,
+    ``scores`` and ``types`` hold the GGUF arrays.
+    """
+
+    kind: str
+    tokens: Sequence[str] = ()
+    scores: Sequence[float] = ()
+    types: Sequence[int] = ()  # 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+    merges: Sequence[str] = ()
+    pre: str = ""
+    pattern: str | None = None
+    ignore_merges: bool | None = None
+    model: bytes | None = None
+    added: Mapping[str, int] = field(default_factory=dict)  # special token text -> id beyond `tokens`
+    bos_id: int | None = None
+    eos_ids: tuple[int, ...] = ()
+    pad_id: int | None = None
+    unk_id: int | None = None
+    add_bos: bool = True
+    add_space_prefix: bool = True
+
+
+@dataclass
+class Checkpoint:
+    """A described, validated, not yet loaded model."""
+
+    path: str
+    format: str  # "gguf" or "huggingface"
+    config: ModelConfig
+    tensors: dict[str, Tensor]
+    tokenizer: TokenizerSpec
+    chat_template: str | None
+    metadata: Mapping[str, Any]
+    notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
+    keep: tuple[object, ...] = ()  # owners of the bytes behind Tensor.data

@@ -1,0 +1,168 @@
+/* kernels.h: the table of contents of the compiled floor.
+ *
+ * Plain C11, no Python.h.  One function table (struct kernels) per instruction set; the scalar row is the
+ * specification and every other row equals it bit for bit: integers because integer sums are exact, floats because
+ * every float loop is either element-wise or reduced in the fixed order written here, without fused multiply-add
+ * (all files are built with -ffp-contract=off) and with one shared polynomial for exp.
+ *
+ * The table is filled once (dispatch.c) from HWCAP / cpuid.  Kernels never allocate and never fail: shapes are
+ * validated by the callers in pyx/.
+ *
+ * Packed ternary row ("blocks"): K padded to a multiple of 128 with code 1 (weight 0).  A block of 128 codes is
+ * 32 bytes: byte p (0..31) holds element p in bits 7-6, p+32 in bits 5-4, p+64 in bits 3-2, p+96 in bits 1-0;
+ * code = weight + 1.  This is the official I2_S layout.  Pointers may be unaligned (memory-mapped files).
+ */
+#ifndef BITNET_EDGE_KERNELS_H
+#define BITNET_EDGE_KERNELS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    TERNARY_BLOCK = 128,      /* codes per block                                  */
+    TERNARY_BLOCK_BYTES = 32, /* bytes per block                                  */
+    KV_PAGE = 32,             /* tokens per KV page                               */
+    FLOAT_LANES = 16,         /* lanes of every float reduction                   */
+    HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
+};
+
+struct kernels {
+    const char *name; /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
+
+    /* ---- ternary matrices: exact integers -------------------------------------------------------------------- */
+
+    /* acc[r] = sum_k code[r][k] * x[k]   (codes unsigned 0..3; the caller subtracts sum(x) once per row)
+     * codes [n_row][n_block*32], x [n_block*128] int8 in +-127 and 0 beyond K, acc [n_row] */
+    void (*ternary_matvec)(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc);
+
+    /* The same for n_token activation rows: acc[t*ld_acc + r]; x [n_token][n_block*128].  Unpacks a weight block
+     * once for several tokens. */
+    void (*ternary_matmul)(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
+                           int32_t *acc, int64_t ld_acc);
+
+    /* One row, one partial sum per block: acc[b] = sum over block b of code * x.  For scales per K group. */
+    void (*ternary_blocks)(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc);
+
+    /* ---- activations ------------------------------------------------------------------------------------------ */
+
+    /* BitNet activation quantisation: s = 127 / max(max|x|, 1e-5); q = clamp(round_half_even(x*s), -127, 127);
+     * q[n..n_pad) = 0; *sum = sum(q).  Returns s.  (transformers integrations/bitnet.py, ActQuant) */
+    float (*quantize_i8)(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);
+
+    /* out = x / sqrt(mean(x^2) + eps) * w.  The sum of squares runs in double over FLOAT_LANES lanes
+     * (lane i takes elements i, i+16, ...), then lanes are added pairwise (i, i+8), (i, i+4), (i, i+2), (i, i+1).
+     * out may be x.  The factor is (float)(1.0 / sqrt(ms + eps)); the order of products is (x * factor) * w. */
+    void (*rmsnorm)(const float *x, const float *w, float eps, int64_t n, float *out);
+
+    /* gate: out[i] = act(gate[i]) * up[i]; out may be gate */
+    void (*gate_relu2)(const float *gate, const float *up, int64_t n, float *out);
+    void (*gate_silu)(const float *gate, const float *up, int64_t n, float *out);
+
+    /* Rotary embedding in place on one head vector x [head_dim]; cs, sn [n_rot/2].
+     * half: pairs (j, j + n_rot/2) (GPT-NeoX, Hugging Face); interleaved: pairs (2j, 2j+1) (GGUF arch llama).
+     * a' = a*cs - b*sn; b' = b*cs + a*sn; elements beyond n_rot stay. */
+    void (*rope_half)(float *x, int64_t n_rot, const float *cs, const float *sn);
+    void (*rope_interleaved)(float *x, int64_t n_rot, const float *cs, const float *sn);
+
+    /* y += x */
+    void (*add)(float *y, const float *x, int64_t n);
+
+    /* ---- output head ------------------------------------------------------------------------------------------ */
+
+    /* int16 activations for the int8 head: s = HEAD_XMAX / max(max|x|, 1e-30), q = round_half_even(x*s). Returns s. */
+    float (*quantize_i16)(const float *x, int64_t n, int16_t *q);
+    /* logits[r] = (float)(int64 sum_k w[r][k]*x[k]) * (scale[r] / s)   w [n_row][k] */
+    void (*head_i8)(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits);
+    /* logits[r] = sum_k w[r][k]*x[k] in FLOAT_LANES float lanes, pairwise tree as in rmsnorm; tail elements go to
+     * the first lanes */
+    void (*head_f16)(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits);
+    void (*head_f32)(const float *w, int64_t n_row, int64_t k, const float *x, float *logits);
+
+    /* Quantise rows to int8: scale = max|w| / 127, q = round_half_even(w / scale); an all-zero row has scale 0. */
+    void (*quantize_row_i8)(const float *w, int64_t k, int8_t *q, float *scale);
+
+    /* ---- conversions ------------------------------------------------------------------------------------------ */
+    void (*half_to_float)(const uint16_t *x, int64_t n, float *y);
+    void (*float_to_half)(const float *x, int64_t n, uint16_t *y); /* round to nearest even */
+
+    /* ---- attention over one KV page (32 tokens, one KV head) ---------------------------------------------------
+     *
+     * f16 page: half k[D][32] (dim-major: token lanes), then half v[32][D].
+     * i8 page:  int8 k[D/4][32][4], int8 v[8][D][4], half ks[32], half vs[32]; codes in +-127, never -128.
+     *
+     * Online softmax state of n_q queries (the query heads that share this KV head): m [n_q] running maximum
+     * (starts at -INFINITY), l [n_q] running sum (0), o [n_q][D] unnormalised output (0).  valid: bit t set means
+     * token t of the page is attended (valid != 0).  Queries carry the factor 1/sqrt(D) already.
+     *
+     *   s[t]  = sum_d q[d] * k[d][t], d ascending, start 0                              (f16)
+     *   s[t]  = (float)(int32 sum_d q8[d] * k8[d][t]) * (ks[t] * qs)                    (i8)
+     *   m'    = max(m, max over valid t of s[t]);  if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c
+     *   p[t]  = kernel_expf(s[t] - m') for valid t, else 0
+     *   l    += lane tree sum of p (16 lanes: lane i = p[i] + p[i+16], then the pairwise tree)
+     *   o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid)             (f16)
+     *   w[t]  = p[t] * vs[t]; wmax = max w; if wmax > 0: u[t] = round_half_even(w[t] * (255 / wmax)) as u8,
+     *           o[d] += (float)(int32 sum_t u[t] * v8[t][d]) * (wmax / 255)             (i8)
+     */
+    void (*attend_f16)(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
+                       float *l, float *o);
+    void (*attend_i8)(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
+                      const float *qs, float *m, float *l, float *o);
+
+    /* Store one key/value vector (float [D]) as token t of an f16 page. */
+    void (*store_f16)(void *page, int64_t head_dim, int64_t t, const float *k, const float *v);
+    /* Seal: quantise a whole f16 page into an i8 page, once.  Per token: scale = half(max|x| / 127) and
+     * q = clamp(round_half_even(x / float(scale)), -127, 127); scale 0 gives codes 0. */
+    void (*seal_i8)(const void *f16_page, int64_t head_dim, void *i8_page);
+    /* int8 query: qs = max|q| / 127 (0 for a zero vector, codes 0), q8 = round_half_even(q / qs). */
+    float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
+};
+
+/* Rows of the table; NULL where the compiler's target lacks the row. */
+extern const struct kernels kernels_scalar;
+#if defined(__x86_64__)
+extern const struct kernels kernels_avx2;       /* AVX2 + F16C                          */
+extern const struct kernels kernels_avx512vnni; /* AVX512 F/BW/VL/DQ + VNNI             */
+#endif
+#if defined(__aarch64__)
+extern const struct kernels kernels_neon;    /* ARMv8.0: Cortex-A53, A72             */
+extern const struct kernels kernels_dotprod; /* ARMv8.2 dotprod: Cortex-A76, laptops */
+extern const struct kernels kernels_i8mm;    /* ARMv8.6 i8mm                         */
+#endif
+
+/* dispatch.c */
+/* The rows this build knows, best last; *n is their number. */
+const struct kernels *const *kernels_all(int *n);
+/* 1 if the processor (and the operating system) can run the row. */
+int kernels_supported(const struct kernels *row);
+/* The best supported row, chosen once. */
+const struct kernels *kernels_best(void);
+/* By name; NULL if unknown. */
+const struct kernels *kernels_named(const char *name);
+
+/* repack.c: other packings -> our rows of blocks.  codes out [n_row][n_block*32], padding code 1. */
+void repack_i2s_128(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes); /* flat stream, any k          */
+void repack_i2s_64(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);
+void repack_i2s_1x4(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes); /* n_row % 4 == 0              */
+void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);      /* [n_row/4][k], n_row % 4 == 0 */
+/* TQ*: k % 256 == 0; d [n_row][k/256] block scales as float */
+void repack_tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+void repack_i8(const int8_t *src, int64_t n_row, int64_t k, uint8_t *codes);       /* weights -1, 0, +1           */
+void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);       /* back to -1, 0, +1 (, +2)    */
+/* Absmean (float32): a = max(mean|w|, 1e-5) over the matrix; code = clamp(round_half_even(w * (1/a)), -1, 1).
+ * mean is accumulated in double.  Returns a. */
+float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
+
+/* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
+enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };
+int64_t table_row_bytes(int type, int64_t k); /* -1 if k is no multiple of the block */
+void dequantize_row(int type, const uint8_t *row, int64_t k, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
