@@ -1,0 +1,68 @@
+# bitnet-edge: `make` prints this help; every target sets up what it lacks and asks nothing.
+#
+# The virtual environment lives in $(VENV).  Stamp files inside it make second runs start at once; the compiled floor is
+# rebuilt when a file under pyx/ changes.
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+# the build requirements of pyproject.toml (tests/test_docs.py compares them)
+BUILD_REQUIRES := "setuptools>=77" "Cython>=3.1"
+COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
+
+# an environment whose interpreter has gone (a distribution upgrade) counts as not installed
+STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.installed $(VENV)/.compiled $(VENV)/.tools)
+
+export PYTHONNOUSERSITE := 1
+unexport PYTHONPATH PYTHONHOME
+
+.PHONY: help chat test bench lint clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make chat    set everything up and chat with the model that ships inside the package"
+	@echo "make test    set up what is missing and run the whole test suite (ARGS='-k name' narrows it)"
+	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
+	@echo "make lint    ruff and mypy"
+	@echo "make clean   remove everything that was built, the virtual environment too"
+
+chat: $(VENV)/.compiled
+	@$(PY) -m edge chat $(ARGS)
+
+bench: $(VENV)/.compiled
+	@$(PY) -m edge bench $(ARGS)
+
+test: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/.tools
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find edge pyx tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find pyx -maxdepth 1 -name '*.so' -delete
+
+# The package, editable, with its run-time dependencies; this compiles pyx/ the first time.
+$(VENV)/.installed: pyproject.toml
+	@packaging/prepare.sh chat
+	@echo "bitnet-edge: installing the dependencies" >&2
+	@$(PIP) install $(BUILD_REQUIRES)
+	@echo "bitnet-edge: compiling (about a minute on a PC, some minutes on a Raspberry Pi)" >&2
+	@$(PIP) install --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
+	@$(PY) setup.py --quiet build_ext --inplace
+	@touch $@
+
+# What only developers need (the extra "dev"): tests, oracles, linters.
+$(VENV)/.tools: pyproject.toml | $(VENV)/.installed
+	@packaging/prepare.sh test
+	@echo "bitnet-edge: installing the test tools" >&2
+	@$(PY) -c 'import importlib.metadata as m; \
+	    print(*(r.split(";")[0] for r in m.requires("bitnet-edge") if "dev" in r.partition(";")[2]), sep="\n")' \
+	    > $(VENV)/dev.txt
+	@$(PIP) install -r $(VENV)/dev.txt
+	@touch $@
