@@ -82,7 +82,8 @@ struct kernels {
     void (*head_f16)(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits);
     void (*head_f32)(const float *w, int64_t n_row, int64_t k, const float *x, float *logits);
 
-    /* Quantise rows to int8: scale = max|w| / 127, q = round_half_even(w / scale); an all-zero row has scale 0. */
+    /* Quantise one row to int8: scale = max|w| / 127, q = clamp(round_half_even(w / scale), -127, 127); scale 0 (an
+     * all-zero row) gives codes 0. */
     void (*quantize_row_i8)(const float *w, int64_t k, int8_t *q, float *scale);
 
     /* ---- conversions ------------------------------------------------------------------------------------------ */
@@ -104,7 +105,8 @@ struct kernels {
      *   p[t]  = kernel_expf(s[t] - m') for valid t, else 0
      *   l    += lane tree sum of p (16 lanes: lane i = p[i] + p[i+16], then the pairwise tree)
      *   o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid)             (f16)
-     *   w[t]  = p[t] * vs[t]; wmax = max w; if wmax > 0: u[t] = round_half_even(w[t] * (255 / wmax)) as u8,
+     *   w[t]  = p[t] * vs[t]; wmax = max w; if wmax > 1e-30 (so that 255 / wmax is finite):
+     *           u[t] = round_half_even(w[t] * (255 / wmax)) as u8,
      *           o[d] += (float)(int32 sum_t u[t] * v8[t][d]) * (wmax / 255)             (i8)
      */
     void (*attend_f16)(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
@@ -117,7 +119,7 @@ struct kernels {
     /* Seal: quantise a whole f16 page into an i8 page, once.  Per token: scale = half(max|x| / 127) and
      * q = clamp(round_half_even(x / float(scale)), -127, 127); scale 0 gives codes 0. */
     void (*seal_i8)(const void *f16_page, int64_t head_dim, void *i8_page);
-    /* int8 query: qs = max|q| / 127 (0 for a zero vector, codes 0), q8 = round_half_even(q / qs). */
+    /* int8 query: qs = max|q| / 127, q8 as in quantize_row_i8 (qs 0 gives codes 0).  Returns qs. */
     float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
 };
 
@@ -142,6 +144,8 @@ int kernels_supported(const struct kernels *row);
 const struct kernels *kernels_best(void);
 /* By name; NULL if unknown. */
 const struct kernels *kernels_named(const char *name);
+
+/* kernel_expf, half_float, float_half: static inline in numbers.h. */
 
 /* repack.c: other packings -> our rows of blocks.  codes out [n_row][n_block*32], padding code 1. */
 void repack_i2s_128(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes); /* flat stream, any k          */

@@ -1,0 +1,104 @@
+/* dequantize.c: one row of a stored table (embedding or output matrix) as floats.  Formats and byte orders are those
+ * of ggml; the order of the float products is the one of the reference decoders, so the bits agree with them. */
+#include "kernels.h"
+#include "numbers.h"
+
+#include <string.h>
+
+static const struct {
+    int elements, bytes;
+} block_of[] = {
+    [TABLE_F32] = {1, 4},     [TABLE_F16] = {1, 2},      [TABLE_BF16] = {1, 2},     [TABLE_Q8_0] = {32, 34},
+    [TABLE_Q6_K] = {256, 210}, [TABLE_Q4_0] = {32, 18}, [TABLE_Q4_K] = {256, 144},
+};
+
+int64_t table_row_bytes(int type, int64_t k)
+{
+    if (type < TABLE_F32 || type > TABLE_Q4_K || k < 0 || k % block_of[type].elements)
+        return -1;
+    return k / block_of[type].elements * block_of[type].bytes;
+}
+
+static uint16_t load_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+
+static void q8_0(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b));
+    for (int j = 0; j < 32; j++)
+        out[j] = (float)(int8_t)b[2 + j] * d;
+}
+
+static void q4_0(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b));
+    for (int j = 0; j < 16; j++) {
+        out[j] = (float)((b[2 + j] & 15) - 8) * d;
+        out[j + 16] = (float)((b[2 + j] >> 4) - 8) * d;
+    }
+}
+
+static void q6_k(const uint8_t *b, float *out)
+{
+    const uint8_t *ql = b, *qh = b + 128;
+    const int8_t *scale = (const int8_t *)b + 192;
+    float d = half_float(load_u16(b + 208));
+    for (int h = 0; h < 2; h++, ql += 64, qh += 32, scale += 8, out += 128)
+        for (int l = 0; l < 32; l++) {
+            int q0 = (ql[l] & 15) | (qh[l] & 3) << 4;
+            int q1 = (ql[l + 32] & 15) | (qh[l] >> 2 & 3) << 4;
+            int q2 = ql[l] >> 4 | (qh[l] >> 4 & 3) << 4;
+            int q3 = ql[l + 32] >> 4 | (qh[l] >> 6) << 4;
+            out[l] = (d * (float)scale[l / 16]) * (float)(q0 - 32);
+            out[l + 32] = (d * (float)scale[2 + l / 16]) * (float)(q1 - 32);
+            out[l + 64] = (d * (float)scale[4 + l / 16]) * (float)(q2 - 32);
+            out[l + 96] = (d * (float)scale[6 + l / 16]) * (float)(q3 - 32);
+        }
+}
+
+/* Q4_K: F16 d, F16 dmin, 12 bytes with eight 6-bit scales and minima, 128 bytes of nibbles; sub-block i of 32
+ * elements is the low (even i) or high (odd i) nibbles of bytes 32*(i/2)...; value d*scale*q - dmin*min. */
+static void q4_k(const uint8_t *b, float *out)
+{
+    float d = half_float(load_u16(b)), d_min = half_float(load_u16(b + 2));
+    const uint8_t *s = b + 4, *q = b + 16;
+    for (int i = 0; i < 8; i++) {
+        int scale = i < 4 ? s[i] & 63 : (s[i + 4] & 15) | (s[i - 4] >> 6) << 4;
+        int min = i < 4 ? s[i + 4] & 63 : s[i + 4] >> 4 | (s[i] >> 6) << 4;
+        float ds = d * (float)scale, dm = d_min * (float)min;
+        for (int j = 0; j < 32; j++)
+            out[i * 32 + j] = ds * (float)(q[i / 2 * 32 + j] >> (i % 2 * 4) & 15) - dm;
+    }
+}
+
+void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
+{
+    switch (type) {
+    case TABLE_F32:
+        memcpy(out, row, (size_t)k * 4);
+        break;
+    case TABLE_F16:
+        for (int64_t i = 0; i < k; i++)
+            out[i] = half_float(load_u16(row + 2 * i));
+        break;
+    case TABLE_BF16:
+        for (int64_t i = 0; i < k; i++)
+            out[i] = bits_float((uint32_t)load_u16(row + 2 * i) << 16);
+        break;
+    case TABLE_Q8_0:
+        for (int64_t i = 0; i < k / 32; i++)
+            q8_0(row + i * 34, out + i * 32);
+        break;
+    case TABLE_Q4_0:
+        for (int64_t i = 0; i < k / 32; i++)
+            q4_0(row + i * 18, out + i * 32);
+        break;
+    case TABLE_Q6_K:
+        for (int64_t i = 0; i < k / 256; i++)
+            q6_k(row + i * 210, out + i * 256);
+        break;
+    case TABLE_Q4_K:
+        for (int64_t i = 0; i < k / 256; i++)
+            q4_k(row + i * 144, out + i * 256);
+        break;
+    }
+}

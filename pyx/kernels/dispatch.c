@@ -1,0 +1,138 @@
+/* dispatch.c: which rows this build has and which one this processor can run.  Built with baseline flags only: it
+ * runs before anything is known about the processor. */
+#include "kernels.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+enum { FEATURE_AVX2 = 1, FEATURE_AVX512VNNI = 2 };
+
+/* XCR0: which register files the operating system saves.  Without this check AVX in a kernel or hypervisor that
+ * does not save the upper halves corrupts silently. */
+static uint64_t xcr0(void)
+{
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+static int cpu_features(void)
+{
+    unsigned a, b, c, d, features = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        return 0;
+    int osxsave = c >> 27 & 1, avx = c >> 28 & 1, f16c = c >> 29 & 1;
+    if (!osxsave || !avx || !f16c || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 0;
+    uint64_t saved = xcr0();
+    int avx2 = b >> 5 & 1;
+    if (!avx2 || (saved & 0x06) != 0x06) /* XMM and YMM state */
+        return 0;
+    features |= FEATURE_AVX2;
+    int f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
+    if (f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) /* and opmask, upper ZMM halves, ZMM16-31 */
+        features |= FEATURE_AVX512VNNI;
+    return (int)features;
+}
+
+#elif defined(__aarch64__)
+
+enum { FEATURE_NEON = 1, FEATURE_DOTPROD = 2, FEATURE_I8MM = 4 };
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+
+static int cpu_features(void)
+{
+    unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+    int features = 0;
+    if (hwcap >> 1 & 1) /* HWCAP_ASIMD */
+        features |= FEATURE_NEON;
+    if (features && (hwcap >> 20 & 1)) /* HWCAP_ASIMDDP */
+        features |= FEATURE_DOTPROD;
+    if ((features & FEATURE_DOTPROD) && (hwcap2 >> 13 & 1)) /* HWCAP2_I8MM */
+        features |= FEATURE_I8MM;
+    return features;
+}
+
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static int has(const char *name)
+{
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value;
+}
+
+static int cpu_features(void)
+{
+    int features = FEATURE_NEON;
+    if (has("hw.optional.arm.FEAT_DotProd"))
+        features |= FEATURE_DOTPROD;
+    if ((features & FEATURE_DOTPROD) && has("hw.optional.arm.FEAT_I8MM"))
+        features |= FEATURE_I8MM;
+    return features;
+}
+
+#else
+
+static int cpu_features(void) { return FEATURE_NEON; }
+
+#endif
+#else
+
+static int cpu_features(void) { return 0; }
+
+#endif
+
+/* The rows of this build, best last, each with the feature bit it needs. */
+static const struct kernels *const rows[] = {
+    &kernels_scalar,
+};
+
+static const int needs[] = {
+    0,
+};
+
+enum { N_ROW = sizeof rows / sizeof rows[0] };
+
+const struct kernels *const *kernels_all(int *n)
+{
+    *n = N_ROW;
+    return rows;
+}
+
+int kernels_supported(const struct kernels *row)
+{
+    int features = cpu_features();
+    for (int i = 0; i < N_ROW; i++)
+        if (rows[i] == row)
+            return (features & needs[i]) == needs[i];
+    return 0;
+}
+
+const struct kernels *kernels_best(void)
+{
+    /* Two threads may both fill it, with the same value. */
+    static const struct kernels *volatile best;
+    if (!best) {
+        const struct kernels *found = rows[0];
+        for (int i = 1; i < N_ROW; i++)
+            if (kernels_supported(rows[i]))
+                found = rows[i];
+        best = found;
+    }
+    return best;
+}
+
+const struct kernels *kernels_named(const char *name)
+{
+    for (int i = 0; i < N_ROW; i++)
+        if (strcmp(rows[i]->name, name) == 0)
+            return rows[i];
+    return NULL;
+}

@@ -1,0 +1,331 @@
+/* scalar.c: the specification.  Every function of the kernel table in plain C; kernels.h says what each one computes.
+ * Every other row must equal this one bit for bit, so the order of float operations below is part of the contract. */
+#include "kernels.h"
+#include "numbers.h"
+
+#include <math.h>
+
+enum { LANES = FLOAT_LANES };
+
+/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+
+static int32_t block_dot(const uint8_t *b, const int8_t *x)
+{
+    int32_t sum = 0;
+    for (int p = 0; p < TERNARY_BLOCK_BYTES; p++)
+        sum += (b[p] >> 6) * x[p] + (b[p] >> 4 & 3) * x[p + 32] + (b[p] >> 2 & 3) * x[p + 64] + (b[p] & 3) * x[p + 96];
+    return sum;
+}
+
+static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    for (int64_t r = 0; r < n_row; r++) {
+        int32_t sum = 0;
+        for (int64_t b = 0; b < n_block; b++)
+            sum += block_dot(codes + (r * n_block + b) * TERNARY_BLOCK_BYTES, x + b * TERNARY_BLOCK);
+        acc[r] = sum;
+    }
+}
+
+static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
+                           int32_t *acc, int64_t ld_acc)
+{
+    for (int64_t t = 0; t < n_token; t++)
+        ternary_matvec(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, acc + t * ld_acc);
+}
+
+static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    for (int64_t b = 0; b < n_block; b++)
+        acc[b] = block_dot(codes + b * TERNARY_BLOCK_BYTES, x + b * TERNARY_BLOCK);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------ */
+
+static float abs_max(const float *x, int64_t n)
+{
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        m = absf(x[i]) > m ? absf(x[i]) : m;
+    return m;
+}
+
+static float quantize_i8(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
+{
+    float m = abs_max(x, n);
+    float s = 127.0f / (m > 1e-5f ? m : 1e-5f);
+    int32_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        q[i] = (int8_t)round_clamped(x[i] * s, 127.0f);
+        total += q[i];
+    }
+    for (int64_t i = n; i < n_pad; i++)
+        q[i] = 0;
+    *sum = total;
+    return s;
+}
+
+static void rmsnorm(const float *x, const float *w, float eps, int64_t n, float *out)
+{
+    double lane[LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        lane[i % LANES] += (double)x[i] * (double)x[i];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    float factor = (float)(1.0 / sqrt(lane[0] / (double)n + (double)eps));
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (x[i] * factor) * w[i];
+}
+
+static void gate_relu2(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float r = gate[i] > 0.0f ? gate[i] : 0.0f;
+        out[i] = (r * r) * up[i];
+    }
+}
+
+static void gate_silu(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (gate[i] / (1.0f + kernel_expf(-gate[i]))) * up[i];
+}
+
+static void rope_half(float *x, int64_t n_rot, const float *cs, const float *sn)
+{
+    for (int64_t j = 0; j < n_rot / 2; j++) {
+        float a = x[j], b = x[j + n_rot / 2];
+        x[j] = a * cs[j] - b * sn[j];
+        x[j + n_rot / 2] = b * cs[j] + a * sn[j];
+    }
+}
+
+static void rope_interleaved(float *x, int64_t n_rot, const float *cs, const float *sn)
+{
+    for (int64_t j = 0; j < n_rot / 2; j++) {
+        float a = x[2 * j], b = x[2 * j + 1];
+        x[2 * j] = a * cs[j] - b * sn[j];
+        x[2 * j + 1] = b * cs[j] + a * sn[j];
+    }
+}
+
+static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+/* ---- output head ------------------------------------------------------------------------------------------------ */
+
+static float quantize_i16(const float *x, int64_t n, int16_t *q)
+{
+    float m = abs_max(x, n);
+    float s = (float)HEAD_XMAX / (m > 1e-30f ? m : 1e-30f);
+    for (int64_t i = 0; i < n; i++)
+        q[i] = (int16_t)round_clamped(x[i] * s, (float)HEAD_XMAX);
+    return s;
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits)
+{
+    for (int64_t r = 0; r < n_row; r++) {
+        int64_t sum = 0;
+        for (int64_t i = 0; i < k; i++)
+            sum += (int32_t)w[r * k + i] * x[i];
+        logits[r] = (float)sum * (scale[r] / s);
+    }
+}
+
+static float tree_sum(float lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+static void head_f16(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits)
+{
+    for (int64_t r = 0; r < n_row; r++) {
+        float lane[LANES] = {0};
+        for (int64_t i = 0; i < k; i++)
+            lane[i % LANES] += half_float(w[r * k + i]) * x[i];
+        logits[r] = tree_sum(lane);
+    }
+}
+
+static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, float *logits)
+{
+    for (int64_t r = 0; r < n_row; r++) {
+        float lane[LANES] = {0};
+        for (int64_t i = 0; i < k; i++)
+            lane[i % LANES] += w[r * k + i] * x[i];
+        logits[r] = tree_sum(lane);
+    }
+}
+
+/* q = clamp(round_half_even(x / scale), -127, 127); the clamp matters only where the scale is subnormal. */
+static void quantize_by(const float *x, int64_t n, float scale, int8_t *q)
+{
+    for (int64_t i = 0; i < n; i++)
+        q[i] = scale > 0.0f ? (int8_t)round_clamped(x[i] / scale, 127.0f) : 0;
+}
+
+static void quantize_row_i8(const float *w, int64_t k, int8_t *q, float *scale)
+{
+    *scale = abs_max(w, k) / 127.0f;
+    quantize_by(w, k, *scale, q);
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------------ */
+
+static void half_to_float(const uint16_t *x, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = half_float(x[i]);
+}
+
+static void float_to_half(const float *x, int64_t n, uint16_t *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = float_half(x[i]);
+}
+
+/* ---- attention over one KV page --------------------------------------------------------------------------------- */
+
+/* The softmax step of one query: scores s -> probabilities p, and the running m, l, o. */
+static void softmax_page(const float s[KV_PAGE], uint32_t valid, int64_t head_dim, float *m, float *l, float *o,
+                         float p[KV_PAGE])
+{
+    float m_new = *m;
+    for (int t = 0; t < KV_PAGE; t++)
+        if (valid >> t & 1)
+            m_new = s[t] > m_new ? s[t] : m_new;
+    if (m_new > *m) {
+        float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
+        *l *= c;
+        for (int64_t d = 0; d < head_dim; d++)
+            o[d] *= c;
+        *m = m_new;
+    }
+    float lane[LANES];
+    for (int t = 0; t < KV_PAGE; t++)
+        p[t] = valid >> t & 1 ? kernel_expf(s[t] - m_new) : 0.0f;
+    for (int i = 0; i < LANES; i++)
+        lane[i] = p[i] + p[i + LANES];
+    *l += tree_sum(lane);
+}
+
+static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
+                       float *l, float *o)
+{
+    const uint16_t *k = page, *v = k + head_dim * KV_PAGE;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, o += head_dim) {
+        float s[KV_PAGE] = {0}, p[KV_PAGE];
+        for (int64_t d = 0; d < head_dim; d++)
+            for (int t = 0; t < KV_PAGE; t++)
+                s[t] += q[d] * half_float(k[d * KV_PAGE + t]);
+        softmax_page(s, valid, head_dim, m + i, l + i, o, p);
+        for (int t = 0; t < KV_PAGE; t++)
+            for (int64_t d = 0; d < head_dim; d++)
+                o[d] += p[t] * half_float(v[t * head_dim + d]);
+    }
+}
+
+static void attend_i8(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
+                      const float *qs, float *m, float *l, float *o)
+{
+    const int8_t *k = page, *v = k + head_dim * KV_PAGE;
+    const uint16_t *ks = (const uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, o += head_dim) {
+        float s[KV_PAGE], p[KV_PAGE], w[KV_PAGE], w_max = 0.0f;
+        int32_t u[KV_PAGE];
+        for (int t = 0; t < KV_PAGE; t++) {
+            int32_t sum = 0;
+            for (int64_t d = 0; d < head_dim; d++)
+                sum += q[d] * k[(d / 4 * KV_PAGE + t) * 4 + d % 4];
+            s[t] = (float)sum * (half_float(ks[t]) * qs[i]);
+        }
+        softmax_page(s, valid, head_dim, m + i, l + i, o, p);
+        for (int t = 0; t < KV_PAGE; t++) {
+            w[t] = p[t] * half_float(vs[t]);
+            w_max = w[t] > w_max ? w[t] : w_max;
+        }
+        if (!(w_max > 1e-30f)) /* nothing this page could add; and 255 / w_max stays finite */
+            continue;
+        for (int t = 0; t < KV_PAGE; t++)
+            u[t] = round_clamped(w[t] * (255.0f / w_max), 255.0f);
+        for (int64_t d = 0; d < head_dim; d++) {
+            int32_t sum = 0;
+            for (int t = 0; t < KV_PAGE; t++)
+                sum += u[t] * v[(t / 4 * head_dim + d) * 4 + t % 4];
+            o[d] += (float)sum * (w_max / 255.0f);
+        }
+    }
+}
+
+static void store_f16(void *page, int64_t head_dim, int64_t t, const float *k, const float *v)
+{
+    uint16_t *pk = page, *pv = pk + head_dim * KV_PAGE;
+    for (int64_t d = 0; d < head_dim; d++) {
+        pk[d * KV_PAGE + t] = float_half(k[d]);
+        pv[t * head_dim + d] = float_half(v[d]);
+    }
+}
+
+static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
+{
+    const uint16_t *hk = f16_page, *hv = hk + head_dim * KV_PAGE;
+    int8_t *k = i8_page, *v = k + head_dim * KV_PAGE;
+    uint16_t *ks = (uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
+    for (int t = 0; t < KV_PAGE; t++) {
+        float k_max = 0.0f, v_max = 0.0f;
+        for (int64_t d = 0; d < head_dim; d++) {
+            float a = absf(half_float(hk[d * KV_PAGE + t])), b = absf(half_float(hv[t * head_dim + d]));
+            k_max = a > k_max ? a : k_max;
+            v_max = b > v_max ? b : v_max;
+        }
+        ks[t] = float_half(k_max / 127.0f);
+        vs[t] = float_half(v_max / 127.0f);
+        for (int64_t d = 0; d < head_dim; d++) {
+            float a = half_float(hk[d * KV_PAGE + t]), b = half_float(hv[t * head_dim + d]);
+            quantize_by(&a, 1, half_float(ks[t]), &k[(d / 4 * KV_PAGE + t) * 4 + d % 4]);
+            quantize_by(&b, 1, half_float(vs[t]), &v[(t / 4 * head_dim + d) * 4 + t % 4]);
+        }
+    }
+}
+
+static float quantize_q(const float *q, int64_t n, int8_t *q8)
+{
+    float qs = abs_max(q, n) / 127.0f;
+    quantize_by(q, n, qs, q8);
+    return qs;
+}
+
+const struct kernels kernels_scalar = {
+    .name = "scalar",
+    .ternary_matvec = ternary_matvec,
+    .ternary_matmul = ternary_matmul,
+    .ternary_blocks = ternary_blocks,
+    .quantize_i8 = quantize_i8,
+    .rmsnorm = rmsnorm,
+    .gate_relu2 = gate_relu2,
+    .gate_silu = gate_silu,
+    .rope_half = rope_half,
+    .rope_interleaved = rope_interleaved,
+    .add = add,
+    .quantize_i16 = quantize_i16,
+    .head_i8 = head_i8,
+    .head_f16 = head_f16,
+    .head_f32 = head_f32,
+    .quantize_row_i8 = quantize_row_i8,
+    .half_to_float = half_to_float,
+    .float_to_half = float_to_half,
+    .attend_f16 = attend_f16,
+    .attend_i8 = attend_i8,
+    .store_f16 = store_f16,
+    .seal_i8 = seal_i8,
+    .quantize_q = quantize_q,
+};
