@@ -44,7 +44,7 @@ cdef struct Filter:
     double min_p
 
 
-# ---- random numbers ---------------------------------------------------------------------------------------------------
+# ---- random numbers -------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t splitmix64(uint64_t *x) noexcept nogil:
     cdef uint64_t z
@@ -72,7 +72,7 @@ cdef inline double next_uniform(uint64_t *s) noexcept nogil:
     return <double>(result >> 11) * (1.0 / 9007199254740992.0)
 
 
-# ---- ranking ----------------------------------------------------------------------------------------------------------
+# ---- ranking --------------------------------------------------------------------------------------------------------
 
 cdef inline bint worse(Candidate a, Candidate b) noexcept nogil:
     return a.logit < b.logit or (a.logit == b.logit and a.id > b.id)
@@ -151,7 +151,7 @@ cdef int64_t best(const float *logits, int64_t n, int64_t k, Candidate *heap) no
     return m
 
 
-# ---- one row ----------------------------------------------------------------------------------------------------------
+# ---- one row --------------------------------------------------------------------------------------------------------
 
 cdef void penalise(float *logits, int64_t n_vocab, const int *recent, int64_t n, double repeat, double presence,
                    double frequency, int32_t *count) noexcept nogil:

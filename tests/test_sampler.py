@@ -27,7 +27,7 @@ def random_row(n, seed=0, spread=3.0) -> array:
     return row(np.random.default_rng(seed).normal(0, spread, n).astype(np.float32))
 
 
-# ---- random numbers ---------------------------------------------------------------------------------------------------
+# ---- random numbers -------------------------------------------------------------------------------------------------
 
 
 def test_splitmix64_and_xoshiro_match_published_values():
@@ -71,7 +71,7 @@ def test_a_state_that_cannot_be_is_refused(state):
         Sampler(2).state = state
 
 
-# ---- greedy -----------------------------------------------------------------------------------------------------------
+# ---- greedy ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.sampled_from([0.0, -1.0]))
@@ -113,7 +113,7 @@ def test_wrong_shapes_and_types_are_refused():
             Sampler(n)
 
 
-# ---- candidate sets and probabilities ---------------------------------------------------------------------------------
+# ---- candidate sets and probabilities -------------------------------------------------------------------------------
 
 finite = st.one_of(
     st.integers(-4, 4).map(float),  # many ties
@@ -195,7 +195,9 @@ def test_large_vocabulary_matches_the_oracle(top_k, top_p, min_p, spread):
     assert p.tolist()[:m] == pytest.approx(probabilities[:m], rel=1e-4 if slack else 1e-10)
 
 
-@pytest.mark.parametrize(("temp", "top_k", "top_p", "min_p"), [(1.0, 0, 1.0, 0.0), (0.7, 8, 0.9, 0.02), (1.5, 0, 0.8, 0)])
+@pytest.mark.parametrize(
+    ("temp", "top_k", "top_p", "min_p"), [(1.0, 0, 1.0, 0.0), (0.7, 8, 0.9, 0.02), (1.5, 0, 0.8, 0)]
+)
 def test_draws_follow_the_probabilities(temp, top_k, top_p, min_p):
     n, draws = 24, 40_000
     logits = random_row(n, 2, 1.5)
@@ -213,7 +215,7 @@ def test_draws_follow_the_probabilities(temp, top_k, top_p, min_p):
     assert chi2 < freedom * (1 - 2 / (9 * freedom) + 3.72 * (2 / (9 * freedom)) ** 0.5) ** 3
 
 
-# ---- penalties --------------------------------------------------------------------------------------------------------
+# ---- penalties ------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -241,7 +243,7 @@ def test_repeat_penalty_pushes_down_on_both_sides_of_zero():
     assert logits.tolist() == [1.0, -4.0, 0.0, 1.0]
 
 
-# ---- the rest ---------------------------------------------------------------------------------------------------------
+# ---- the rest -------------------------------------------------------------------------------------------------------
 
 
 def test_same_seed_same_ids_and_other_seed_other_ids():
