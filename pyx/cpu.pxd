@@ -1,0 +1,38 @@
+# cpu: the kernel table in use.  Every other module reaches the kernels through active().
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+cdef extern from "kernels.h" nogil:
+    enum:
+        TERNARY_BLOCK
+        TERNARY_BLOCK_BYTES
+        KV_PAGE
+
+    struct kernels:
+        const char *name
+        void (*ternary_matvec)(const uint8_t *, int64_t, int64_t, const int8_t *, int32_t *) noexcept nogil
+        void (*ternary_matmul)(
+            const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t) noexcept nogil
+        void (*ternary_blocks)(const uint8_t *, int64_t, const int8_t *, int32_t *) noexcept nogil
+        float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
+        void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
+        void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil
+        void (*gate_silu)(const float *, const float *, int64_t, float *) noexcept nogil
+        void (*rope_half)(float *, int64_t, const float *, const float *) noexcept nogil
+        void (*rope_interleaved)(float *, int64_t, const float *, const float *) noexcept nogil
+        void (*add)(float *, const float *, int64_t) noexcept nogil
+        float (*quantize_i16)(const float *, int64_t, int16_t *) noexcept nogil
+        void (*head_i8)(const int8_t *, const float *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
+        void (*head_f16)(const uint16_t *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*head_f32)(const float *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*quantize_row_i8)(const float *, int64_t, int8_t *, float *) noexcept nogil
+        void (*half_to_float)(const uint16_t *, int64_t, float *) noexcept nogil
+        void (*float_to_half)(const float *, int64_t, uint16_t *) noexcept nogil
+        void (*attend_f16)(
+            const void *, int64_t, int64_t, uint32_t, const float *, float *, float *, float *) noexcept nogil
+        void (*attend_i8)(
+            const void *, int64_t, int64_t, uint32_t, const int8_t *, const float *, float *, float *, float *) noexcept nogil
+        void (*store_f16)(void *, int64_t, int64_t, const float *, const float *) noexcept nogil
+        void (*seal_i8)(const void *, int64_t, void *) noexcept nogil
+        float (*quantize_q)(const float *, int64_t, int8_t *) noexcept nogil
+
+cdef const kernels *active() except NULL

@@ -1,0 +1,82 @@
+"""cpu: which kernels this processor can run, and which cores it has.
+
+The row is chosen once, on first use: the best the processor supports, or the one named by ``BITNET_EDGE_ISA``.
+"""
+
+import os
+
+cdef extern from "kernels.h" nogil:
+    const kernels *const *kernels_all(int *n)
+    int kernels_supported(const kernels *row)
+    const kernels *kernels_best()
+    const kernels *kernels_named(const char *name)
+
+cdef const kernels *chosen = NULL
+
+
+cdef const kernels *active() except NULL:
+    """The kernel table in use; chooses it on the first call."""
+    if chosen == NULL:
+        use(os.environ.get("BITNET_EDGE_ISA") or "auto")
+    return chosen
+
+
+def use(str name not None):
+    """Choose a row by name, or the best with "auto".
+
+    Raises ValueError for an unknown name and RuntimeError for one that this processor cannot run.
+    """
+    global chosen
+    cdef const kernels *row
+    if name == "auto":
+        chosen = kernels_best()
+        return
+    encoded = name.encode()
+    row = kernels_named(encoded)
+    if row == NULL:
+        raise ValueError(f"instruction set {name!r} is not known here; known: {', '.join(isas())}")
+    if not kernels_supported(row):
+        raise RuntimeError(f"this processor cannot run {name!r}; it can run: {', '.join(supported())}")
+    chosen = row
+
+
+def isa():
+    """Name of the row in use."""
+    return active().name.decode()
+
+
+def isas():
+    """Names of all rows in this build, best last."""
+    cdef int n = 0
+    cdef const kernels *const *rows = kernels_all(&n)
+    return [rows[i].name.decode() for i in range(n)]
+
+
+def supported():
+    """Names of the rows that this processor can run, best last."""
+    cdef int n = 0
+    cdef const kernels *const *rows = kernels_all(&n)
+    return [rows[i].name.decode() for i in range(n) if kernels_supported(rows[i])]
+
+
+def _read_number(path):
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def cores():
+    """Performance cores we may use: those in the affinity mask with the highest capacity.
+
+    A big.LITTLE board slows to the pace of its little cores when they share a barrier, so they are left out.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    base = "/sys/devices/system/cpu/cpu{}/{}"
+    for what in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
+        rates = [_read_number(base.format(cpu, what)) for cpu in allowed]
+        if all(rate is not None for rate in rates):
+            best = max(rates)
+            return sum(rate * 10 >= best * 8 for rate in rates)
+    return len(allowed)

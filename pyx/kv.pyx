@@ -1,0 +1,180 @@
+"""kv: the KV pages of one session: append, seal, ring, sinks, window, crop.
+
+A page holds 32 tokens of one KV head, keys and values adjacent; layouts are in kernels.h.  Token ``pos`` lives in page
+``pos // 32``.  The first pages hold the sinks and stay half floats; the others go round a ring.  With a quantised type
+the page being written (the open page) is half floats as well, and is quantised exactly once, when it is full and every
+query inside it has been answered ("sealed").  Keys are stored rotated to their absolute position and never touched
+again, so a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memset
+
+from pyx.cpu cimport KV_PAGE
+from pyx.memory cimport Arena
+
+#: KV type -> bytes of one page of 32 tokens for a head of D: keys, values, scales (kernels.h)
+cdef int64_t page_bytes(str kv_type, int64_t head_dim) except -1:
+    if kv_type == "f16":
+        return 2 * KV_PAGE * head_dim * 2
+    if kv_type == "int8":
+        return (2 * KV_PAGE * head_dim + 2 * KV_PAGE * 2 + 63) // 64 * 64
+    raise ValueError(f"KV type {kv_type!r} is not known (f16, int8)")
+
+
+cdef uint8_t *locate(
+    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, bint *is_f16) noexcept nogil:
+    cdef int64_t stream = layer * p.n_kv_head + head
+    is_f16[0] = True
+    if page < p.sink_pages:
+        return p.sink + (stream * p.sink_pages + page) * p.f16_bytes
+    if p.quantised:
+        if page == open_page:
+            return p.open + stream * p.f16_bytes
+        is_f16[0] = False
+    return p.ring + (stream * p.ring_pages + (page - p.sink_pages) % p.ring_pages) * p.ring_bytes
+
+
+cdef uint32_t attended(const pages *p, int64_t page, int64_t pos) noexcept nogil:
+    cdef int64_t start = page * KV_PAGE
+    cdef uint32_t mask = below(pos + 1 - start)
+    return mask & (below(p.sinks - start) | ~below(pos - p.window + 1 - start))
+
+
+cdef inline uint32_t below(int64_t n) noexcept nogil:
+    """The lowest n bits, n clamped to 0..32."""
+    if n <= 0:
+        return 0
+    return 0xFFFFFFFFu if n >= 32 else (<uint32_t>1 << n) - 1
+
+
+cdef int64_t first_page(const pages *p, int64_t pos) noexcept nogil:
+    cdef int64_t oldest = pos - p.window + 1
+    return max(oldest // KV_PAGE if oldest > 0 else 0, p.sink_pages)
+
+
+cdef class KVCache:
+    """Keys and values of one session.
+
+    n_ctx: tokens it can hold; with ``window`` > 0 a conversation may go on for ever, token t attending
+    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16" or "int8" (sealed pages only; see module).
+
+    Raises ValueError for shapes or types out of range, MemoryError when the system refuses.
+    """
+
+    def __cinit__(
+        self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
+        int64_t window=0, int64_t sinks=0):
+        cdef int64_t streams, sink_bytes, ring_bytes
+        layout = KVCache._layout(n_layer, n_kv_head, head_dim, n_ctx, kv_type, window, sinks)
+        memset(&self.p, 0, sizeof(pages))
+        self.n_ctx, self.kv_type, self.windowed = n_ctx, kv_type, window > 0
+        self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
+        self.p.window = window if window else n_ctx
+        self.p.sinks = sinks
+        self.p.quantised = kv_type != "f16"
+        self.p.f16_bytes = page_bytes("f16", head_dim)
+        self.p.ring_bytes = page_bytes(kv_type, head_dim)
+        self.p.sink_pages, self.p.ring_pages = layout["sink_pages"], layout["ring_pages"]
+        streams = n_layer * n_kv_head
+        sink_bytes = streams * self.p.sink_pages * self.p.f16_bytes
+        ring_bytes = streams * self.p.ring_pages * self.p.ring_bytes
+        self.arena = Arena(layout["nbytes"], huge=layout["nbytes"] >= (8 << 20))
+        self.p.sink = self.arena.data
+        self.p.ring = self.arena.data + sink_bytes
+        self.p.open = self.arena.data + sink_bytes + ring_bytes if self.p.quantised else NULL
+
+    @staticmethod
+    def _layout(
+        int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type, int64_t window,
+        int64_t sinks):
+        """Page counts and bytes of a plan: {"sink_pages", "ring_pages", "nbytes"}."""
+        cdef int64_t sink_pages, ring_pages, streams
+        if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096 and 0 < head_dim <= 4096 and head_dim % 4 == 0):
+            raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads of {head_dim} are out of range")
+        if not 0 < n_ctx <= 1 << 30 or not 0 <= window <= 1 << 30 or not 0 <= sinks <= 1 << 20:
+            raise ValueError(f"context {n_ctx}, window {window}, sinks {sinks} are out of range")
+        sink_pages = (sinks + KV_PAGE - 1) // KV_PAGE
+        if window:
+            # a window of W touches at most ceil(W/32) + 1 pages at a time
+            ring_pages = (window + KV_PAGE - 1) // KV_PAGE + 1
+        else:
+            ring_pages = max(1, (n_ctx + KV_PAGE - 1) // KV_PAGE - sink_pages)
+        streams = n_layer * n_kv_head
+        nbytes = streams * (sink_pages * page_bytes("f16", head_dim) + ring_pages * page_bytes(kv_type, head_dim))
+        if kv_type != "f16":
+            nbytes += streams * page_bytes("f16", head_dim)
+        return {"sink_pages": sink_pages, "ring_pages": ring_pages, "nbytes": nbytes}
+
+    @staticmethod
+    def bytes_for(
+        int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
+        int64_t sinks=0):
+        """Exactly the bytes a cache of this plan allocates."""
+        return KVCache._layout(n_layer, n_kv_head, head_dim, n_ctx, kv_type, window, sinks)["nbytes"]
+
+    cdef int64_t advance(self, int64_t n) except -1:
+        """n more tokens have been appended."""
+        self.n_tokens += n
+        last_page = (self.n_tokens - 1) // KV_PAGE
+        self.oldest = max(self.oldest, last_page - self.p.ring_pages + 1, self.p.sink_pages)
+        return self.n_tokens
+
+    def crop(self, int64_t n):
+        """Drop the tail so that at most n tokens stay; returns how many did.
+
+        A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; and when the ring has
+        overwritten tokens that position n would attend, nothing stays.  The caller evaluates the rest again: the
+        result is bit for bit that of a run that never went further.
+        """
+        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens))
+        cdef int64_t page = kept // KV_PAGE
+        if kept == self.n_tokens:
+            return kept
+        open_page = self.n_tokens // KV_PAGE
+        if self.p.quantised and page >= self.p.sink_pages and page != open_page:
+            kept = page * KV_PAGE
+        if kept and first_page(&self.p, kept) < self.oldest and self.oldest > self.p.sink_pages:
+            kept = 0
+        self.n_tokens = kept
+        if kept == 0:
+            self.oldest = 0
+        return kept
+
+    def reset(self):
+        """Forget everything; the pages stay allocated."""
+        self.n_tokens = self.oldest = 0
+
+    @property
+    def nbytes(self):
+        return self.arena.nbytes
+
+    @property
+    def window(self):
+        """Tokens attended behind the sinks, 0 when everything is kept."""
+        return self.p.window if self.windowed else 0
+
+    @property
+    def sinks(self):
+        return self.p.sinks
+
+    @property
+    def room(self):
+        """Tokens that still can be appended."""
+        return (1 << 62) if self.windowed else self.n_ctx - self.n_tokens
+
+    @property
+    def evicted(self):
+        """Tokens seen that the next query no longer attends."""
+        return max(<int64_t>0, self.n_tokens + 1 - self.p.window - self.p.sinks) if self.windowed else 0
+
+    def page(self, int64_t layer, int64_t head, int64_t page):
+        """(bytes, is_f16) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
+        cdef bint is_f16
+        cdef int64_t open_page = self.n_tokens // KV_PAGE
+        if not (0 <= layer < self.p.n_layer and 0 <= head < self.p.n_kv_head and 0 <= page * KV_PAGE < self.n_tokens):
+            raise IndexError(f"page {page} of head {head} in layer {layer}")
+        if page >= self.p.sink_pages and page < self.oldest:
+            raise IndexError(f"page {page} has left the ring")
+        where = locate(&self.p, layer, head, page, open_page, &is_f16)
+        return (<const char *>where)[: (self.p.f16_bytes if is_f16 else self.p.ring_bytes)], bool(is_f16)

@@ -1,0 +1,14 @@
+# memory: the only owner of bytes.
+cdef class Arena:
+    cdef unsigned char *data   # [nbytes], 64-byte aligned, zeroed
+    cdef readonly size_t nbytes
+    cdef size_t mapped         # bytes of the mapping behind it
+    cdef Py_ssize_t shape[1]
+    cdef Py_ssize_t strides[1]
+
+cdef class MappedFile:
+    cdef const unsigned char *data   # [size]
+    cdef readonly size_t size
+    cdef int exports
+    cdef Py_ssize_t shape[1]
+    cdef Py_ssize_t strides[1]

@@ -1,0 +1,523 @@
+"""transformer: one model, one step: tokens in, logits out.  The only caller of ternary, table, kv and attention.
+
+One parallel region per step; inside it the stages of every layer follow each other with barriers between them, every
+thread taking a fixed share of rows, tokens or KV heads.  No Python object is touched inside and the GIL is released.
+
+    embedding row
+    per layer: rmsnorm -> int8 (one scale per token) -> q, k, v in one pass -> rope
+               -> per page of the chunk: append -> attention -> seal
+               -> [sub-norm] -> int8 -> o -> residual
+               -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down -> residual
+    final norm -> output head
+Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and LlamaForCausalLM.
+"""
+
+import array
+
+from cython.parallel cimport parallel, threadid
+from libc.math cimport cos, pow, sin, sqrt
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+
+from pyx.attention cimport (
+    QUERY_TILE, attend_chunk, finish, merge, n_chunk, partial_floats, queries, reset_state)
+from pyx.cpu cimport KV_PAGE, TERNARY_BLOCK, active, kernels
+from pyx.kv cimport KVCache, locate, pages
+from pyx.memory cimport Arena
+from pyx.table cimport Head, Table
+from pyx.ternary cimport ROW_TILE, TernaryMatrix, activations, matrix, project
+
+cdef extern from "barrier.h" nogil:
+    void team_barrier()
+
+cdef struct layer:
+    const float *attn_norm      # [hidden]
+    const float *attn_sub_norm  # [q_dim] or NULL
+    const float *ffn_norm       # [hidden]
+    const float *ffn_sub_norm   # [ffn] or NULL
+    const matrix *q             # [q_dim][hidden]
+    const matrix *k             # [kv_dim][hidden]
+    const matrix *v             # [kv_dim][hidden]
+    const matrix *o             # [hidden][q_dim]
+    const matrix *gate          # [ffn][hidden]
+    const matrix *up            # [ffn][hidden]
+    const matrix *down          # [hidden][ffn]
+
+# Working memory of one step of up to `chunk` tokens (C below), one allocation.
+cdef struct scratch:
+    float *h        # [C][hidden]            residual stream
+    float *x        # [C][wide]              normed activations before quantisation
+    int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
+    float *s        # [C]                    127 / absmax
+    int32_t *sum    # [C]                    sum of x8
+    float *q        # [C][q_dim]
+    float *k        # [C][kv_dim]
+    float *v        # [C][kv_dim]
+    int8_t *q8      # [C][q_dim]
+    float *qs       # [C][n_head]
+    float *attn     # [C][q_dim]
+    float *gate     # [C][ffn]
+    float *up       # [C][ffn]
+    float *cs       # [C][rope_dim / 2]
+    float *sn       # [C][rope_dim / 2]
+    int16_t *x16    # [hidden]
+    int32_t *acc    # [n_threads][acc_ints]
+    float *state    # [n_threads][2 * QUERY_TILE][partial]
+
+# What the threads of one step share.
+cdef struct step_plan:
+    const kernels *kernel
+    const layer *layers
+    const pages *kv
+    scratch w
+    const int32_t *ids
+    int64_t n_token, pos0
+    int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, rope_dim
+    int64_t acc_ints, partial
+    float eps
+    bint interleaved, silu
+    float *parts        # [n_kv_head][max_chunks][partial]: decode only
+    int64_t max_chunks
+    const double *inv_freq  # [rope_dim / 2]
+    const float *output_norm
+    float *logits
+    bint all_logits
+
+
+cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
+    """First of n items that belongs to thread tid; shares are whole units (a cache line of floats for rows)."""
+    cdef int64_t units = (n + unit - 1) // unit
+    return min(n, units * tid // n_thread * unit)
+
+
+cdef void quantise(
+    step_plan *p, const float *x, int64_t ld, const float *norm, int64_t n, int tid, int n_thread) noexcept nogil:
+    """Stage: [norm and] quantise x [n_token][n] into w.x8, rows n_block*128 apart; keeps the floats in w.x."""
+    cdef int64_t t, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef const float *row
+    for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+        row = x + t * ld
+        if norm != NULL:
+            p.kernel.rmsnorm(row, norm, p.eps, n, p.w.x + t * n)
+            row = p.w.x + t * n
+        p.w.s[t] = p.kernel.quantize_i8(row, n, p.w.x8 + t * pad, pad, p.w.sum + t)
+
+
+cdef inline activations quantised(step_plan *p, const float *x, int64_t n) noexcept nogil:
+    """The batch that quantise() left; x: where its floats are."""
+    cdef activations a
+    a.n_token = p.n_token
+    a.x8 = p.w.x8
+    a.ld_x8 = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    a.s = p.w.s
+    a.sum = p.w.sum
+    a.x = x
+    a.ld_x = n
+    return a
+
+
+cdef void rows_of(
+    step_plan *p, const matrix *w, const activations *a, int64_t start, int64_t stop, bint accumulate,
+    int32_t *acc, float *out) noexcept nogil:
+    """Rows [start, stop), clamped to the matrix; so fused matrices are cut from one range of rows."""
+    start = max(start, <int64_t>0)
+    stop = min(stop, w.n_row)
+    if start < stop:
+        project(p.kernel, w, a, start, stop, accumulate, acc, out, w.n_row)
+
+
+cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
+    """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
+    cdef int64_t t, j, half = p.rope_dim // 2
+    cdef double angle
+    for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+        table.row_into(p.ids[t], p.w.h + t * p.hidden)
+        for j in range(half):
+            angle = <double>(p.pos0 + t) * p.inv_freq[j]
+            p.w.cs[t * half + j] = <float>cos(angle)
+            p.w.sn[t * half + j] = <float>sin(angle)
+
+
+cdef void rotate(step_plan *p, int tid, int n_thread) noexcept nogil:
+    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), and int8 queries."""
+    cdef int64_t t, h, i, D = p.head_dim, q_dim = p.n_head * D, half = p.rope_dim // 2
+    cdef float factor = <float>(1.0 / sqrt(<double>D))
+    cdef float *x
+    cdef const float *cs
+    cdef const float *sn
+    cdef int64_t heads = p.n_head + p.n_kv_head, item
+    for item in range(
+        share(p.n_token * heads, 1, tid, n_thread), share(p.n_token * heads, 1, tid + 1, n_thread)):
+        t = item // heads
+        h = item % heads
+        cs = p.w.cs + t * half
+        sn = p.w.sn + t * half
+        x = p.w.q + t * q_dim + h * D if h < p.n_head else p.w.k + (t * p.n_kv_head + h - p.n_head) * D
+        if p.interleaved:
+            p.kernel.rope_interleaved(x, p.rope_dim, cs, sn)
+        else:
+            p.kernel.rope_half(x, p.rope_dim, cs, sn)
+        if h < p.n_head:
+            for i in range(D):
+                x[i] *= factor
+            if p.kv.quantised:
+                p.w.qs[t * p.n_head + h] = p.kernel.quantize_q(x, D, p.w.q8 + t * q_dim + h * D)
+
+
+cdef void attention(step_plan *p, int64_t layer_index, int tid, int n_thread) noexcept nogil:
+    """Stages: append, attend and seal, one page of the chunk at a time.
+
+    A query sees its own page as half floats and every page before it sealed, exactly as token by token.
+    """
+    cdef int64_t first = 0, n, t, head, slot, D = p.head_dim, page
+    cdef int64_t q_dim = p.n_head * D
+    cdef queries q
+    cdef bint is_f16
+    cdef uint8_t *data
+    while first < p.n_token:
+        page = (p.pos0 + first) // KV_PAGE
+        n = min(p.n_token - first, (page + 1) * KV_PAGE - (p.pos0 + first))
+        q.n_token, q.pos0, q.n_head = n, p.pos0 + first, p.n_head
+        q.q = p.w.q + first * q_dim
+        q.q8 = p.w.q8 + first * q_dim
+        q.qs = p.w.qs + first * p.n_head
+        q.out = p.w.attn + first * q_dim
+        for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
+            data = locate(p.kv, layer_index, head, page, page, &is_f16)
+            for t in range(n):
+                slot = (p.pos0 + first + t) % KV_PAGE
+                p.kernel.store_f16(
+                    data, D, slot, p.w.k + ((first + t) * p.n_kv_head + head) * D,
+                    p.w.v + ((first + t) * p.n_kv_head + head) * D)
+        team_barrier()
+        if p.n_token == 1:
+            attend_one(p, &q, layer_index, tid, n_thread)
+        else:
+            attend_tiles(p, &q, layer_index, tid, n_thread)
+        team_barrier()
+        if p.kv.quantised and page >= p.kv.sink_pages and (p.pos0 + first + n) % KV_PAGE == 0:
+            for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
+                data = locate(p.kv, layer_index, head, page, page, &is_f16)
+                p.kernel.seal_i8(data, D, locate(p.kv, layer_index, head, page, -1, &is_f16))
+        first += n
+
+
+cdef void attend_one(step_plan *p, const queries *q, int64_t layer_index, int tid, int n_thread) noexcept nogil:
+    """Decode: (KV head x chunk) items over the threads, then each head's partials folded in order."""
+    cdef int64_t chunks = n_chunk(p.kv, q.pos0), item, head, chunk, group = p.n_head // p.n_kv_head
+    cdef float *state = p.w.state + tid * 2 * QUERY_TILE * p.partial
+    for item in range(
+        share(p.n_kv_head * chunks, 1, tid, n_thread), share(p.n_kv_head * chunks, 1, tid + 1, n_thread)):
+        attend_chunk(
+            p.kernel, p.kv, q, layer_index, item // chunks, item % chunks, 0, 1,
+            p.parts + (item // chunks * p.max_chunks + item % chunks) * p.partial)
+    team_barrier()
+    for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
+        reset_state(state, group, p.head_dim)
+        for chunk in range(chunks):
+            merge(state, p.parts + (head * p.max_chunks + chunk) * p.partial, group, p.head_dim)
+        finish(state, group, p.head_dim, q.out + head * group * p.head_dim)
+
+
+cdef void attend_tiles(step_plan *p, const queries *q, int64_t layer_index, int tid, int n_thread) noexcept nogil:
+    """Prefill: (KV head x tile of tokens) items, each walking all its chunks; the tokens of a tile share page loads."""
+    cdef int64_t tiles = (q.n_token + QUERY_TILE - 1) // QUERY_TILE, item, head, first, n, i, chunk
+    cdef int64_t group = p.n_head // p.n_kv_head
+    cdef float *state = p.w.state + tid * 2 * QUERY_TILE * p.partial
+    cdef float *part = state + QUERY_TILE * p.partial
+    for item in range(share(p.n_kv_head * tiles, 1, tid, n_thread), share(p.n_kv_head * tiles, 1, tid + 1, n_thread)):
+        head = item // tiles
+        first = item % tiles * QUERY_TILE
+        n = min(<int64_t>QUERY_TILE, q.n_token - first)
+        for i in range(n):
+            reset_state(state + i * p.partial, group, p.head_dim)
+        for chunk in range(n_chunk(p.kv, q.pos0 + first)):
+            attend_chunk(p.kernel, p.kv, q, layer_index, head, chunk, first, n, part)
+            for i in range(n):
+                merge(state + i * p.partial, part + i * p.partial, group, p.head_dim)
+        for i in range(n):
+            finish(
+                state + i * p.partial, group, p.head_dim,
+                q.out + ((first + i) * p.n_head + head * group) * p.head_dim)
+
+
+cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
+    cdef const layer *w = &p.layers[index]
+    cdef int32_t *acc = p.w.acc + tid * p.acc_ints
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
+    cdef int64_t start, stop, t
+    cdef activations a
+
+    quantise(p, p.w.h, p.hidden, w.attn_norm, p.hidden, tid, n_thread)
+    team_barrier()
+    a = quantised(p, p.w.x, p.hidden)
+    start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
+    stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
+    rows_of(p, w.q, &a, start, stop, False, acc, p.w.q)
+    rows_of(p, w.k, &a, start - q_dim, stop - q_dim, False, acc, p.w.k)
+    rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
+    team_barrier()
+    rotate(p, tid, n_thread)
+    team_barrier()
+    attention(p, index, tid, n_thread)
+    team_barrier()
+
+    quantise(p, p.w.attn, q_dim, w.attn_sub_norm, q_dim, tid, n_thread)
+    team_barrier()
+    a = quantised(p, p.w.x if w.attn_sub_norm != NULL else p.w.attn, q_dim)
+    rows_of(
+        p, w.o, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
+        True, acc, p.w.h)
+    team_barrier()
+
+    quantise(p, p.w.h, p.hidden, w.ffn_norm, p.hidden, tid, n_thread)
+    team_barrier()
+    a = quantised(p, p.w.x, p.hidden)
+    start = share(p.ffn, FLOAT_LINE, tid, n_thread)
+    stop = share(p.ffn, FLOAT_LINE, tid + 1, n_thread)
+    rows_of(p, w.gate, &a, start, stop, False, acc, p.w.gate)
+    rows_of(p, w.up, &a, start, stop, False, acc, p.w.up)
+    # the same rows of both, so no barrier in between
+    for t in range(p.n_token):
+        if p.silu:
+            p.kernel.gate_silu(
+                p.w.gate + t * p.ffn + start, p.w.up + t * p.ffn + start, stop - start, p.w.gate + t * p.ffn + start)
+        else:
+            p.kernel.gate_relu2(
+                p.w.gate + t * p.ffn + start, p.w.up + t * p.ffn + start, stop - start, p.w.gate + t * p.ffn + start)
+    team_barrier()
+
+    quantise(p, p.w.gate, p.ffn, w.ffn_sub_norm, p.ffn, tid, n_thread)
+    team_barrier()
+    a = quantised(p, p.w.x if w.ffn_sub_norm != NULL else p.w.gate, p.ffn)
+    rows_of(
+        p, w.down, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
+        True, acc, p.w.h)
+    team_barrier()
+
+
+cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
+    """The whole step, executed by every thread of the team."""
+    cdef int64_t index, t, n_vocab = head.n_row
+    cdef float s = 0
+    embed(p, embedding, tid, n_thread)
+    team_barrier()
+    for index in range(p.n_layer):
+        run_layer(p, index, tid, n_thread)
+    if p.logits == NULL:
+        return
+    for t in range(0 if p.all_logits else p.n_token - 1, p.n_token):
+        if tid == 0:
+            p.kernel.rmsnorm(p.w.h + t * p.hidden, p.output_norm, p.eps, p.hidden, p.w.x)
+            p.w.s[0] = p.kernel.quantize_i16(p.w.x, p.hidden, p.w.x16)
+        team_barrier()
+        s = p.w.s[0]
+        head.logits(
+            p.kernel, share(n_vocab, FLOAT_LINE, tid, n_thread), share(n_vocab, FLOAT_LINE, tid + 1, n_thread),
+            p.w.x, p.w.x16, s, p.logits + (t * n_vocab if p.all_logits else 0))
+        team_barrier()
+
+
+cdef enum:
+    FLOAT_LINE = 16     # floats per cache line: threads never write the same line
+
+
+cdef class Transformer:
+    """Weights of one model and its compiled step.
+
+    config: an edge.config.ModelConfig.  layers: one mapping per layer, GGUF names without the prefix:
+    attn_norm, ffn_norm, attn_sub_norm, ffn_sub_norm (float32 buffers, the sub-norms optional), attn_q, attn_k, attn_v,
+    attn_output, ffn_gate, ffn_up, ffn_down (TernaryMatrix).  rope_freqs: float32 divisors [rope_dim / 2] or None.
+    chunk: most tokens per step.  One call at a time; the GIL is released inside.
+
+    Raises ValueError naming the tensor whose shape does not fit the configuration.
+    """
+
+    cdef readonly int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, n_vocab, chunk
+    cdef readonly int n_threads
+    cdef Table embedding
+    cdef Head head
+    cdef layer *layers
+    cdef object owners          # everything the pointers in layers point into
+    cdef Arena inv_freq, scratch_arena, parts
+    cdef const float *output_norm
+    cdef step_plan plan
+
+    def __cinit__(
+        self, config, Table embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
+        int n_threads=1, int64_t chunk=128):
+        cdef int64_t j
+        if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
+            raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
+        self.n_layer, self.hidden, self.ffn = config.n_layer, config.hidden, config.ffn
+        self.n_head, self.n_kv_head, self.head_dim = config.n_head, config.n_kv_head, config.head_dim
+        self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
+        self.embedding, self.head, self.owners = embedding, head, []
+        if embedding.k != self.hidden or head.k != self.hidden:
+            raise ValueError(f"embedding of width {embedding.k} in a model of width {self.hidden}")
+        if len(layers) != self.n_layer:
+            raise ValueError(f"{len(layers)} layers given, {self.n_layer} expected")
+        self.layers = <layer *>calloc(self.n_layer, sizeof(layer))
+        if self.layers == NULL:
+            raise MemoryError()
+        for index, given in enumerate(layers):
+            self._take_layer(&self.layers[index], given, f"blk.{index}")
+        self.output_norm = self._vector(output_norm, self.hidden, "output_norm")
+        self.inv_freq = Arena(8 * (config.rope_dim // 2))
+        freqs = [1.0] * (config.rope_dim // 2) if rope_freqs is None else list(rope_freqs)
+        if len(freqs) != config.rope_dim // 2:
+            raise ValueError(f"rope_freqs holds {len(freqs)} numbers, not {config.rope_dim // 2}")
+        for j in range(config.rope_dim // 2):
+            (<double *>self.inv_freq.data)[j] = (
+                pow(config.rope_theta, -2.0 * j / config.rope_dim) / freqs[j] / config.rope_scale)
+        self._lay_out_scratch(config)
+
+    def __dealloc__(self):
+        free(self.layers)
+
+    cdef const float *_vector(self, values, int64_t n, str name) except NULL:
+        """Copy of a float32 buffer [n]."""
+        cdef Arena arena = Arena(4 * n)
+        if len(values) != n:
+            raise ValueError(f"{name} holds {len(values)} numbers, not {n}")
+        memoryview(arena).cast("f")[:n] = memoryview(array.array("f", values))
+        self.owners.append(arena)
+        return <const float *>arena.data
+
+    cdef const matrix *_matrix(self, given, int64_t n_row, int64_t k, str name) except NULL:
+        cdef TernaryMatrix w = given
+        if w.m.n_row != n_row or w.m.k != k:
+            raise ValueError(f"{name} is {w.m.n_row} x {w.m.k}, not {n_row} x {k}")
+        self.owners.append(w)
+        return &w.m
+
+    cdef _take_layer(self, layer *w, given, str prefix):
+        cdef int64_t q_dim = self.n_head * self.head_dim, kv_dim = self.n_kv_head * self.head_dim
+        w.attn_norm = self._vector(given["attn_norm"], self.hidden, prefix + ".attn_norm")
+        w.ffn_norm = self._vector(given["ffn_norm"], self.hidden, prefix + ".ffn_norm")
+        if given.get("attn_sub_norm") is not None:
+            w.attn_sub_norm = self._vector(given["attn_sub_norm"], q_dim, prefix + ".attn_sub_norm")
+        if given.get("ffn_sub_norm") is not None:
+            w.ffn_sub_norm = self._vector(given["ffn_sub_norm"], self.ffn, prefix + ".ffn_sub_norm")
+        w.q = self._matrix(given["attn_q"], q_dim, self.hidden, prefix + ".attn_q")
+        w.k = self._matrix(given["attn_k"], kv_dim, self.hidden, prefix + ".attn_k")
+        w.v = self._matrix(given["attn_v"], kv_dim, self.hidden, prefix + ".attn_v")
+        w.o = self._matrix(given["attn_output"], self.hidden, q_dim, prefix + ".attn_output")
+        w.gate = self._matrix(given["ffn_gate"], self.ffn, self.hidden, prefix + ".ffn_gate")
+        w.up = self._matrix(given["ffn_up"], self.ffn, self.hidden, prefix + ".ffn_up")
+        w.down = self._matrix(given["ffn_down"], self.hidden, self.ffn, prefix + ".ffn_down")
+
+    cdef _lay_out_scratch(self, config):
+        """One arena, cut into the arrays of `scratch`; each 64-byte aligned."""
+        cdef int64_t C = self.chunk, q_dim = self.n_head * self.head_dim, kv_dim = self.n_kv_head * self.head_dim
+        cdef int64_t half = config.rope_dim // 2, wide = max(self.hidden, q_dim, self.ffn)
+        cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+        cdef step_plan *p = &self.plan
+        cdef int64_t offset = 0
+        cdef unsigned char *base
+        p.partial = partial_floats(self.n_head // self.n_kv_head, self.head_dim)
+        p.acc_ints = max(C * ROW_TILE, 2 * (k_pad // TERNARY_BLOCK))
+        sizes = [
+            4 * C * self.hidden, 4 * C * wide, C * k_pad, 4 * C, 4 * C,
+            4 * C * q_dim, 4 * C * kv_dim, 4 * C * kv_dim, C * q_dim, 4 * C * self.n_head, 4 * C * q_dim,
+            4 * C * self.ffn, 4 * C * self.ffn, 4 * C * half, 4 * C * half, 2 * self.hidden,
+            4 * self.n_threads * p.acc_ints, 4 * self.n_threads * 2 * QUERY_TILE * p.partial,
+        ]
+        offsets = []
+        for size in sizes:
+            offsets.append(offset)
+            offset += (size + 63) // 64 * 64
+        self.scratch_arena = Arena(offset)
+        base = self.scratch_arena.data
+        p.w.h = <float *>(base + <int64_t>offsets[0])
+        p.w.x = <float *>(base + <int64_t>offsets[1])
+        p.w.x8 = <int8_t *>(base + <int64_t>offsets[2])
+        p.w.s = <float *>(base + <int64_t>offsets[3])
+        p.w.sum = <int32_t *>(base + <int64_t>offsets[4])
+        p.w.q = <float *>(base + <int64_t>offsets[5])
+        p.w.k = <float *>(base + <int64_t>offsets[6])
+        p.w.v = <float *>(base + <int64_t>offsets[7])
+        p.w.q8 = <int8_t *>(base + <int64_t>offsets[8])
+        p.w.qs = <float *>(base + <int64_t>offsets[9])
+        p.w.attn = <float *>(base + <int64_t>offsets[10])
+        p.w.gate = <float *>(base + <int64_t>offsets[11])
+        p.w.up = <float *>(base + <int64_t>offsets[12])
+        p.w.cs = <float *>(base + <int64_t>offsets[13])
+        p.w.sn = <float *>(base + <int64_t>offsets[14])
+        p.w.x16 = <int16_t *>(base + <int64_t>offsets[15])
+        p.w.acc = <int32_t *>(base + <int64_t>offsets[16])
+        p.w.state = <float *>(base + <int64_t>offsets[17])
+        p.layers, p.output_norm = self.layers, self.output_norm
+        p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
+        p.n_head, p.n_kv_head, p.head_dim, p.rope_dim = self.n_head, self.n_kv_head, self.head_dim, config.rope_dim
+        p.eps = config.eps
+        p.interleaved = config.rope_style == "interleaved"
+        p.silu = config.activation == "silu"
+        p.inv_freq = <const double *>self.inv_freq.data
+
+    @property
+    def scratch_bytes(self):
+        """Bytes of working memory, without the decode partials that grow with the context."""
+        return self.scratch_arena.nbytes
+
+    @property
+    def weight_bytes(self):
+        """Bytes of projections read per token."""
+        return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix))
+
+    @property
+    def weight_bytes_allocated(self):
+        """Bytes of projections held beside the file's map."""
+        return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix) and not w.mapped)
+
+    @property
+    def head_bytes(self):
+        """Bytes of the output head read per token."""
+        return self.head.nbytes
+
+    @property
+    def head_bytes_allocated(self):
+        return self.head.allocated
+
+    @property
+    def head_kind(self):
+        return self.head.kind
+
+    def step(self, KVCache kv not None, ids, logits, bint all_logits=False):
+        """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
+
+        logits: float32 buffer [n_vocab] for the last token, or [n][n_vocab] flat with all_logits, or None: nothing is
+        computed past the last layer.  Raises ValueError for an id out of range, a buffer that does not fit, a cache
+        of another model, or a full context; the cache is untouched then.
+        """
+        cdef const int32_t[::1] tokens = ids
+        cdef float[::1] out
+        cdef int64_t n = tokens.shape[0], i, chunks
+        cdef step_plan *p = &self.plan
+        cdef int n_threads = self.n_threads
+        cdef Table embedding = self.embedding
+        cdef Head head = self.head
+        if n < 1 or n > self.chunk:
+            raise ValueError(f"{n} tokens in one step, which takes 1 to {self.chunk}")
+        for i in range(n):
+            if not 0 <= tokens[i] < self.embedding.n_row:
+                raise ValueError(f"token {tokens[i]} is not one of the {self.embedding.n_row} of the vocabulary")
+        if kv.p.n_layer != self.n_layer or kv.p.n_kv_head != self.n_kv_head or kv.p.head_dim != self.head_dim:
+            raise ValueError("the KV cache belongs to a model of another shape")
+        if n > kv.room:
+            raise ValueError(f"the context of {kv.n_ctx} tokens is full")
+        p.logits = NULL
+        if logits is not None:
+            out = logits
+            if out.shape[0] != (n if all_logits else 1) * self.n_vocab:
+                raise ValueError(f"{out.shape[0]} logits asked for, the step gives {(n if all_logits else 1) * self.n_vocab}")
+            p.logits = &out[0]
+        p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
+        p.n_token, p.pos0, p.all_logits = n, kv.n_tokens, all_logits
+        chunks = (kv.p.ring_pages + kv.p.sink_pages) // 8 + 3
+        if self.parts is None or chunks > p.max_chunks:
+            self.parts = Arena(4 * self.n_kv_head * chunks * p.partial)
+            p.parts, p.max_chunks = <float *>self.parts.data, chunks
+        with nogil, parallel(num_threads=n_threads):
+            run_step(p, embedding, head, threadid(), n_threads)
+        kv.advance(n)

@@ -1,0 +1,91 @@
+"""Build the compiled floor: one extension per pyx/*.pyx, C kernels with flags per file, OpenMP.
+
+Nothing is built with -march=native: each instruction set has its own C file and its own flags, and the row is chosen
+at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the target when cross-compiling (default: this machine).
+"""
+
+import os
+import platform
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+TARGET = os.environ.get("BITNET_EDGE_TARGET", platform.machine())
+BASELINE = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}.get(TARGET, [])
+
+COMMON = ["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-fopenmp", "-g0", "-D_GNU_SOURCE"]
+
+#: C file -> the instruction set it is written for; every other file gets the baseline
+ISA_FLAGS = {
+    "x86_64": {
+        "avx2.c": ["-mavx2", "-mf16c"],
+        "avx512vnni.c": [
+            *("-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
+            "-mprefer-vector-width=512",
+        ],
+    },
+    "aarch64": {
+        "dotprod.c": ["-march=armv8.2-a+dotprod"],
+        "i8mm.c": ["-march=armv8.2-a+dotprod+i8mm"],
+    },
+}.get(TARGET, {})
+
+KERNELS = Path("pyx/kernels")
+ISA_ROWS = ["scalar.c", *(name for name in ("avx2.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"))]
+
+#: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
+C_SOURCES = {
+    "cpu": [*ISA_ROWS, "dispatch.c"],
+    "ternary": ["repack.c"],
+    "table": ["dequantize.c"],
+}
+
+
+class BuildExt(build_ext):
+    """build_ext that adds the flags of ISA_FLAGS to single files."""
+
+    def build_extensions(self):
+        compile_one = self.compiler._compile
+
+        def compile_with_isa(obj, src, ext, cc_args, extra_postargs, pp_opts):
+            flags = ISA_FLAGS.get(Path(src).name, BASELINE)
+            compile_one(obj, src, ext, cc_args, [*extra_postargs, *flags], pp_opts)
+
+        self.compiler._compile = compile_with_isa
+        super().build_extensions()
+
+
+def extensions():
+    from Cython.Build import cythonize
+
+    modules = []
+    for pyx in sorted(Path("pyx").glob("*.pyx")):
+        sources = [KERNELS / name for name in C_SOURCES.get(pyx.stem, [])]
+        modules.append(
+            Extension(
+                f"pyx.{pyx.stem}",
+                [str(pyx), *(str(source) for source in sources if source.exists())],
+                include_dirs=[str(KERNELS)],
+                depends=[str(header) for header in KERNELS.glob("*.h")],
+                extra_compile_args=COMMON,
+                extra_link_args=["-fopenmp", "-Wl,-s"],
+            )
+        )
+    return cythonize(
+        modules,
+        nthreads=os.cpu_count() or 1,
+        build_dir="build/cython",
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "embedsignature": False,
+        },
+    )
+
+
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildExt})
