@@ -1,0 +1,340 @@
+"""Write random-weight GGUF files in the published shapes of ternary models, to measure speed and memory.
+
+    python benchmarks/make_model.py 2b-4t.gguf --shape 2b-4t --type I2_S --embedding F16
+
+The answers of such a model are noise; its time per token, its header and its bytes are those of the real one.  The
+file depends on shape, types and seed alone.  One seed gives the same ternary weights (60 % non-zero) in every type,
+so answers can be compared across types too: scales are exact in F16, and each activation stays of order one.
+Memory stays small: weights are drawn and written in pieces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import dummy_vocab
+from edge.formats import gguf
+
+NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
+PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
+TERNARY = ("I2_S", "TQ1_0", "TQ2_0")
+EMBEDDING = ("F16", "Q8_0", "Q6_K")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Dimensions of a model, as the published files and configurations give them."""
+
+    arch: str
+    n_layer: int
+    hidden: int
+    ffn: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    n_vocab: int
+    n_ctx: int
+    theta: float
+    eps: float
+    tied: bool
+    vocabulary: str  # "llama3", "falcon" (byte-level BPE) or "sentencepiece"
+    n_merge: int | None = None  # None: one per way to split a word
+
+    @property
+    def sub_norm(self) -> bool:
+        """Whether a norm stands in front of attn_output and ffn_down."""
+        return self.arch.startswith("bitnet")
+
+
+SHAPES = {
+    "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
+    "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
+    "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
+    "2b-4t": Shape("bitnet-b1.58", 30, 2560, 6912, 20, 5, 128, 128256, 4096, 5e5, 1e-5, True, "llama3", 280147),
+    "large": Shape("bitnet", 24, 1536, 4096, 16, 16, 96, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "xl": Shape("bitnet", 24, 2048, 5460, 32, 32, 64, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "3b": Shape("bitnet", 26, 3200, 8640, 32, 32, 100, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
+    "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    # 24 layers and an untied head are published; the other numbers are assumed from the size of the file
+    "falcon-e-1b": Shape("llama", 24, 2048, 8192, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+}
+
+
+# ---- random numbers: the same on every machine and in every numpy --------------------------------------------------
+
+
+class Stream:
+    """Bytes drawn from a table by uniform 16-bit numbers; depends on the seed and a name only."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        self._raw = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())])).random_raw
+
+    def draw(self, table: np.ndarray, n: int) -> np.ndarray:
+        """n entries of table [65536]; n is a multiple of 4."""
+        return table[self._raw(n // 4).view(np.uint16)]
+
+
+def _stretch(share: np.ndarray) -> np.ndarray:
+    """Table [65536] of uint8 in which value v fills the given share (sums to 1) of the entries, to the nearest one."""
+    edges = np.round(np.cumsum(share) * 65536).astype(np.int64)
+    return np.searchsorted(edges, np.arange(65536), side="right").astype(np.uint8)
+
+
+def _code_table() -> np.ndarray:
+    """uint16 -> a byte of four independent codes 0, 1, 2 (weight + 1)."""
+    one = np.array([NONZERO / 2, 1 - NONZERO, NONZERO / 2, 0.0])
+    return _stretch(np.einsum("a,b,c,d->abcd", one, one, one, one).ravel())
+
+
+def _normal_table() -> np.ndarray:
+    """uint16 -> int8 of a normal distribution with standard deviation 30, within -127..127."""
+    grid = np.arange(-127, 128)
+    share = np.exp(-0.5 * (grid / 30.0) ** 2)
+    return (_stretch(share / share.sum()).astype(np.int16) - 127).astype(np.int8)
+
+
+CODES = _code_table()
+NORMAL = _normal_table()
+
+# ---- ternary types: every one is a rearrangement of the bytes of I2_S ------------------------------------------------
+# An I2_S block of 128 codes is 32 bytes; byte p holds elements p, p+32, p+64, p+96 from the high bits down.
+
+_BYTE = np.arange(256)
+_FIELD = [(_BYTE >> shift) & 3 for shift in (6, 4, 2, 0)]  # field l of a byte = element 32*l + p
+_REVERSED = sum(field << 2 * i for i, field in enumerate(_FIELD)).astype(np.uint8)  # low bits first
+_BASE3 = sum(field * 3 ** (4 - i) for i, field in enumerate(_FIELD)).astype(np.uint8)  # digits of 81, 27, 9, 3
+
+
+def _trits(digits: np.ndarray) -> np.ndarray:
+    """Stored byte of a five-digit base-3 number 0..242 (TQ1_0)."""
+    return ((digits.astype(np.uint16) * 256 + 242) // 243).astype(np.uint8)
+
+
+def encode_tq2_0(i2s: np.ndarray, scale: np.float16) -> np.ndarray:
+    """Blocks of 256 codes as TQ2_0 [n][66]: 64 bytes, low bits first, then the scale; i2s [n*64] uint8."""
+    codes = i2s.reshape(-1, 64)
+    out = np.empty((len(codes), 66), np.uint8)
+    out[:, :64] = _REVERSED[codes]
+    out[:, 64:] = np.frombuffer(scale.tobytes(), np.uint8)
+    return out
+
+
+def encode_tq1_0(i2s: np.ndarray, scale: np.float16) -> np.ndarray:
+    """Blocks of 256 codes as TQ1_0 [n][54]: 48 bytes of five trits, 4 bytes of four, the scale; i2s [n*64] uint8."""
+    low, high = i2s.reshape(-1, 2, 32).transpose(1, 0, 2)  # elements 0..127 and 128..255
+    field = [table[high].astype(np.uint8) for table in _FIELD]
+    out = np.empty((len(low), 54), np.uint8)
+    out[:, :32] = _trits(_BASE3[low] + field[0])  # m, m+32, m+64, m+96, m+128
+    out[:, 32:48] = _trits(  # 160 + m + 16*{0..4}
+        81 * field[1][:, :16] + 27 * field[1][:, 16:] + 9 * field[2][:, :16] + 3 * field[2][:, 16:] + field[3][:, :16]
+    )
+    last = field[3][:, 16:].reshape(-1, 4, 4)  # 240 + j + 4*{0..3}
+    out[:, 48:52] = _trits(81 * last[:, 0] + 27 * last[:, 1] + 9 * last[:, 2] + 3 * last[:, 3])
+    out[:, 52:] = np.frombuffer(scale.tobytes(), np.uint8)
+    return out
+
+
+def encode_f16(i2s: np.ndarray, scale: np.float16) -> np.ndarray:
+    """Blocks of 128 codes as F16 values [n][128]; i2s [n*32] uint8."""
+    value = np.stack([(field - 1) * scale for field in _FIELD]).astype(np.float16)  # [4][256]
+    return value[:, i2s.reshape(-1, 32)].transpose(1, 0, 2).reshape(-1, 128)
+
+
+def encode_q6_k(q: np.ndarray, d: np.float16) -> np.ndarray:
+    """Super-blocks of 256 numbers 0..63 (value - 32, times 4 d) as Q6_K [n][210]; q [n*256] uint8."""
+    halves = q.reshape(-1, 2, 4, 32)
+    out = np.empty((len(halves), 210), np.uint8)
+    low, high = halves & 15, halves >> 4
+    ql = np.concatenate([low[:, :, :2] | low[:, :, 2:] << 4], axis=2)  # [n][2][2][32]
+    out[:, :128] = ql.reshape(-1, 128)
+    out[:, 128:192] = (high[:, :, 0] | high[:, :, 1] << 2 | high[:, :, 2] << 4 | high[:, :, 3] << 6).reshape(-1, 64)
+    out[:, 192:208] = 4
+    out[:, 208:] = np.frombuffer(d.tobytes(), np.uint8)
+    return out
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+
+
+def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
+    """The stored bytes of a random ternary matrix, piece by piece; type as in TERNARY, or F16."""
+    scale = np.float16(1.0 / (NONZERO * k) ** 0.5)  # then the output of a unit input has variance one
+    encode = {"TQ1_0": encode_tq1_0, "TQ2_0": encode_tq2_0, "F16": encode_f16}.get(type)
+    stream = Stream(seed, name)
+    left = rows * k // 4
+    while left:
+        codes = stream.draw(CODES, min(PIECE, left))
+        left -= len(codes)
+        yield codes if encode is None else encode(codes, scale)
+    if type == "I2_S":
+        tail = np.zeros(8, np.float32)
+        tail[0] = scale
+        yield tail
+
+
+def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
+    """The stored bytes of a random embedding or output head with standard deviation about 0.02."""
+    d = np.float16(0.02 / 30.0)
+    stream = Stream(seed, name)
+    left = rows * k
+    while left:
+        q = stream.draw(NORMAL, min(PIECE, left))
+        left -= len(q)
+        if type == "F16":
+            yield (np.arange(-128, 128).astype(np.float32) * np.float32(d)).astype(np.float16)[q.astype(np.int16) + 128]
+        elif type == "Q8_0":
+            blocks = np.empty((len(q) // 32, 34), np.uint8)
+            blocks[:, :2] = np.frombuffer(d.tobytes(), np.uint8)
+            blocks[:, 2:] = q.view(np.uint8).reshape(-1, 32)
+            yield blocks
+        else:
+            yield encode_q6_k((np.round(q / np.float32(4)) + 32).astype(np.uint8), d)
+
+
+def vector_pieces(seed: int, name: str, n: int) -> Iterator[np.ndarray]:
+    """A norm weight around one (F32)."""
+    noise = Stream(seed, name).draw(NORMAL, -(-n // 4) * 4)[:n]
+    yield (1 + noise / np.float32(300)).astype(np.float32)
+
+
+def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Name, stored type and shape (out, in) of every tensor, in file order.
+
+    Where a row is no multiple of 256, TQ1_0 and TQ2_0 cannot hold it and the tensor is F16, as converters leave it.
+    """
+    q, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
+    tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
+
+    def matrix(name: str, out: int, k: int) -> None:
+        tensors.append((name, type if type == "I2_S" or k % 256 == 0 else "F16", (out, k)))
+
+    def norm(name: str, n: int) -> None:
+        tensors.append((name, "F32", (n,)))
+
+    for i in range(shape.n_layer):
+        norm(f"blk.{i}.attn_norm.weight", shape.hidden)
+        matrix(f"blk.{i}.attn_q.weight", q, shape.hidden)
+        matrix(f"blk.{i}.attn_k.weight", kv, shape.hidden)
+        matrix(f"blk.{i}.attn_v.weight", kv, shape.hidden)
+        if shape.sub_norm:
+            norm(f"blk.{i}.attn_sub_norm.weight", q)
+        matrix(f"blk.{i}.attn_output.weight", shape.hidden, q)
+        norm(f"blk.{i}.ffn_norm.weight", shape.hidden)
+        matrix(f"blk.{i}.ffn_gate.weight", shape.ffn, shape.hidden)
+        matrix(f"blk.{i}.ffn_up.weight", shape.ffn, shape.hidden)
+        if shape.sub_norm:
+            norm(f"blk.{i}.ffn_sub_norm.weight", shape.ffn)
+        matrix(f"blk.{i}.ffn_down.weight", shape.hidden, shape.ffn)
+    norm("output_norm.weight", shape.hidden)
+    if not shape.tied:
+        tensors.append(("output.weight", embedding, (shape.n_vocab, shape.hidden)))
+    return tensors
+
+
+def pieces(seed: int, name: str, type: str, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """The stored bytes of one tensor of the plan."""
+    if len(shape) == 1:
+        return vector_pieces(seed, name, shape[0])
+    if name in ("token_embd.weight", "output.weight"):
+        return table_pieces(seed, name, *shape, type)
+    return ternary_pieces(seed, name, *shape, type)
+
+
+def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
+    """Header of the file: dimensions and a dummy vocabulary of the right size."""
+    a = shape.arch
+    meta: dict[str, Any] = {
+        "general.architecture": a,
+        "general.name": f"random weights, shape {name}",
+        f"{a}.vocab_size": shape.n_vocab,
+        f"{a}.context_length": shape.n_ctx,
+        f"{a}.embedding_length": shape.hidden,
+        f"{a}.block_count": shape.n_layer,
+        f"{a}.feed_forward_length": shape.ffn,
+        f"{a}.rope.dimension_count": shape.head_dim,
+        f"{a}.attention.head_count": shape.n_head,
+        f"{a}.attention.head_count_kv": shape.n_kv_head,
+        f"{a}.attention.key_length": shape.head_dim,
+        f"{a}.attention.value_length": shape.head_dim,
+        f"{a}.attention.layer_norm_rms_epsilon": shape.eps,
+        f"{a}.rope.freq_base": shape.theta,
+        "general.file_type": {"I2_S": 40, "TQ1_0": 36, "TQ2_0": 37}[type],
+        "general.quantization_version": 2,
+    }
+    if shape.vocabulary == "sentencepiece":
+        tokens, types, scores = dummy_vocab.sentencepiece_bpe(shape.n_vocab)
+        meta |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": scores}
+        meta |= {"tokenizer.ggml.token_type": types, "tokenizer.ggml.unknown_token_id": 0}
+        bos, eos = 1, 2
+    else:
+        if shape.vocabulary == "llama3":
+            special = {i: dummy_vocab.llama3_special(i) for i in range(128000, shape.n_vocab)}
+        else:
+            names = ("<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>")
+            special = {shape.n_vocab - 4 + i: text for i, text in enumerate(names)}
+        tokens, types, merges = dummy_vocab.byte_level_bpe(shape.n_vocab, special, shape.n_merge)
+        meta |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.tokens": tokens}
+        meta |= {"tokenizer.ggml.scores": [0.0] * len(tokens), "tokenizer.ggml.token_type": types}
+        meta["tokenizer.ggml.merges"] = merges
+        bos, eos = min(special), min(special) + 1
+    meta |= {"tokenizer.ggml.bos_token_id": bos, "tokenizer.ggml.eos_token_id": eos}
+    meta["tokenizer.ggml.add_bos_token"] = True
+    return meta
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def make(path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1) -> int:
+    """Write the model of a shape in SHAPES and return the size of the file in bytes.
+
+    Raises ValueError where the shape cannot be stored in these types (Q6_K needs a hidden size divisible by 256).
+    """
+    shape = SHAPES[name]
+    entries = [
+        gguf.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims))
+        for tensor, stored, dims in plan(shape, type, embedding)
+    ]
+    gguf.write(path, metadata(shape, name, type), entries)
+    return Path(path).stat().st_size
+
+
+def _views(seed: int, name: str, type: str, shape: tuple[int, ...]) -> Iterator[memoryview]:
+    for piece in pieces(seed, name, type, shape):
+        yield np.ascontiguousarray(piece).data
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Write a random-weight GGUF file in a published shape.")
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--shape", choices=SHAPES, default="2b-4t")
+    parser.add_argument("--type", choices=TERNARY, default="I2_S")
+    parser.add_argument("--embedding", choices=EMBEDDING, default="F16")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args(arguments)
+    start = time.perf_counter()
+    try:
+        size = make(chosen.path, chosen.shape, chosen.type, chosen.embedding, chosen.seed)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    seconds = time.perf_counter() - start
+    print(f"{chosen.path}: {size / 1e6:.1f} MB in {seconds:.1f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
