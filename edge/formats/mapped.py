@@ -1,0 +1,58 @@
+"""Map a file read-only and hand out its bytes without copying them.
+
+Python's own ``mmap`` is enough here: a reader only slices.  The map lives as long as any memoryview on it, so a
+:class:`~edge.formats.checkpoint.Checkpoint` keeps its bytes alive simply by holding tensors.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edge.errors import InvalidFile, ModelNotFound
+
+
+def map_file(path: str) -> memoryview:
+    """The bytes of ``path`` as a read-only memoryview (format "B").
+
+    Raises ModelNotFound when nothing is there, InvalidFile when it cannot be read as a regular, non-empty file.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                raise InvalidFile(f"{path}: the file is empty")
+            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    except FileNotFoundError:
+        raise ModelNotFound(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def read_small(path: str, limit: int) -> bytes:
+    """The whole of a small side file (JSON, tokenizer.model); InvalidFile if it is larger than ``limit`` bytes."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > limit:
+        raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
+    return data
+
+
+def shown(name: object) -> str:
+    """A name out of an untrusted file, safe to print: quoted, printable ASCII, at most about 80 characters."""
+    text = ascii(name)
+    return text if len(text) <= 80 else text[:76] + "...'"
+
+
+@contextmanager
+def located(path: str) -> Iterator[None]:
+    """Put the file's path in front of an InvalidFile raised by code that does not know it."""
+    try:
+        yield
+    except InvalidFile as error:
+        raise InvalidFile(f"{path}: {error}") from None
