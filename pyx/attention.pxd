@@ -1,8 +1,8 @@
 # attention: softmax attention straight over KV pages.
-from libc.stdint cimport int8_t, int64_t
+from libc.stdint cimport int8_t, int64_t, uint8_t
 
 from pyx.cpu cimport kernels
-from pyx.kv cimport pages
+from pyx.kv cimport page_kind, pages
 
 cdef enum:
     CHUNK_PAGES = 8         # pages per work item: fixed, so that any thread count gives the same bits
@@ -18,6 +18,10 @@ cdef struct queries:
     const float *qs         # [n_token][n_head]
     float *out              # [n_token][n_head][head_dim]
 
+# Write one key and value vector [head_dim] as token `slot` of a float page.
+cdef void store(
+    const kernels *kernel, page_kind kind, uint8_t *page, int64_t head_dim, int64_t slot,
+    const float *k, const float *v) noexcept nogil
 # Number of chunks the query at pos attends.
 cdef int64_t n_chunk(const pages *p, int64_t pos) noexcept nogil
 # Floats of one partial result: m, l and o for the query heads of one KV head.

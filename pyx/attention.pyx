@@ -9,10 +9,24 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 
 from pyx.cpu cimport KV_PAGE, kernels
-from pyx.kv cimport attended, first_page, locate, pages
+from pyx.kv cimport PAGE_F16, PAGE_F32, PAGE_INT8, attended, first_page, locate, page_kind, pages
+
+cdef extern from "kernels.h" nogil:
+    void attend_f32(
+        const void *, int64_t, int64_t, uint32_t, const float *, float *, float *, float *)
+    void store_f32(void *, int64_t, int64_t, const float *, const float *)
 
 cdef extern from "numbers.h" nogil:
     float kernel_expf(float x)
+
+
+cdef void store(
+    const kernels *kernel, page_kind kind, uint8_t *page, int64_t head_dim, int64_t slot,
+    const float *k, const float *v) noexcept nogil:
+    if kind == PAGE_F32:
+        store_f32(page, head_dim, slot, k, v)
+    else:
+        kernel.store_f16(page, head_dim, slot, k, v)
 
 
 cdef inline int64_t sink_chunks(const pages *p, int64_t pos) noexcept nogil:
@@ -48,7 +62,7 @@ cdef void attend_chunk(
     cdef uint32_t valid
     cdef uint8_t *data
     cdef float *state
-    cdef bint is_f16
+    cdef page_kind kind
     if chunk >= before:
         chunk += first_page(p, pos) // CHUNK_PAGES - before
     for i in range(n):
@@ -57,19 +71,21 @@ cdef void attend_chunk(
     for page in range(chunk * CHUNK_PAGES, last + 1):
         if p.sink_pages <= page < first_page(p, pos):
             continue
-        data = locate(p, layer, head, page, open_page, &is_f16)
+        data = locate(p, layer, head, page, open_page, &kind)
         for i in range(n):
             valid = attended(p, page, pos + i)
             if valid == 0:
                 continue
             state = partial + i * size
             offset = ((token0 + i) * q.n_head + head * group) * D
-            if is_f16:
-                kernel.attend_f16(data, D, group, valid, q.q + offset, state, state + group, state + 2 * group)
-            else:
+            if kind == PAGE_INT8:
                 kernel.attend_i8(
                     data, D, group, valid, q.q8 + offset, q.qs + (token0 + i) * q.n_head + head * group,
                     state, state + group, state + 2 * group)
+            elif kind == PAGE_F16:
+                kernel.attend_f16(data, D, group, valid, q.q + offset, state, state + group, state + 2 * group)
+            else:
+                attend_f32(data, D, group, valid, q.q + offset, state, state + group, state + 2 * group)
 
 
 cdef void merge(float *state, const float *partial, int64_t group, int64_t head_dim) noexcept nogil:

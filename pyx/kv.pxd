@@ -3,6 +3,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from pyx.memory cimport Arena
 
+cdef enum page_kind:
+    PAGE_F32
+    PAGE_F16
+    PAGE_INT8
+
 # Everything attention needs, without Python objects.
 cdef struct pages:
     int64_t n_layer
@@ -10,18 +15,20 @@ cdef struct pages:
     int64_t head_dim
     int64_t window          # tokens attended behind the sinks; n_ctx when everything is kept
     int64_t sinks           # first tokens that stay attended for ever
-    int64_t sink_pages      # pages that hold them, pinned, always f16
+    int64_t sink_pages      # pages that hold them, pinned, never quantised
     int64_t ring_pages      # physical pages per layer and head behind the sink pages
-    int64_t f16_bytes       # bytes of one f16 page
+    page_kind float_kind    # kind of the sink pages and the open page
+    page_kind ring_kind     # kind of the ring's pages
+    int64_t float_bytes     # bytes of one sink or open page
     int64_t ring_bytes      # bytes of one page of the ring
-    bint quantised          # ring pages are int8, sealed once; the open page is f16 and apart
-    uint8_t *sink           # [n_layer][n_kv_head][sink_pages][f16_bytes]
+    bint quantised          # ring pages are sealed once; the open page is floats and apart
+    uint8_t *sink           # [n_layer][n_kv_head][sink_pages][float_bytes]
     uint8_t *ring           # [n_layer][n_kv_head][ring_pages][ring_bytes]
-    uint8_t *open           # [n_layer][n_kv_head][f16_bytes]; NULL unless quantised
+    uint8_t *open           # [n_layer][n_kv_head][float_bytes]; NULL unless quantised
 
-# Where page number `page` (position // 32) of a head lies; *is_f16 tells its type.  open_page: the page being written.
+# Where page number `page` (position // 32) of a head lies, and its kind.  open_page: the page being written.
 cdef uint8_t *locate(
-    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, bint *is_f16) noexcept nogil
+    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, page_kind *kind) noexcept nogil
 # Bit t set: token 32*page + t is attended by the query at position pos.
 cdef uint32_t attended(const pages *p, int64_t page, int64_t pos) noexcept nogil
 # First page (behind the sink pages) that the query at pos attends.

@@ -1,8 +1,8 @@
 """kv: the KV pages of one session: append, seal, ring, sinks, window, crop.
 
 A page holds 32 tokens of one KV head, keys and values adjacent; layouts are in kernels.h.  Token ``pos`` lives in page
-``pos // 32``.  The first pages hold the sinks and stay half floats; the others go round a ring.  With a quantised type
-the page being written (the open page) is half floats as well, and is quantised exactly once, when it is full and every
+``pos // 32``.  The first pages hold the sinks and are never quantised; the others go round a ring.  With a quantised type
+the page being written (the open page) is half floats, and is quantised exactly once, when it is full and every
 query inside it has been answered ("sealed").  Keys are stored rotated to their absolute position and never touched
 again, so a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
 """
@@ -15,23 +15,30 @@ from pyx.memory cimport Arena
 
 #: KV type -> bytes of one page of 32 tokens for a head of D: keys, values, scales (kernels.h)
 cdef int64_t page_bytes(str kv_type, int64_t head_dim) except -1:
+    if kv_type == "f32":
+        return 2 * KV_PAGE * head_dim * 4
     if kv_type == "f16":
         return 2 * KV_PAGE * head_dim * 2
     if kv_type == "int8":
         return (2 * KV_PAGE * head_dim + 2 * KV_PAGE * 2 + 63) // 64 * 64
-    raise ValueError(f"KV type {kv_type!r} is not known (f16, int8)")
+    raise ValueError(f"KV type {kv_type!r} is not known (f32, f16, int8)")
+
+
+cdef inline str float_type(str kv_type):
+    """The type of sink pages and of the open page: never quantised."""
+    return "f32" if kv_type == "f32" else "f16"
 
 
 cdef uint8_t *locate(
-    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, bint *is_f16) noexcept nogil:
+    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, page_kind *kind) noexcept nogil:
     cdef int64_t stream = layer * p.n_kv_head + head
-    is_f16[0] = True
+    kind[0] = p.float_kind
     if page < p.sink_pages:
-        return p.sink + (stream * p.sink_pages + page) * p.f16_bytes
+        return p.sink + (stream * p.sink_pages + page) * p.float_bytes
     if p.quantised:
         if page == open_page:
-            return p.open + stream * p.f16_bytes
-        is_f16[0] = False
+            return p.open + stream * p.float_bytes
+    kind[0] = p.ring_kind
     return p.ring + (stream * p.ring_pages + (page - p.sink_pages) % p.ring_pages) * p.ring_bytes
 
 
@@ -57,7 +64,7 @@ cdef class KVCache:
     """Keys and values of one session.
 
     n_ctx: tokens it can hold; with ``window`` > 0 a conversation may go on for ever, token t attending
-    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16" or "int8" (sealed pages only; see module).
+    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16", "int8" (sealed pages only; see module), or "f32" (reference precision).
 
     Raises ValueError for shapes or types out of range, MemoryError when the system refuses.
     """
@@ -72,12 +79,14 @@ cdef class KVCache:
         self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
         self.p.window = window if window else n_ctx
         self.p.sinks = sinks
-        self.p.quantised = kv_type != "f16"
-        self.p.f16_bytes = page_bytes("f16", head_dim)
+        self.p.quantised = kv_type == "int8"
+        self.p.float_kind = PAGE_F32 if kv_type == "f32" else PAGE_F16
+        self.p.ring_kind = PAGE_INT8 if self.p.quantised else self.p.float_kind
+        self.p.float_bytes = page_bytes(float_type(kv_type), head_dim)
         self.p.ring_bytes = page_bytes(kv_type, head_dim)
         self.p.sink_pages, self.p.ring_pages = layout["sink_pages"], layout["ring_pages"]
         streams = n_layer * n_kv_head
-        sink_bytes = streams * self.p.sink_pages * self.p.f16_bytes
+        sink_bytes = streams * self.p.sink_pages * self.p.float_bytes
         ring_bytes = streams * self.p.ring_pages * self.p.ring_bytes
         self.arena = Arena(layout["nbytes"], huge=layout["nbytes"] >= (8 << 20))
         self.p.sink = self.arena.data
@@ -101,9 +110,10 @@ cdef class KVCache:
         else:
             ring_pages = max(1, (n_ctx + KV_PAGE - 1) // KV_PAGE - sink_pages)
         streams = n_layer * n_kv_head
-        nbytes = streams * (sink_pages * page_bytes("f16", head_dim) + ring_pages * page_bytes(kv_type, head_dim))
-        if kv_type != "f16":
-            nbytes += streams * page_bytes("f16", head_dim)
+        float_bytes = page_bytes(float_type(kv_type), head_dim)
+        nbytes = streams * (sink_pages * float_bytes + ring_pages * page_bytes(kv_type, head_dim))
+        if kv_type == "int8":
+            nbytes += streams * float_bytes  # the open page
         return {"sink_pages": sink_pages, "ring_pages": ring_pages, "nbytes": nbytes}
 
     @staticmethod
@@ -169,12 +179,13 @@ cdef class KVCache:
         return max(<int64_t>0, self.n_tokens + 1 - self.p.window - self.p.sinks) if self.windowed else 0
 
     def page(self, int64_t layer, int64_t head, int64_t page):
-        """(bytes, is_f16) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
-        cdef bint is_f16
+        """(bytes, type) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
+        cdef page_kind kind
         cdef int64_t open_page = self.n_tokens // KV_PAGE
         if not (0 <= layer < self.p.n_layer and 0 <= head < self.p.n_kv_head and 0 <= page * KV_PAGE < self.n_tokens):
             raise IndexError(f"page {page} of head {head} in layer {layer}")
         if page >= self.p.sink_pages and page < self.oldest:
             raise IndexError(f"page {page} has left the ring")
-        where = locate(&self.p, layer, head, page, open_page, &is_f16)
-        return (<const char *>where)[: (self.p.f16_bytes if is_f16 else self.p.ring_bytes)], bool(is_f16)
+        names = {PAGE_F32: "f32", PAGE_F16: "f16", PAGE_INT8: "int8"}
+        where = locate(&self.p, layer, head, page, open_page, &kind)
+        return (<const char *>where)[: (self.p.ring_bytes if kind == PAGE_INT8 else self.p.float_bytes)], names[kind]

@@ -20,9 +20,9 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 from pyx.attention cimport (
-    QUERY_TILE, attend_chunk, finish, merge, n_chunk, partial_floats, queries, reset_state)
+    QUERY_TILE, attend_chunk, finish, merge, n_chunk, partial_floats, queries, reset_state, store)
 from pyx.cpu cimport KV_PAGE, TERNARY_BLOCK, active, kernels
-from pyx.kv cimport KVCache, locate, pages
+from pyx.kv cimport KVCache, locate, page_kind, pages
 from pyx.memory cimport Arena
 from pyx.table cimport Head, Table
 from pyx.ternary cimport ROW_TILE, TernaryMatrix, activations, matrix, project
@@ -169,10 +169,10 @@ cdef void attention(step_plan *p, int64_t layer_index, int tid, int n_thread) no
 
     A query sees its own page as half floats and every page before it sealed, exactly as token by token.
     """
-    cdef int64_t first = 0, n, t, head, slot, D = p.head_dim, page
+    cdef int64_t first = 0, n, t, head, slot, offset, D = p.head_dim, page
     cdef int64_t q_dim = p.n_head * D
     cdef queries q
-    cdef bint is_f16
+    cdef page_kind kind
     cdef uint8_t *data
     while first < p.n_token:
         page = (p.pos0 + first) // KV_PAGE
@@ -183,12 +183,11 @@ cdef void attention(step_plan *p, int64_t layer_index, int tid, int n_thread) no
         q.qs = p.w.qs + first * p.n_head
         q.out = p.w.attn + first * q_dim
         for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
-            data = locate(p.kv, layer_index, head, page, page, &is_f16)
+            data = locate(p.kv, layer_index, head, page, page, &kind)
             for t in range(n):
                 slot = (p.pos0 + first + t) % KV_PAGE
-                p.kernel.store_f16(
-                    data, D, slot, p.w.k + ((first + t) * p.n_kv_head + head) * D,
-                    p.w.v + ((first + t) * p.n_kv_head + head) * D)
+                offset = ((first + t) * p.n_kv_head + head) * D
+                store(p.kernel, kind, data, D, slot, p.w.k + offset, p.w.v + offset)
         team_barrier()
         if p.n_token == 1:
             attend_one(p, &q, layer_index, tid, n_thread)
@@ -197,8 +196,8 @@ cdef void attention(step_plan *p, int64_t layer_index, int tid, int n_thread) no
         team_barrier()
         if p.kv.quantised and page >= p.kv.sink_pages and (p.pos0 + first + n) % KV_PAGE == 0:
             for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
-                data = locate(p.kv, layer_index, head, page, page, &is_f16)
-                p.kernel.seal_i8(data, D, locate(p.kv, layer_index, head, page, -1, &is_f16))
+                data = locate(p.kv, layer_index, head, page, page, &kind)
+                p.kernel.seal_i8(data, D, locate(p.kv, layer_index, head, page, -1, &kind))
         first += n
 
 

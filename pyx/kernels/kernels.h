@@ -161,6 +161,11 @@ void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);    
  * mean is accumulated in double.  Returns a. */
 float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
 
+/* attend_f32.c: the F32 page, for reference: float k[D][32], float v[32][D]; otherwise as attend_f16 / store_f16. */
+void attend_f32(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m, float *l,
+                float *o);
+void store_f32(void *page, int64_t head_dim, int64_t t, const float *k, const float *v);
+
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
 enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };
 int64_t table_row_bytes(int type, int64_t k); /* -1 if k is no multiple of the block */
