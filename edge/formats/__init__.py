@@ -1,0 +1,52 @@
+"""Model files: GGUF and Hugging Face directories, brought to one description.
+
+    from edge.formats import open_checkpoint
+    checkpoint = open_checkpoint("model.gguf")        # or a Hugging Face directory
+    checkpoint.config                                 # edge.config.ModelConfig: dimensions and conventions
+    checkpoint.tensors["blk.0.attn_q.weight"]         # Tensor: type, shape (out, in), bytes still in the file
+
+Opening reads and validates headers only; no weight is copied.  A file is hostile until validated: everything wrong
+with it is an :class:`edge.errors.InvalidFile` of one line.
+
+``gguf`` holds the container, its rules and its writer; ``huggingface`` and ``safetensors`` the other family;
+``names`` the tensor names and shapes both agree on.
+"""
+
+from __future__ import annotations
+
+import os
+
+from edge.errors import InvalidFile, ModelNotFound
+from edge.formats.checkpoint import Checkpoint
+
+__all__ = ["open_checkpoint"]
+
+
+def open_checkpoint(
+    path: str | os.PathLike[str], *, i2s_layout: str = "128", activation: str | None = None
+) -> Checkpoint:
+    """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
+
+    ``i2s_layout`` ("128", "64", "1x4") and ``activation`` ("relu2", "silu") overrule what cannot be read from the
+    file, or is wrong in it.  Raises ModelNotFound, InvalidFile or UsageError.
+    """
+    from edge.formats import gguf, huggingface
+
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise ModelNotFound(f"{path}: no such file or directory")
+    if not os.path.isdir(path):
+        if path.endswith(".safetensors"):
+            return huggingface.read(path, activation=activation)
+        return gguf.read(path, i2s_layout=i2s_layout, activation=activation)
+    if os.path.isfile(os.path.join(path, "config.json")):
+        return huggingface.read(path, activation=activation)
+    files = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
+    if len(files) == 1:
+        return gguf.read(os.path.join(path, files[0]), i2s_layout=i2s_layout, activation=activation)
+    if files:
+        raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
+    if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):
+        raise InvalidFile(f"{path}: only pickled weights, which can run code when opened; convert them to "
+                          "safetensors where they came from")
+    raise ModelNotFound(f"{path}: neither a GGUF file nor a Hugging Face directory (config.json) is in it")

@@ -114,7 +114,7 @@ class StringArray(Sequence[str]):
     An element that is not UTF-8 raises InvalidFile at that moment.
     """
 
-    __slots__ = ("_view", "_first", "_ends", "_where")
+    __slots__ = ("_ends", "_first", "_view", "_where")
 
     def __init__(self, view: memoryview, first: int, ends: array[int], where: str) -> None:
         self._view = view  # the whole file
@@ -321,7 +321,7 @@ class _Cursor:
             self.fail(f"{what} is an array of type {kind}, which GGUF does not allow; the file is damaged")
         n = count * _SCALAR_STRUCTS[kind].size
         start = self.take(n, what)
-        return self.view[start : start + n].cast(_SCALARS[kind])
+        return self.view[start : start + n].cast(_SCALARS[kind])  # type: ignore[call-overload]
 
     def strings(self, count: int, key: str) -> StringArray:
         """Walk ``count`` strings and note where each one ends."""
@@ -558,13 +558,16 @@ def _config(header: Header, arch: str, override: str | None, notes: list[str]) -
     factor = header.real(f"{arch}.rope.scaling.factor", header.real(f"{arch}.rope.scale_linear", 1.0))
     if scaling not in ("none", "linear") and factor != 1.0:
         header.fail(f"{arch}.rope.scaling.type {shown(scaling)} is not supported (linear is)")
+    name = header.text("general.name") or ""
+    if not 0 < len(name) < 200 or not name.isprintable():  # it will be printed: no escape sequences
+        name = os.path.splitext(os.path.basename(header.path))[0]
     fields: dict[str, Any] = {
         "n_layer": need("block_count"),
         "ffn": need("feed_forward_length"),
         "n_ctx_train": need("context_length"),
         "rope_dim": header.integer(f"{arch}.rope.dimension_count", head_dim),
         "activation": _activation(header, arch, n_head == n_kv_head and theta == 10000.0, override, notes),
-        "name": header.text("general.name") or os.path.splitext(os.path.basename(header.path))[0],
+        "name": name,
     }
     with located(header.path):
         return ModelConfig(

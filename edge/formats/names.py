@@ -70,7 +70,7 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
             raise InvalidFile(f"tensor {shown(name)} is no part of this kind of model, so its answers would be wrong")
     notes = []
     sparse = []
-    for name, shape in wanted.items():
+    for name in wanted:
         if name not in tensors:
             raise InvalidFile(f"tensor {name} is missing; the file is incomplete, get it again")
     for name, tensor in tensors.items():
