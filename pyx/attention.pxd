@@ -1,37 +1,39 @@
 # attention: softmax attention straight over KV pages.
-from libc.stdint cimport int8_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int64_t
 
 from pyx.cpu cimport kernels
-from pyx.kv cimport page_kind, pages
+from pyx.kv cimport pages
 
 cdef enum:
     CHUNK_PAGES = 8         # pages per work item: fixed, so that any thread count gives the same bits
     QUERY_TILE = 8          # tokens whose queries share the load of a page in prefill
 
-# The queries of one run of tokens inside one page, positions pos0, pos0+1, ...
-cdef struct queries:
+# One batch of tokens at positions pos0, pos0 + 1, ... in one layer, shared by the team of threads.
+cdef struct attention_plan:
+    const kernels *kernel
+    const pages *kv
     int64_t n_token
     int64_t pos0
     int64_t n_head
     const float *q          # [n_token][n_head][head_dim], rotated, times 1/sqrt(head_dim)
-    const int8_t *q8        # [n_token][n_head][head_dim], NULL for an f16 cache
+    const int8_t *q8        # [n_token][n_head][head_dim], for quantised pages
     const float *qs         # [n_token][n_head]
+    const float *k          # [n_token][n_kv_head][head_dim], rotated
+    const float *v          # [n_token][n_kv_head][head_dim]
     float *out              # [n_token][n_head][head_dim]
+    float *state            # [n_thread][thread_state_floats]
+    float *parts            # [n_kv_head][max_chunks][partial_floats], decode only
+    int64_t max_chunks
 
-# Write one key and value vector [head_dim] as token `slot` of a float page.
-cdef void store(
-    const kernels *kernel, page_kind kind, uint8_t *page, int64_t head_dim, int64_t slot,
-    const float *k, const float *v) noexcept nogil
-# Number of chunks the query at pos attends.
-cdef int64_t n_chunk(const pages *p, int64_t pos) noexcept nogil
-# Floats of one partial result: m, l and o for the query heads of one KV head.
+# First of n items that belongs to thread tid; shares are whole units.
+cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
+    return min(n, (n + unit - 1) // unit * tid // n_thread * unit)
+
+# Append, attend and seal: every thread of a team calls it.  Ends without a barrier.
+cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil
+# Most chunks that any query over these pages attends.
+cdef int64_t chunk_bound(const pages *kv) noexcept nogil
+# Floats of one partial result: m, l and o of the query heads of one KV head.
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
-# One chunk of one KV head for tokens token0 .. token0+n-1 into partial [n][partial_floats].
-cdef void attend_chunk(
-    const kernels *kernel, const pages *p, const queries *q, int64_t layer, int64_t head, int64_t chunk,
-    int64_t token0, int64_t n, float *partial) noexcept nogil
-# Fold partial results, in ascending chunk order, into one state; start with reset_state.
-cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept nogil
-cdef void merge(float *state, const float *partial, int64_t group, int64_t head_dim) noexcept nogil
-# Divide by the softmax sum and write the heads of one token.
-cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out) noexcept nogil
+# Floats of working memory per thread.
+cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil

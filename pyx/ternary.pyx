@@ -1,9 +1,8 @@
-"""ternary: packed ternary matrices: pack, unpack, and the projection y = W x.
+"""ternary: packed ternary matrices: pack, unpack, encode.
 
 In memory a matrix is rows of 2-bit codes (code = weight + 1) in blocks of 128 codes = 32 bytes, the official I2_S
 layout, K padded with code 1.  An official I2_S tensor with K % 128 == 0 is used where it lies; other packings are
-repacked once.  y = (sum code * x8 - sum x8) / s * scale, integers exact (BitNet b1.58, arXiv 2402.17764; the offset
-form is that of microsoft/BitNet src/ggml-bitnet-mad.cpp).
+repacked once (BitNet b1.58, arXiv 2402.17764).
 """
 
 import array
@@ -18,6 +17,7 @@ from libc.string cimport memcpy, memset
 
 from pyx.cpu cimport TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels
 from pyx.memory cimport Arena
+from pyx.projection cimport ROW_TILE, activations, project
 from pyx.table cimport Table
 
 cdef extern from "kernels.h" nogil:
@@ -33,91 +33,6 @@ cdef extern from "kernels.h" nogil:
 
 #: largest relative spread of magnitudes that still is "one magnitude": one unit in the last place of bfloat16
 cdef double ONE_MAGNITUDE = 1.0 / 128
-
-
-cdef void project(
-    const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
-    bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, r, t
-    cdef float y, scale
-    if w.dense != NULL:
-        project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
-        return
-    if w.n_group > 1:
-        project_grouped(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
-        return
-    row = row0
-    while row < row1:
-        n_row = min(<int64_t>ROW_TILE, row1 - row)
-        if a.n_token == 1:
-            kernel.ternary_matvec(w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, acc)
-        else:
-            # x8 rows are ld_x8 apart; the kernel wants n_block*128, and every caller pads to exactly that
-            kernel.ternary_matmul(
-                w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, a.n_token, acc, ROW_TILE)
-        for t in range(a.n_token):
-            for r in range(n_row):
-                scale = w.scale[(row + r) * w.scale_step]
-                y = <float>(acc[t * ROW_TILE + r] - a.sum[t]) / a.s[t] * scale
-                if accumulate:
-                    out[t * ld_out + row + r] += y
-                else:
-                    out[t * ld_out + row + r] = y
-        row += n_row
-
-
-cdef void project_grouped(
-    const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
-    bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """Scales per group along K: integer sums per block, floats per group in ascending order.
-
-    acc has room for ROW_TILE * n_token values, and at least for 2 * n_block (the transformer sees to it).
-    """
-    cdef int64_t row, t, b, g, i
-    cdef int32_t part
-    cdef float y
-    cdef int32_t *block_sum = acc + w.n_block
-    cdef const int8_t *x
-    cdef const float *scale
-    for t in range(a.n_token):
-        x = a.x8 + t * a.ld_x8
-        for b in range(w.n_block):
-            block_sum[b] = 0
-            for i in range(TERNARY_BLOCK):
-                block_sum[b] += x[b * TERNARY_BLOCK + i]
-        for row in range(row0, row1):
-            kernel.ternary_blocks(w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, w.n_block, x, acc)
-            scale = w.scale + row * w.scale_step
-            y = 0
-            for g in range(w.n_group):
-                part = 0
-                for b in range(g * w.group_blocks, min((g + 1) * w.group_blocks, w.n_block)):
-                    part += acc[b] - block_sum[b]
-                y += <float>part * scale[g]
-            y = y / a.s[t]
-            if accumulate:
-                out[t * ld_out + row] += y
-            else:
-                out[t * ld_out + row] = y
-
-
-cdef void project_dense(
-    const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
-    bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """A float projection in a ternary model: float activations, as the file's maker left it unquantised."""
-    cdef int64_t row, n_row, r, t
-    cdef float *y = <float *>acc
-    row = row0
-    while row < row1:
-        n_row = min(<int64_t>ROW_TILE, row1 - row)
-        for t in range(a.n_token):
-            kernel.head_f32(w.dense + row * w.k, n_row, w.k, a.x + t * a.ld_x, y)
-            for r in range(n_row):
-                if accumulate:
-                    out[t * ld_out + row + r] += y[r]
-                else:
-                    out[t * ld_out + row + r] = y[r]
-        row += n_row
 
 
 cdef class TernaryMatrix:

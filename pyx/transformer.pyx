@@ -19,13 +19,13 @@ from libc.math cimport cos, pow, sin, sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from pyx.attention cimport (
-    QUERY_TILE, attend_chunk, finish, merge, n_chunk, partial_floats, queries, reset_state, store)
-from pyx.cpu cimport KV_PAGE, TERNARY_BLOCK, active, kernels
-from pyx.kv cimport KVCache, locate, page_kind, pages
+from pyx.attention cimport attend, attention_plan, chunk_bound, partial_floats, share, thread_state_floats
+from pyx.cpu cimport TERNARY_BLOCK, active, kernels
+from pyx.kv cimport KVCache, pages
 from pyx.memory cimport Arena
+from pyx.projection cimport ROW_TILE, activations, matrix, project
 from pyx.table cimport Head, Table
-from pyx.ternary cimport ROW_TILE, TernaryMatrix, activations, matrix, project
+from pyx.ternary cimport TernaryMatrix
 
 cdef extern from "barrier.h" nogil:
     void team_barrier()
@@ -62,7 +62,7 @@ cdef struct scratch:
     float *sn       # [C][rope_dim / 2]
     int16_t *x16    # [hidden]
     int32_t *acc    # [n_threads][acc_ints]
-    float *state    # [n_threads][2 * QUERY_TILE][partial]
+    float *state    # [n_threads][thread_state_floats]
 
 # What the threads of one step share.
 cdef struct step_plan:
@@ -73,21 +73,47 @@ cdef struct step_plan:
     const int32_t *ids
     int64_t n_token, pos0
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, rope_dim
-    int64_t acc_ints, partial
+    int64_t acc_ints
     float eps
     bint interleaved, silu
-    float *parts        # [n_kv_head][max_chunks][partial]: decode only
-    int64_t max_chunks
+    attention_plan attention
     const double *inv_freq  # [rope_dim / 2]
     const float *output_norm
     float *logits
     bint all_logits
 
 
-cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
-    """First of n items that belongs to thread tid; shares are whole units (a cache line of floats for rows)."""
-    cdef int64_t units = (n + unit - 1) // unit
-    return min(n, units * tid // n_thread * unit)
+cdef int64_t place(
+    scratch *w, unsigned char *base, const step_plan *p, int64_t n_kv_head, int64_t C, int64_t n_threads) noexcept:
+    """Point w into the bytes from base on, each array on a cache line; returns how many bytes that takes."""
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = n_kv_head * p.head_dim, half = p.rope_dim // 2
+    cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
+    cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    w.h = <float *>take(base, &at, 4 * C * p.hidden)
+    w.x = <float *>take(base, &at, 4 * C * wide)
+    w.x8 = <int8_t *>take(base, &at, C * k_pad)
+    w.s = <float *>take(base, &at, 4 * C)
+    w.sum = <int32_t *>take(base, &at, 4 * C)
+    w.q = <float *>take(base, &at, 4 * C * q_dim)
+    w.k = <float *>take(base, &at, 4 * C * kv_dim)
+    w.v = <float *>take(base, &at, 4 * C * kv_dim)
+    w.q8 = <int8_t *>take(base, &at, C * q_dim)
+    w.qs = <float *>take(base, &at, 4 * C * p.n_head)
+    w.attn = <float *>take(base, &at, 4 * C * q_dim)
+    w.gate = <float *>take(base, &at, 4 * C * p.ffn)
+    w.up = <float *>take(base, &at, 4 * C * p.ffn)
+    w.cs = <float *>take(base, &at, 4 * C * half)
+    w.sn = <float *>take(base, &at, 4 * C * half)
+    w.x16 = <int16_t *>take(base, &at, 2 * p.hidden)
+    w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
+    w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // n_kv_head, p.head_dim))
+    return at
+
+
+cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
+    cdef int64_t start = at[0]
+    at[0] = start + (n + 63) // 64 * 64
+    return NULL if base == NULL else base + start
 
 
 cdef void quantise(
@@ -164,82 +190,6 @@ cdef void rotate(step_plan *p, int tid, int n_thread) noexcept nogil:
                 p.w.qs[t * p.n_head + h] = p.kernel.quantize_q(x, D, p.w.q8 + t * q_dim + h * D)
 
 
-cdef void attention(step_plan *p, int64_t layer_index, int tid, int n_thread) noexcept nogil:
-    """Stages: append, attend and seal, one page of the chunk at a time.
-
-    A query sees its own page as half floats and every page before it sealed, exactly as token by token.
-    """
-    cdef int64_t first = 0, n, t, head, slot, offset, D = p.head_dim, page
-    cdef int64_t q_dim = p.n_head * D
-    cdef queries q
-    cdef page_kind kind
-    cdef uint8_t *data
-    while first < p.n_token:
-        page = (p.pos0 + first) // KV_PAGE
-        n = min(p.n_token - first, (page + 1) * KV_PAGE - (p.pos0 + first))
-        q.n_token, q.pos0, q.n_head = n, p.pos0 + first, p.n_head
-        q.q = p.w.q + first * q_dim
-        q.q8 = p.w.q8 + first * q_dim
-        q.qs = p.w.qs + first * p.n_head
-        q.out = p.w.attn + first * q_dim
-        for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
-            data = locate(p.kv, layer_index, head, page, page, &kind)
-            for t in range(n):
-                slot = (p.pos0 + first + t) % KV_PAGE
-                offset = ((first + t) * p.n_kv_head + head) * D
-                store(p.kernel, kind, data, D, slot, p.w.k + offset, p.w.v + offset)
-        team_barrier()
-        if p.n_token == 1:
-            attend_one(p, &q, layer_index, tid, n_thread)
-        else:
-            attend_tiles(p, &q, layer_index, tid, n_thread)
-        team_barrier()
-        if p.kv.quantised and page >= p.kv.sink_pages and (p.pos0 + first + n) % KV_PAGE == 0:
-            for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
-                data = locate(p.kv, layer_index, head, page, page, &kind)
-                p.kernel.seal_i8(data, D, locate(p.kv, layer_index, head, page, -1, &kind))
-        first += n
-
-
-cdef void attend_one(step_plan *p, const queries *q, int64_t layer_index, int tid, int n_thread) noexcept nogil:
-    """Decode: (KV head x chunk) items over the threads, then each head's partials folded in order."""
-    cdef int64_t chunks = n_chunk(p.kv, q.pos0), item, head, chunk, group = p.n_head // p.n_kv_head
-    cdef float *state = p.w.state + tid * 2 * QUERY_TILE * p.partial
-    for item in range(
-        share(p.n_kv_head * chunks, 1, tid, n_thread), share(p.n_kv_head * chunks, 1, tid + 1, n_thread)):
-        attend_chunk(
-            p.kernel, p.kv, q, layer_index, item // chunks, item % chunks, 0, 1,
-            p.parts + (item // chunks * p.max_chunks + item % chunks) * p.partial)
-    team_barrier()
-    for head in range(share(p.n_kv_head, 1, tid, n_thread), share(p.n_kv_head, 1, tid + 1, n_thread)):
-        reset_state(state, group, p.head_dim)
-        for chunk in range(chunks):
-            merge(state, p.parts + (head * p.max_chunks + chunk) * p.partial, group, p.head_dim)
-        finish(state, group, p.head_dim, q.out + head * group * p.head_dim)
-
-
-cdef void attend_tiles(step_plan *p, const queries *q, int64_t layer_index, int tid, int n_thread) noexcept nogil:
-    """Prefill: (KV head x tile of tokens) items, each walking all its chunks; the tokens of a tile share page loads."""
-    cdef int64_t tiles = (q.n_token + QUERY_TILE - 1) // QUERY_TILE, item, head, first, n, i, chunk
-    cdef int64_t group = p.n_head // p.n_kv_head
-    cdef float *state = p.w.state + tid * 2 * QUERY_TILE * p.partial
-    cdef float *part = state + QUERY_TILE * p.partial
-    for item in range(share(p.n_kv_head * tiles, 1, tid, n_thread), share(p.n_kv_head * tiles, 1, tid + 1, n_thread)):
-        head = item // tiles
-        first = item % tiles * QUERY_TILE
-        n = min(<int64_t>QUERY_TILE, q.n_token - first)
-        for i in range(n):
-            reset_state(state + i * p.partial, group, p.head_dim)
-        for chunk in range(n_chunk(p.kv, q.pos0 + first)):
-            attend_chunk(p.kernel, p.kv, q, layer_index, head, chunk, first, n, part)
-            for i in range(n):
-                merge(state + i * p.partial, part + i * p.partial, group, p.head_dim)
-        for i in range(n):
-            finish(
-                state + i * p.partial, group, p.head_dim,
-                q.out + ((first + i) * p.n_head + head * group) * p.head_dim)
-
-
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
     cdef const layer *w = &p.layers[index]
     cdef int32_t *acc = p.w.acc + tid * p.acc_ints
@@ -258,7 +208,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     team_barrier()
     rotate(p, tid, n_thread)
     team_barrier()
-    attention(p, index, tid, n_thread)
+    attend(&p.attention, index, tid, n_thread)
     team_barrier()
 
     quantise(p, p.w.attn, q_dim, w.attn_sub_norm, q_dim, tid, n_thread)
@@ -369,7 +319,7 @@ cdef class Transformer:
         for j in range(config.rope_dim // 2):
             (<double *>self.inv_freq.data)[j] = (
                 pow(config.rope_theta, -2.0 * j / config.rope_dim) / freqs[j] / config.rope_scale)
-        self._lay_out_scratch(config)
+        self._prepare(config)
 
     def __dealloc__(self):
         free(self.layers)
@@ -406,46 +356,11 @@ cdef class Transformer:
         w.up = self._matrix(given["ffn_up"], self.ffn, self.hidden, prefix + ".ffn_up")
         w.down = self._matrix(given["ffn_down"], self.hidden, self.ffn, prefix + ".ffn_down")
 
-    cdef _lay_out_scratch(self, config):
-        """One arena, cut into the arrays of `scratch`; each 64-byte aligned."""
-        cdef int64_t C = self.chunk, q_dim = self.n_head * self.head_dim, kv_dim = self.n_kv_head * self.head_dim
-        cdef int64_t half = config.rope_dim // 2, wide = max(self.hidden, q_dim, self.ffn)
-        cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef _prepare(self, config):
+        """Fill the plan with all that does not change from step to step, and allocate its scratch."""
         cdef step_plan *p = &self.plan
-        cdef int64_t offset = 0
-        cdef unsigned char *base
-        p.partial = partial_floats(self.n_head // self.n_kv_head, self.head_dim)
-        p.acc_ints = max(C * ROW_TILE, 2 * (k_pad // TERNARY_BLOCK))
-        sizes = [
-            4 * C * self.hidden, 4 * C * wide, C * k_pad, 4 * C, 4 * C,
-            4 * C * q_dim, 4 * C * kv_dim, 4 * C * kv_dim, C * q_dim, 4 * C * self.n_head, 4 * C * q_dim,
-            4 * C * self.ffn, 4 * C * self.ffn, 4 * C * half, 4 * C * half, 2 * self.hidden,
-            4 * self.n_threads * p.acc_ints, 4 * self.n_threads * 2 * QUERY_TILE * p.partial,
-        ]
-        offsets = []
-        for size in sizes:
-            offsets.append(offset)
-            offset += (size + 63) // 64 * 64
-        self.scratch_arena = Arena(offset)
-        base = self.scratch_arena.data
-        p.w.h = <float *>(base + <int64_t>offsets[0])
-        p.w.x = <float *>(base + <int64_t>offsets[1])
-        p.w.x8 = <int8_t *>(base + <int64_t>offsets[2])
-        p.w.s = <float *>(base + <int64_t>offsets[3])
-        p.w.sum = <int32_t *>(base + <int64_t>offsets[4])
-        p.w.q = <float *>(base + <int64_t>offsets[5])
-        p.w.k = <float *>(base + <int64_t>offsets[6])
-        p.w.v = <float *>(base + <int64_t>offsets[7])
-        p.w.q8 = <int8_t *>(base + <int64_t>offsets[8])
-        p.w.qs = <float *>(base + <int64_t>offsets[9])
-        p.w.attn = <float *>(base + <int64_t>offsets[10])
-        p.w.gate = <float *>(base + <int64_t>offsets[11])
-        p.w.up = <float *>(base + <int64_t>offsets[12])
-        p.w.cs = <float *>(base + <int64_t>offsets[13])
-        p.w.sn = <float *>(base + <int64_t>offsets[14])
-        p.w.x16 = <int16_t *>(base + <int64_t>offsets[15])
-        p.w.acc = <int32_t *>(base + <int64_t>offsets[16])
-        p.w.state = <float *>(base + <int64_t>offsets[17])
+        cdef int64_t wide = max(self.hidden, self.n_head * self.head_dim, self.ffn)
+        cdef scratch unplaced
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
         p.n_head, p.n_kv_head, p.head_dim, p.rope_dim = self.n_head, self.n_kv_head, self.head_dim, config.rope_dim
@@ -453,6 +368,10 @@ cdef class Transformer:
         p.interleaved = config.rope_style == "interleaved"
         p.silu = config.activation == "silu"
         p.inv_freq = <const double *>self.inv_freq.data
+        # project_grouped wants two sums per block
+        p.acc_ints = max(self.chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
+        self.scratch_arena = Arena(place(&unplaced, NULL, p, self.n_kv_head, self.chunk, self.n_threads))
+        place(&p.w, self.scratch_arena.data, p, self.n_kv_head, self.chunk, self.n_threads)
 
     @property
     def scratch_bytes(self):
@@ -482,6 +401,17 @@ cdef class Transformer:
     def head_kind(self):
         return self.head.kind
 
+    cdef _aim_attention(self, const pages *kv):
+        """Point attention at a cache; its decode partials grow once to the longest context seen."""
+        cdef step_plan *p = &self.plan
+        cdef attention_plan *a = &p.attention
+        cdef int64_t chunks = chunk_bound(kv)
+        if self.parts is None or chunks > a.max_chunks:
+            self.parts = Arena(4 * self.n_kv_head * chunks * partial_floats(self.n_head // self.n_kv_head, self.head_dim))
+            a.parts, a.max_chunks = <float *>self.parts.data, chunks
+        a.kernel, a.kv, a.n_head, a.n_token, a.pos0 = p.kernel, kv, self.n_head, p.n_token, p.pos0
+        a.q, a.q8, a.qs, a.k, a.v, a.out, a.state = p.w.q, p.w.q8, p.w.qs, p.w.k, p.w.v, p.w.attn, p.w.state
+
     def step(self, KVCache kv not None, ids, logits, bint all_logits=False):
         """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
 
@@ -491,7 +421,7 @@ cdef class Transformer:
         """
         cdef const int32_t[::1] tokens = ids
         cdef float[::1] out
-        cdef int64_t n = tokens.shape[0], i, chunks
+        cdef int64_t n = tokens.shape[0], i
         cdef step_plan *p = &self.plan
         cdef int n_threads = self.n_threads
         cdef Table embedding = self.embedding
@@ -513,10 +443,7 @@ cdef class Transformer:
             p.logits = &out[0]
         p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
         p.n_token, p.pos0, p.all_logits = n, kv.n_tokens, all_logits
-        chunks = (kv.p.ring_pages + kv.p.sink_pages) // 8 + 3
-        if self.parts is None or chunks > p.max_chunks:
-            self.parts = Arena(4 * self.n_kv_head * chunks * p.partial)
-            p.parts, p.max_chunks = <float *>self.parts.data, chunks
+        self._aim_attention(&kv.p)
         with nogil, parallel(num_threads=n_threads):
             run_step(p, embedding, head, threadid(), n_threads)
         kv.advance(n)

@@ -1,0 +1,33 @@
+# projection: y = W x for a range of rows and a batch of activations.
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+from pyx.cpu cimport kernels
+
+cdef struct matrix:
+    const uint8_t *codes    # [n_row][n_block * 32]; NULL for a dense matrix
+    const float *dense      # [n_row][k]; NULL for a ternary matrix
+    const float *scale      # [n_row or 1][n_group]
+    int64_t n_row
+    int64_t k
+    int64_t n_block
+    int64_t scale_step      # floats between the scales of two rows; 0: one scale for all
+    int64_t n_group         # scale groups along k, 1 for most models
+    int64_t group_blocks    # blocks of 128 per group
+
+# One batch of activations, quantised once and used by several projections.
+cdef struct activations:
+    int64_t n_token
+    const int8_t *x8        # [n_token][ld_x8], zero beyond k
+    int64_t ld_x8
+    const float *s          # [n_token]  127 / absmax
+    const int32_t *sum      # [n_token]  sum of x8
+    const float *x          # [n_token][ld_x]  before quantisation, for dense matrices
+    int64_t ld_x
+
+cdef enum:
+    ROW_TILE = 64           # rows per pass: int32 accumulators of one tile stay in the L1 cache
+
+# out[t][r] (+)= W[r] . x[t] for rows row0 <= r < row1; acc [n_token][ROW_TILE] is scratch of the calling thread
+cdef void project(
+    const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
+    bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil
