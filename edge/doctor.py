@@ -188,7 +188,10 @@ def model_test() -> str:
     try:
         with edge.load(str(models[0]), ctx=256, kv="f16") as engine:
             session = engine.session()
-            pieces = session.complete(golden["prompt"], max_tokens=len(golden["ids"]), ignore_eos=True)
+            greedy = edge.Sampling(temp=0.0)
+            pieces = session.complete(
+                golden["prompt"], max_tokens=len(golden["ids"]), sampling=greedy, ignore_eos=True
+            )
             ids = [token for piece in pieces for token in piece.ids]
     except EdgeError as error:
         return f"wrong: {error}"

@@ -1,0 +1,146 @@
+"""edge/doctor.py and edge/board.py: facts where there are some, no failure where there are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edge import doctor
+from edge.board import Board
+from pyx import cpu
+
+
+def board(tmp_path: Path, files: dict[str, str]) -> Board:
+    """A made-up machine."""
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Board(str(tmp_path))
+
+
+PI5 = {
+    "proc/device-tree/model": "Raspberry Pi 5 Model B Rev 1.0\0",
+    "proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n\n"
+    "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n",
+    "proc/meminfo": "MemTotal:        8000000 kB\nMemAvailable:    200000 kB\nSwapTotal:  0 kB\n",
+    "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1500000\n",
+    "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2400000\n",
+    "sys/class/thermal/thermal_zone0/temp": "84500\n",
+    "sys/devices/platform/soc/soc:firmware/get_throttled": "50005\n",
+    "etc/os-release": 'NAME="Debian"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+}
+
+
+def test_a_raspberry_pi(tmp_path: Path) -> None:
+    pi = board(tmp_path, PI5)
+    assert pi.model() == "Raspberry Pi 5 Model B Rev 1.0"
+    assert pi.cpu() == "Cortex-A76"
+    assert pi.memory() == {"total": 8_192_000_000, "available": 204_800_000, "swap": 0}
+    assert (pi.huge_pages(), pi.governor(), pi.mhz(), pi.celsius()) == ("never", "powersave", 2400.0, 84.5)
+    assert pi.throttling() == {
+        "now": ["under-voltage", "throttled"],
+        "since boot": ["under-voltage", "throttled"],
+    }
+    assert pi.system().startswith("Debian GNU/Linux 12 (bookworm), ")
+
+
+def test_advice(tmp_path: Path) -> None:
+    facts = doctor.report(selftest=False, board=board(tmp_path, PI5))
+    text = "\n".join(facts["warnings"])
+    for word in ("governor", "under-voltage", "84.5 C", "huge pages", "204.8 MB"):
+        assert word in text
+    assert facts["selftest"] is None and facts["ok"]
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("CPU implementer : 0x41\nCPU part : 0xd03\nCPU part : 0xd08\n", "Cortex-A53 + Cortex-A72"),
+        ("CPU implementer : 0x61\nCPU part : 0x022\n", "ARM implementer 0x61 part 0x022"),
+        ("model name : Some Processor\nmodel name : Some Processor\n", "Some Processor"),
+    ],
+)
+def test_processors(tmp_path: Path, cpuinfo: str, name: str) -> None:
+    assert board(tmp_path, {"proc/cpuinfo": cpuinfo}).cpu() == name
+
+
+def test_nothing_readable(tmp_path: Path) -> None:
+    """An empty /proc and /sys: every fact is None or a stand-in, nothing fails."""
+    facts = doctor.report(selftest=False, board=Board(str(tmp_path / "nothing")))
+    assert facts["board"] is None and facts["celsius"] is None and facts["throttling"] is None
+    assert facts["memory"] == {"total": None, "available": None, "swap": None}
+    assert any(line.startswith("memory") and "unknown" in line for line in doctor.lines(facts))
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "-", "\0\0"])
+def test_garbage_in_system_files(tmp_path: Path, text: str) -> None:
+    odd = board(tmp_path, dict.fromkeys(PI5, text))
+    doctor.lines(doctor.report(selftest=False, board=odd))
+
+
+def test_this_machine() -> None:
+    facts = doctor.report()
+    json.dumps(facts)
+    assert facts["ok"], facts["selftest"]
+    assert facts["cores"]["performance"] >= 1
+    assert facts["isa"]["in_use"] in facts["isa"]["supported"]
+    lines = doctor.lines(facts)
+    assert all(line == line.rstrip() and "\n" not in line for line in lines)
+    assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
+
+
+def test_every_row_is_tested_and_the_choice_is_restored() -> None:
+    before = cpu.isa()
+    results = doctor.kernel_test()
+    assert list(results) == cpu.supported()
+    assert set(results.values()) == {"ok"}
+    assert cpu.isa() == before
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(1, 128), (3, 256), (9, 1152)])
+def test_kernel_test_shapes(n_row: int, k: int) -> None:
+    assert set(doctor.kernel_test(n_row, k).values()) == {"ok"}
+
+
+def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-test notices kernels that add one."""
+    from pyx import ternary
+
+    class Broken:
+        @staticmethod
+        def pack(*arguments: object) -> Broken:
+            return Broken()
+
+        def accumulate(self, x: object) -> list[int]:
+            return [1, 2, 3, 4, 5]
+
+    monkeypatch.setattr(ternary, "TernaryMatrix", Broken)
+    facts = doctor.report()
+    assert not facts["ok"]
+    assert all(result.startswith("wrong") for result in facts["selftest"]["kernels"].values())
+
+
+def test_golden_continuation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Right ids pass, a changed one is named, a model without golden file is skipped."""
+    pytest.importorskip("edge.engine")
+    import edge
+    from benchmarks import make_model
+
+    monkeypatch.setattr(doctor, "MODELS", tmp_path)
+    assert doctor.model_test() == "skipped: no bundled model"
+    make_model.make(tmp_path / "m.gguf", "tiny")
+    assert doctor.model_test() == "skipped: no m.golden.json"
+    with edge.load(str(tmp_path / "m.gguf"), ctx=64, kv="f16") as engine:
+        pieces = engine.session().complete("hello", max_tokens=6, sampling=edge.Sampling(temp=0.0), ignore_eos=True)
+        ids = [token for piece in pieces for token in piece.ids]
+    golden = tmp_path / "m.golden.json"
+    golden.write_text(json.dumps({"prompt": "hello", "ids": ids}))
+    assert doctor.model_test() == "ok, 6 tokens"
+    ids[3] ^= 1
+    golden.write_text(json.dumps({"prompt": "hello", "ids": ids}))
+    assert doctor.model_test() == "wrong: token 3 of 6 differs"

@@ -1,0 +1,250 @@
+"""The shape of the tree: floors, sizes and manners that docs/architecture.md promises."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: module -> floor; imports may only point to the same or a lower floor (docs/architecture.md, "The house")
+FLOORS = {
+    "edge.errors": 0,
+    "pyx.cpu": 1,
+    "pyx.memory": 1,
+    "pyx.sampler": 1,
+    "pyx.table": 2,
+    "pyx.ternary": 2,
+    "pyx.kv": 2,
+    "pyx.attention": 3,
+    "pyx.transformer": 4,
+    # description: what a model, a prompt, a plan is
+    "edge.board": 5,
+    "edge.config": 5,
+    "edge.formats": 5,
+    "edge.kv_config": 5,
+    "edge.sampling": 5,
+    "edge.stream": 5,
+    "edge.template": 5,
+    "edge.tokenizer": 5,
+    # the engine
+    "edge.weights": 6,
+    "edge.session": 7,
+    "edge.engine": 7,
+    # services
+    "edge.bench": 8,
+    "edge.chat": 8,
+    "edge.convert": 8,
+    "edge.doctor": 8,
+    # the public API is lazy: it names the floors above errors and is imported by services and the command line
+    "edge": 8,
+    "edge.cli": 9,
+    "edge.__main__": 9,
+}
+
+#: files over 20 KB and why they are still one concept
+LARGE: dict[str, str] = {}
+LIMIT = 20 * 1024
+
+#: never imported by load -> answer: tools, tests and other people's frameworks
+HEAVY = {"numpy", "torch", "transformers", "tokenizers", "gguf", "requests", "sentencepiece", "prompt_toolkit", "click"}
+
+
+def modules() -> dict[str, Path]:
+    """Module name -> source, for every Python file of the package."""
+    found = {}
+    for path in sorted((ROOT / "edge").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def floor(module: str) -> int | None:
+    """Floor of a module, by its longest listed prefix; None for other people's modules."""
+    parts = module.split(".")
+    for n in range(len(parts), 0, -1):
+        if (name := ".".join(parts[:n])) in FLOORS and (n > 1 or len(parts) == 1):
+            return FLOORS[name]
+    if parts[0] in ("edge", "pyx"):
+        pytest.fail(f"{module} has no floor: add it to FLOORS in tests/test_structure.py and to docs/architecture.md")
+    return None
+
+
+def _type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imports(path: Path, lazy: bool = True) -> Iterator[str]:
+    """Modules that a file imports, as dotted names; those for type checkers left out, those in functions if lazy."""
+    names = set(modules()) | {f"pyx.{each.stem}" for each in (ROOT / "pyx").glob("*.pyx")}
+
+    def walk(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if _type_checking(child) or (not lazy and isinstance(child, ast.FunctionDef)):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                assert child.level == 0, f"{path}: imports are written in full"
+                for alias in child.names:  # `from edge.formats import gguf` imports a module
+                    whole = f"{child.module}.{alias.name}"
+                    yield whole if whole in names else child.module
+            yield from walk(child)
+
+    return walk(ast.parse(path.read_text()))
+
+
+def cimports(path: Path) -> set[str]:
+    """Modules of ours that a .pyx or .pxd file cimports."""
+    return {f"pyx.{name}" for name in re.findall(r"^\s*from pyx\.(\w+) cimport", path.read_text(), re.MULTILINE)}
+
+
+def test_imports_point_downwards() -> None:
+    wrong = []
+    for module, path in modules().items():
+        here = floor(module)
+        for target in imports(path):
+            if target == "edge" and (here or 0) >= FLOORS["edge"]:
+                continue
+            there = floor(target)
+            if there is not None and here is not None and there > here:
+                wrong.append(f"{module} (floor {here}) imports {target} (floor {there})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_compiled_floor_points_downwards() -> None:
+    for path in sorted((ROOT / "pyx").glob("*.p[yx][xd]")):
+        module = f"pyx.{path.stem}"
+        source = path.read_text()
+        for target in cimports(path) - {module}:
+            assert (floor(target) or 0) <= (floor(module) or 0), f"{path.name} cimports {target}"
+        assert not re.search(r"^\s*(from|import) edge\b", source, re.MULTILINE), f"{path.name} imports edge"
+        assert "import numpy" not in source, path.name
+
+
+def test_no_import_cycles() -> None:
+    """Followed at import time only: functions may import sideways."""
+    graph = {module: set(imports(path, lazy=False)) & set(modules()) for module, path in modules().items()}
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, "import cycle: " + " -> ".join((*trail[trail.index(module) :], module))
+        if module not in done:
+            for target in sorted(graph[module] - {module}):
+                visit(target, (*trail, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_only_the_command_line_prints() -> None:
+    for module, path in modules().items():
+        if floor(module) == FLOORS["edge.cli"]:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("print", "input", "sys.exit", "sys.stdout.write", "sys.stderr.write"), (
+                    f"{path.name}:{node.lineno} calls {called}; only edge/cli prints and exits"
+                )
+        assert "signal" not in set(imports(path)), f"{path.name}: only edge/cli touches signals"
+
+
+def sources() -> list[Path]:
+    """Our sources below the two floors; generated and built files left out."""
+    found = [*(ROOT / "edge").rglob("*.py"), *(ROOT / "pyx" / "kernels").glob("*.[ch]")]
+    return sorted(found + [path for kind in ("pyx", "pxd", "pyi") for path in (ROOT / "pyx").glob(f"*.{kind}")])
+
+
+def test_files_stay_small() -> None:
+    large = {str(path.relative_to(ROOT)) for path in sources() if path.stat().st_size > LIMIT}
+    assert large <= set(LARGE), f"over 20 KB, split by noun or state a reason in LARGE: {sorted(large - set(LARGE))}"
+    assert set(LARGE) <= large, f"no longer over 20 KB: {sorted(set(LARGE) - large)}"
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """Every text file a person wrote in this repository."""
+    kinds = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".md", ".toml", ".sh", ".service", ".spec", ".json", ".jinja"}
+    for path in sorted(ROOT.rglob("*")):
+        inside = path.relative_to(ROOT).parts
+        if path.is_file() and not any(part in (".git", ".venv", "build", "dist", "vectors") for part in inside):
+            if (path.suffix in kinds and path.stat().st_size < 1 << 20) or path.name in ("Makefile", "run"):
+                yield path, path.read_text()
+
+
+def test_no_paths_of_one_machine() -> None:
+    private = re.compile(r"(?<![\w.$}~])/(?:wo" + r"rk|ro" + r"ot|ho" + r"me|Us" + r"ers)/\w")
+    for path, text in written():
+        found = private.search(text)
+        assert not found, f"{path.relative_to(ROOT)} names {found.group()}..., a path of one machine"
+
+
+def test_nothing_is_built_for_this_machine_only() -> None:
+    for path, text in written():
+        if path.name in ("setup.py", "Makefile") or path.suffix in (".sh", ".toml"):
+            code = re.sub(r'"""[\s\S]*?"""|#.*', "", text)
+            assert "march=native" not in code and "mtune=native" not in code, path.name
+
+
+def test_lines_end_in_time() -> None:
+    for path, text in written():
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".c", ".h"):
+            long = [i for i, line in enumerate(text.splitlines(), 1) if len(line) > 120]
+            assert not long, f"{path.relative_to(ROOT)}: lines over 120 characters: {long[:5]}"
+
+
+def python(code: str, *arguments: str) -> str:
+    """Output of a fresh interpreter in the repository root."""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_run_path_imports_nothing_heavy(tmp_path: Path) -> None:
+    """edge.load -> answer on a GGUF with a byte-level vocabulary."""
+    from benchmarks import make_model
+
+    make_model.make(tmp_path / "tiny.gguf", "tiny")
+    loaded = python(
+        "import sys, edge\n"
+        "with edge.load(sys.argv[1], ctx=64) as engine:\n"
+        "    list(engine.session().ask('hello', max_tokens=4))\n"
+        "print(*sys.modules)",
+        str(tmp_path / "tiny.gguf"),
+    )
+    assert not HEAVY & set(loaded.split()), sorted(HEAVY & set(loaded.split()))
+
+
+def test_import_is_light() -> None:
+    """`import edge` compiles nothing, loads no extension and none of our dependencies."""
+    loaded = set(python("import sys, edge\nprint(*sys.modules)").split())
+    assert not loaded & (HEAVY | {"jinja2", "tiktoken", "psutil", "platformdirs", "pyx"})
+
+
+def test_version_answers_before_click_is_imported() -> None:
+    out = python(
+        "import sys\nsys.argv = ['bitnet-edge', '--version']\nfrom edge.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print('click' in sys.modules)"
+    )
+    assert out.startswith("bitnet-edge ") and out.endswith("False\n")
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    """docs/architecture.md lists each source of the two floors, and nothing that is not there."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    house = text.partition("```\n")[2].partition("```")[0]
+    listed = set(re.findall(r"[\w/]+\.(?:pyx|py|c|h)\b", house))
+    there = {path.name for path in sources() if path.suffix in (".py", ".pyx", ".c", ".h")} - {"__init__.py"}
+    there -= {path.name for path in (ROOT / "edge" / "cli").glob("*.py")}  # one line per command would repeat --help
+    assert there - listed == set(), "not in docs/architecture.md"
+    for name in listed:
+        assert (ROOT / name).exists() or list(ROOT.glob(f"*/{name}")) + list(ROOT.glob(f"*/*/{name}")), (
+            f"docs/architecture.md lists {name}, which does not exist"
+        )
