@@ -92,10 +92,16 @@ static int cpu_features(void) { return 0; }
 /* The rows of this build, best last, each with the feature bit it needs. */
 static const struct kernels *const rows[] = {
     &kernels_scalar,
+#if defined(__x86_64__)
+    &kernels_avx2,
+#endif
 };
 
 static const int needs[] = {
     0,
+#if defined(__x86_64__)
+    FEATURE_AVX2,
+#endif
 };
 
 enum { N_ROW = sizeof rows / sizeof rows[0] };

@@ -101,7 +101,8 @@ struct kernels {
      *
      *   s[t]  = sum_d q[d] * k[d][t], d ascending, start 0                              (f16)
      *   s[t]  = (float)(int32 sum_d q8[d] * k8[d][t]) * (ks[t] * qs)                    (i8)
-     *   m'    = max(m, max over valid t of s[t]);  if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c
+     *   m'    = max(m, max over valid t of s[t]), -0 taken as +0
+     *           if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c
      *   p[t]  = kernel_expf(s[t] - m') for valid t, else 0
      *   l    += lane tree sum of p (16 lanes: lane i = p[i] + p[i+16], then the pairwise tree)
      *   o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid)             (f16)

@@ -64,7 +64,7 @@ static inline int32_t round_clamped(float x, float limit)
 }
 
 /* exp(x): Cody-Waite reduction and the degree-7 polynomial of Cephes expf, without fused multiply-add.
- * Within 2 ulp of exp on [-87, 88]; exactly 1 at 0; 0 below -87 (and at -inf); exp(88) above 88; NaN stays NaN. */
+ * Within 2 ulp of exp on [-87, 88]; exactly 1 at 0; 0 below -87 (and at -inf); infinity above 88; NaN stays NaN. */
 static inline float kernel_expf(float x)
 {
     float c = x > 88.0f ? 88.0f : x;
@@ -80,6 +80,7 @@ static inline float kernel_expf(float x)
     p = p * r + 5.0000001201e-1f;
     p = (p * (r * r) + r) + 1.0f;
     float y = p * bits_float((float_bits(magic) - 0x4b400000u + 127u) << 23);
+    y = x > 88.0f ? bits_float(0x7f800000u) : y;
     return x < -87.0f ? 0.0f : y;
 }
 

@@ -203,6 +203,7 @@ static void softmax_page(const float s[KV_PAGE], uint32_t valid, int64_t head_di
     for (int t = 0; t < KV_PAGE; t++)
         if (valid >> t & 1)
             m_new = s[t] > m_new ? s[t] : m_new;
+    m_new += 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
     if (m_new > *m) {
         float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
         *l *= c;

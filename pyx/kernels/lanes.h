@@ -1,0 +1,463 @@
+/* lanes.h: the float kernels of every vector row, written once.
+ *
+ * The includer defines, for its instruction set, the native float vector and the few steps that need intrinsics:
+ *
+ *   INLINE                        static inline __attribute__((always_inline))
+ *   LANE_WIDTH                    floats per native vector (4, 8 or 16)
+ *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
+ *   vf   load_half(const uint16_t *)            halves -> floats
+ *   void store_half(uint16_t *, vf)             floats -> halves, round to nearest even
+ *   void dot_keys(k, head_dim, n, q, s)         s[i][t] = sum_d q[i][d] * k8[d][t], n <= QUERIES queries
+ *   void dot_values(v, head_dim, d, n, u, sum)  sum[i][j] = sum_t u[i][t] * v8[t][d + j], j < VALUE_DIMS
+ *   VALUE_DIMS                    dimensions per dot_values
+ *
+ * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
+ * see numbers.h. */
+#ifndef BITNET_EDGE_LANES_H
+#define BITNET_EDGE_LANES_H
+
+#include "kernels.h"
+#include "numbers.h"
+
+#include <math.h>
+
+enum {
+    LANES = FLOAT_LANES,
+    VECTORS = FLOAT_LANES / LANE_WIDTH, /* native vectors that hold the lanes                */
+    QUERIES = 4,                        /* queries that share one pass over a page           */
+    HEAD_ROWS = 4,                      /* rows of a float head that share the activations   */
+};
+
+INLINE vf load_float(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void store_float(float *p, vf v) { memcpy(p, &v, sizeof v); }
+
+/* ---- activations ------------------------------------------------------------------------------------------------ */
+
+static float abs_max(const float *x, int64_t n)
+{
+    float lane[LANES] = {0}, m = 0.0f;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float a = absf(x[i + j]);
+            lane[j] = a > lane[j] ? a : lane[j];
+        }
+    for (; i < n; i++)
+        m = absf(x[i]) > m ? absf(x[i]) : m;
+    for (int j = 0; j < LANES; j++)
+        m = lane[j] > m ? lane[j] : m;
+    return m;
+}
+
+static float quantize_i8(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
+{
+    float m = abs_max(x, n);
+    float s = 127.0f / (m > 1e-5f ? m : 1e-5f);
+    int32_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t code = round_clamped(x[i] * s, 127.0f);
+        q[i] = (int8_t)code;
+        total += code;
+    }
+    if (n_pad > n)
+        memset(q + n, 0, (size_t)(n_pad - n));
+    *sum = total;
+    return s;
+}
+
+static void rmsnorm(const float *x, const float *w, float eps, int64_t n, float *out)
+{
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += (double)x[i + j] * (double)x[i + j];
+    for (int j = 0; i + j < n; j++)
+        lane[j] += (double)x[i + j] * (double)x[i + j];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    float factor = (float)(1.0 / sqrt(lane[0] / (double)n + (double)eps));
+    for (i = 0; i < n; i++)
+        out[i] = (x[i] * factor) * w[i];
+}
+
+static void gate_relu2(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float r = gate[i] > 0.0f ? gate[i] : 0.0f;
+        out[i] = (r * r) * up[i];
+    }
+}
+
+static void gate_silu(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (gate[i] / (1.0f + kernel_expf(-gate[i]))) * up[i];
+}
+
+static void rope_half(float *x, int64_t n_rot, const float *cs, const float *sn)
+{
+    float *y = x + n_rot / 2;
+    for (int64_t j = 0; j < n_rot / 2; j++) {
+        float a = x[j], b = y[j];
+        x[j] = a * cs[j] - b * sn[j];
+        y[j] = b * cs[j] + a * sn[j];
+    }
+}
+
+static void rope_interleaved(float *x, int64_t n_rot, const float *cs, const float *sn)
+{
+    for (int64_t j = 0; j < n_rot / 2; j++) {
+        float a = x[2 * j], b = x[2 * j + 1];
+        x[2 * j] = a * cs[j] - b * sn[j];
+        x[2 * j + 1] = b * cs[j] + a * sn[j];
+    }
+}
+
+static void add(float *y, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static float quantize_i16(const float *x, int64_t n, int16_t *q)
+{
+    float m = abs_max(x, n);
+    float s = (float)HEAD_XMAX / (m > 1e-30f ? m : 1e-30f);
+    for (int64_t i = 0; i < n; i++)
+        q[i] = (int16_t)round_clamped(x[i] * s, (float)HEAD_XMAX);
+    return s;
+}
+
+static void quantize_by(const float *x, int64_t n, float scale, int8_t *q)
+{
+    if (scale > 0.0f)
+        for (int64_t i = 0; i < n; i++)
+            q[i] = (int8_t)round_clamped(x[i] / scale, 127.0f);
+    else if (n > 0)
+        memset(q, 0, (size_t)n);
+}
+
+static void quantize_row_i8(const float *w, int64_t k, int8_t *q, float *scale)
+{
+    *scale = abs_max(w, k) / 127.0f;
+    quantize_by(w, k, *scale, q);
+}
+
+static float quantize_q(const float *q, int64_t n, int8_t *q8)
+{
+    float qs = abs_max(q, n) / 127.0f;
+    quantize_by(q, n, qs, q8);
+    return qs;
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------------ */
+
+static void half_to_float(const uint16_t *x, int64_t n, float *y)
+{
+    int64_t i = 0;
+    for (; i + LANE_WIDTH <= n; i += LANE_WIDTH)
+        store_float(y + i, load_half(x + i));
+    for (; i < n; i++)
+        y[i] = half_float(x[i]);
+}
+
+/* One half per token of a page. */
+INLINE void page_to_float(const uint16_t *x, float *y)
+{
+    for (int t = 0; t < KV_PAGE; t += LANE_WIDTH)
+        store_float(y + t, load_half(x + t));
+}
+
+INLINE void page_to_half(const float *x, uint16_t *y)
+{
+    for (int t = 0; t < KV_PAGE; t += LANE_WIDTH)
+        store_half(y + t, load_float(x + t));
+}
+
+static void float_to_half(const float *x, int64_t n, uint16_t *y)
+{
+    int64_t i = 0;
+    for (; i + LANE_WIDTH <= n; i += LANE_WIDTH)
+        store_half(y + i, load_float(x + i));
+    for (; i < n; i++)
+        y[i] = float_half(x[i]);
+}
+
+/* ---- float output heads ----------------------------------------------------------------------------------------- */
+
+INLINE float tree_sum(float lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float *x, float *logits)
+{
+    const uint16_t *wh = w;
+    const float *wf = w;
+    vf sum[HEAD_ROWS][VECTORS] = {0};
+    float lane[HEAD_ROWS][LANES];
+    int64_t i = 0;
+    for (; i + LANES <= k; i += LANES)
+        for (int v = 0; v < VECTORS; v++) {
+            vf xv = load_float(x + i + v * LANE_WIDTH);
+            for (int r = 0; r < n; r++) {
+                int64_t at = r * k + i + v * LANE_WIDTH;
+                sum[r][v] += (is_half ? load_half(wh + at) : load_float(wf + at)) * xv;
+            }
+        }
+    for (int r = 0; r < n; r++) {
+        for (int v = 0; v < VECTORS; v++)
+            store_float(lane[r] + v * LANE_WIDTH, sum[r][v]);
+        for (int j = 0; i + j < k; j++)
+            lane[r][j] += (is_half ? half_float(wh[r * k + i + j]) : wf[r * k + i + j]) * x[i + j];
+        logits[r] = tree_sum(lane[r]);
+    }
+}
+
+static void head_f16(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits)
+{
+    int64_t r = 0;
+    for (; r + HEAD_ROWS <= n_row; r += HEAD_ROWS)
+        head_rows(w + r * k, 1, HEAD_ROWS, k, x, logits + r);
+    for (; r < n_row; r++)
+        head_rows(w + r * k, 1, 1, k, x, logits + r);
+}
+
+static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, float *logits)
+{
+    int64_t r = 0;
+    for (; r + HEAD_ROWS <= n_row; r += HEAD_ROWS)
+        head_rows(w + r * k, 0, HEAD_ROWS, k, x, logits + r);
+    for (; r < n_row; r++)
+        head_rows(w + r * k, 0, 1, k, x, logits + r);
+}
+
+/* ---- attention over one KV page --------------------------------------------------------------------------------- */
+
+/* The mask as whole lanes: all ones where the token is attended. */
+static void expand_valid(uint32_t valid, uint32_t mask[KV_PAGE])
+{
+    for (uint32_t t = 0; t < KV_PAGE; t++)
+        mask[t] = 0u - (valid >> t & 1u);
+}
+
+INLINE float choose(uint32_t mask, float yes, float no)
+{
+    return bits_float((float_bits(yes) & mask) | (float_bits(no) & ~mask));
+}
+
+static void softmax_page(const float s[KV_PAGE], const uint32_t mask[KV_PAGE], int64_t head_dim, float *m, float *l,
+                         float *o, float p[KV_PAGE])
+{
+    float lane[LANES], m_new = *m;
+    for (int j = 0; j < LANES; j++) {
+        float a = choose(mask[j], s[j], -INFINITY), b = choose(mask[j + LANES], s[j + LANES], -INFINITY);
+        lane[j] = a > b ? a : b;
+    }
+    for (int j = 0; j < LANES; j++)
+        m_new = lane[j] > m_new ? lane[j] : m_new;
+    m_new += 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
+    if (m_new > *m) {
+        float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
+        *l *= c;
+        for (int64_t d = 0; d < head_dim; d++)
+            o[d] *= c;
+        *m = m_new;
+    }
+    for (int t = 0; t < KV_PAGE; t++)
+        p[t] = choose(mask[t], kernel_expf(s[t] - m_new), 0.0f);
+    for (int j = 0; j < LANES; j++)
+        lane[j] = p[j] + p[j + LANES];
+    *l += tree_sum(lane);
+}
+
+INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const uint32_t mask[KV_PAGE], const float *q,
+                            float *m, float *l, float *o)
+{
+    const uint16_t *v = k + head_dim * KV_PAGE;
+    float s[QUERIES][KV_PAGE], p[QUERIES][KV_PAGE];
+    for (int t = 0; t < KV_PAGE; t += LANES) {
+        vf sum[QUERIES][VECTORS] = {0};
+        for (int64_t d = 0; d < head_dim; d++)
+            for (int j = 0; j < VECTORS; j++) {
+                vf kv = load_half(k + d * KV_PAGE + t + j * LANE_WIDTH);
+                for (int i = 0; i < n; i++)
+                    sum[i][j] += kv * q[i * head_dim + d];
+            }
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < VECTORS; j++)
+                store_float(s[i] + t + j * LANE_WIDTH, sum[i][j]);
+    }
+    for (int i = 0; i < n; i++)
+        softmax_page(s[i], mask, head_dim, m + i, l + i, o + i * head_dim, p[i]);
+    int64_t d = 0;
+    for (; d + LANES <= head_dim; d += LANES) {
+        vf sum[QUERIES][VECTORS];
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] = load_float(o + i * head_dim + d + j * LANE_WIDTH);
+        for (int t = 0; t < KV_PAGE; t++)
+            for (int j = 0; j < VECTORS; j++) {
+                vf vv = load_half(v + t * head_dim + d + j * LANE_WIDTH);
+                for (int i = 0; i < n; i++)
+                    sum[i][j] += vv * p[i][t];
+            }
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < VECTORS; j++)
+                store_float(o + i * head_dim + d + j * LANE_WIDTH, sum[i][j]);
+    }
+    for (; d < head_dim; d++)
+        for (int t = 0; t < KV_PAGE; t++) {
+            float vv = half_float(v[t * head_dim + d]);
+            for (int i = 0; i < n; i++)
+                o[i * head_dim + d] += p[i][t] * vv;
+        }
+}
+
+static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
+                       float *l, float *o)
+{
+    uint32_t mask[KV_PAGE];
+    expand_valid(valid, mask);
+    for (; n_q >= 4; n_q -= 4, q += 4 * head_dim, m += 4, l += 4, o += 4 * head_dim)
+        attend_f16_some(page, head_dim, 4, mask, q, m, l, o);
+    if (n_q == 3)
+        attend_f16_some(page, head_dim, 3, mask, q, m, l, o);
+    else if (n_q == 2)
+        attend_f16_some(page, head_dim, 2, mask, q, m, l, o);
+    else if (n_q == 1)
+        attend_f16_some(page, head_dim, 1, mask, q, m, l, o);
+}
+
+INLINE void attend_i8_some(const int8_t *k, int64_t head_dim, int n, const uint32_t mask[KV_PAGE],
+                           const float ks[KV_PAGE], const float vs[KV_PAGE], const int8_t *q, const float *qs, float *m,
+                           float *l, float *o)
+{
+    const int8_t *v = k + head_dim * KV_PAGE;
+    int32_t dot[QUERIES][KV_PAGE], sum[QUERIES][VALUE_DIMS];
+    float s[KV_PAGE], p[KV_PAGE], w[KV_PAGE], scale[QUERIES];
+    uint8_t u[QUERIES][KV_PAGE];
+    dot_keys(k, head_dim, n, q, dot);
+    for (int i = 0; i < n; i++) {
+        float lane[LANES], w_max = 0.0f;
+        for (int t = 0; t < KV_PAGE; t++)
+            s[t] = (float)dot[i][t] * (ks[t] * qs[i]);
+        softmax_page(s, mask, head_dim, m + i, l + i, o + i * head_dim, p);
+        for (int t = 0; t < KV_PAGE; t++)
+            w[t] = p[t] * vs[t];
+        for (int j = 0; j < LANES; j++)
+            lane[j] = w[j] > w[j + LANES] ? w[j] : w[j + LANES];
+        for (int j = 0; j < LANES; j++)
+            w_max = lane[j] > w_max ? lane[j] : w_max;
+        scale[i] = w_max / 255.0f;
+        if (w_max > 1e-30f) {
+            float r = 255.0f / w_max;
+            for (int t = 0; t < KV_PAGE; t++)
+                u[i][t] = (uint8_t)round_clamped(w[t] * r, 255.0f);
+        } else {
+            scale[i] = -1.0f; /* adds nothing, not even +0 to a -0 */
+            memset(u[i], 0, sizeof u[i]);
+        }
+    }
+    int64_t d = 0;
+    for (; d + VALUE_DIMS <= head_dim; d += VALUE_DIMS) {
+        dot_values(v, head_dim, d, n, (const uint8_t(*)[KV_PAGE])u, sum);
+        for (int i = 0; i < n; i++)
+            if (scale[i] >= 0.0f)
+                for (int j = 0; j < VALUE_DIMS; j++)
+                    o[i * head_dim + d + j] += (float)sum[i][j] * scale[i];
+    }
+    for (; d < head_dim; d++)
+        for (int i = 0; i < n; i++) {
+            int32_t total = 0;
+            for (int t = 0; t < KV_PAGE; t++)
+                total += u[i][t] * v[(t / 4 * head_dim + d) * 4 + t % 4];
+            if (scale[i] >= 0.0f)
+                o[i * head_dim + d] += (float)total * scale[i];
+        }
+}
+
+static void attend_i8(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
+                      const float *qs, float *m, float *l, float *o)
+{
+    const uint16_t *scales = (const uint16_t *)((const int8_t *)page + 2 * head_dim * KV_PAGE);
+    uint32_t mask[KV_PAGE];
+    float ks[KV_PAGE], vs[KV_PAGE];
+    expand_valid(valid, mask);
+    page_to_float(scales, ks);
+    page_to_float(scales + KV_PAGE, vs);
+    for (; n_q >= 4; n_q -= 4, q += 4 * head_dim, qs += 4, m += 4, l += 4, o += 4 * head_dim)
+        attend_i8_some(page, head_dim, 4, mask, ks, vs, q, qs, m, l, o);
+    if (n_q == 3)
+        attend_i8_some(page, head_dim, 3, mask, ks, vs, q, qs, m, l, o);
+    else if (n_q == 2)
+        attend_i8_some(page, head_dim, 2, mask, ks, vs, q, qs, m, l, o);
+    else if (n_q == 1)
+        attend_i8_some(page, head_dim, 1, mask, ks, vs, q, qs, m, l, o);
+}
+
+static void store_f16(void *page, int64_t head_dim, int64_t t, const float *k, const float *v)
+{
+    uint16_t *pk = page, *pv = pk + head_dim * KV_PAGE;
+    for (int64_t d = 0; d < head_dim; d++)
+        pk[d * KV_PAGE + t] = float_half(k[d]);
+    float_to_half(v, head_dim, pv + t * head_dim);
+}
+
+static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
+{
+    const uint16_t *hk = f16_page, *hv = hk + head_dim * KV_PAGE;
+    int8_t *k = i8_page, *v = k + head_dim * KV_PAGE;
+    uint16_t *ks = (uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
+    float max[KV_PAGE] = {0}, scale[KV_PAGE], x[KV_PAGE];
+    for (int64_t d = 0; d < head_dim; d++) {
+        page_to_float(hk + d * KV_PAGE, x);
+        for (int t = 0; t < KV_PAGE; t++)
+            max[t] = absf(x[t]) > max[t] ? absf(x[t]) : max[t];
+    }
+    for (int t = 0; t < KV_PAGE; t++)
+        max[t] /= 127.0f;
+    page_to_half(max, ks);
+    page_to_float(ks, scale);
+    for (int64_t d = 0; d < head_dim; d++) {
+        page_to_float(hk + d * KV_PAGE, x);
+        for (int t = 0; t < KV_PAGE; t++)
+            k[(d / 4 * KV_PAGE + t) * 4 + d % 4] =
+                (int8_t)(scale[t] > 0.0f ? round_clamped(x[t] / scale[t], 127.0f) : 0);
+    }
+    for (int t = 0; t < KV_PAGE; t++) {
+        float row_max = 0.0f;
+        for (int64_t d = 0; d < head_dim; d++) {
+            float a = half_float(hv[t * head_dim + d] & 0x7fffu);
+            row_max = a > row_max ? a : row_max;
+        }
+        vs[t] = float_half(row_max / 127.0f);
+        float row_scale = half_float(vs[t]);
+        for (int64_t d = 0; d < head_dim; d++) {
+            float a = half_float(hv[t * head_dim + d]);
+            v[(t / 4 * head_dim + d) * 4 + t % 4] =
+                (int8_t)(row_scale > 0.0f ? round_clamped(a / row_scale, 127.0f) : 0);
+        }
+    }
+}
+
+/* The members of the table that this header provides. */
+#define LANES_KERNELS                                                                                                  \
+    .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
+    .rope_half = rope_half, .rope_interleaved = rope_interleaved, .add = add, .quantize_i16 = quantize_i16,            \
+    .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8, .half_to_float = half_to_float,    \
+    .float_to_half = float_to_half, .attend_f16 = attend_f16, .attend_i8 = attend_i8, .store_f16 = store_f16,          \
+    .seal_i8 = seal_i8, .quantize_q = quantize_q
+
+#endif

@@ -1,0 +1,785 @@
+/* harness.c: every row of the kernel table that this processor can run, against the scalar row, bit for bit; and the
+ * scalar row against slow double and int64 references.  No Python: the same program runs natively and under qemu.
+ *
+ *   harness            all supported rows, one line each, then the totals
+ *   harness ROW...     these rows only; exit 3 if one is not supported
+ *   harness --list     the rows this build knows, with the supported ones marked, then the best
+ *
+ * Every input and output buffer ends at an inaccessible page, so reading or writing past the end stops the program.
+ * The digest covers all outputs; it is the same number on every architecture. */
+#define _DEFAULT_SOURCE
+#include "kernels.h"
+#include "numbers.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const struct kernels *S = &kernels_scalar, *K;
+static long passed, failed;
+static uint64_t digest;
+
+/* ---- buffers -------------------------------------------------------------------------------------------------- */
+
+enum { MAX_BUFFER = 64 };
+static struct {
+    void *map;
+    size_t size;
+} buffers[MAX_BUFFER];
+static int n_buffer;
+
+static void *buffer(size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (size + page - 1) / page * page + page;
+    char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED || n_buffer == MAX_BUFFER || mprotect(map + body, page, PROT_NONE)) {
+        fprintf(stderr, "harness: no memory\n");
+        exit(2);
+    }
+    buffers[n_buffer].map = map;
+    buffers[n_buffer++].size = body + page;
+    memset(map, 0xa5, body);
+    return map + body - size;
+}
+
+static void free_buffers(void)
+{
+    while (n_buffer > 0) {
+        n_buffer--;
+        munmap(buffers[n_buffer].map, buffers[n_buffer].size);
+    }
+}
+
+/* ---- random input ---------------------------------------------------------------------------------------------- */
+
+static uint64_t state;
+
+static uint32_t rnd(void) /* xorshift64* */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (uint32_t)((state * 0x2545f4914f6cdd1dull) >> 32);
+}
+
+static float rnd_float(void) { return (float)((int32_t)rnd() >> 8) * 0x1p-23f; } /* [-1, 1) */
+
+enum { UNIFORM, ZEROS, DENORMALS, EQUAL, TIES, HUGE_VALUES, TINY, PEAK, N_FLOATS };
+
+static void fill_float(float *x, int64_t n, int kind)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (kind) {
+        case UNIFORM: x[i] = rnd_float() * 3.0f; break;
+        case ZEROS: x[i] = rnd() & 1 ? 0.0f : -0.0f; break;
+        case DENORMALS: x[i] = bits_float(rnd() & 0x800003ffu); break;
+        case EQUAL: x[i] = -0.7f; break;
+        case TIES: x[i] = (float)((int)(rnd() % 255) - 127) + (rnd() & 1 ? 0.5f : -0.5f); break;
+        case HUGE_VALUES: x[i] = rnd_float() * 1e37f; break;
+        case TINY: x[i] = rnd_float() * 1e-6f; break;
+        case PEAK: x[i] = i == n / 2 ? 1000.0f : rnd_float() * 1e-3f; break;
+        }
+    if (kind == TIES && n > 1) /* make the quantiser's scale exactly 1 */
+        x[0] = 127.0f;
+    if (kind == TIES)
+        for (int64_t i = 1; i < n; i++)
+            x[i] = x[i] > 126.5f ? 126.5f : x[i] < -126.5f ? -126.5f : x[i];
+}
+
+enum { I8_UNIFORM, I8_MAX, I8_MIN, I8_ALTERNATE, I8_ZERO, I8_EXTREMES, N_I8 };
+
+static void fill_i8(int8_t *x, int64_t n, int kind)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (kind) {
+        case I8_UNIFORM: x[i] = (int8_t)((int)(rnd() % 255) - 127); break;
+        case I8_MAX: x[i] = 127; break;
+        case I8_MIN: x[i] = -127; break;
+        case I8_ALTERNATE: x[i] = i & 1 ? -127 : 127; break;
+        case I8_ZERO: x[i] = 0; break;
+        case I8_EXTREMES: x[i] = rnd() & 1 ? -127 : 127; break;
+        }
+}
+
+static void fill_codes(uint8_t *c, int64_t n, int kind)
+{
+    static const uint8_t constant[] = {0x00, 0x55, 0xaa, 0xff};
+    for (int64_t i = 0; i < n; i++)
+        if (kind < 4)
+            c[i] = constant[kind];
+        else if (kind == 4)
+            c[i] = (uint8_t)rnd(); /* all four codes */
+        else
+            c[i] = (uint8_t)((rnd() % 3) << 6 | (rnd() % 3) << 4 | (rnd() % 3) << 2 | rnd() % 3);
+}
+
+/* ---- verdicts --------------------------------------------------------------------------------------------------- */
+
+static void verdict(int ok, const char *format, ...)
+{
+    if (ok) {
+        passed++;
+        return;
+    }
+    if (failed++ < 20) {
+        va_list args;
+        va_start(args, format);
+        fprintf(stderr, "FAIL %s: ", K->name);
+        vfprintf(stderr, format, args);
+        fputc('\n', stderr);
+        va_end(args);
+    }
+}
+
+static int same(const void *got, const void *want, size_t n)
+{
+    const uint8_t *p = got;
+    for (size_t i = 0; i < n; i++)
+        digest = (digest ^ p[i]) * 0x100000001b3ull;
+    return memcmp(got, want, n) == 0;
+}
+
+/* ---- ternary ---------------------------------------------------------------------------------------------------- */
+
+static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int codes_kind, int x_kind)
+{
+    int64_t k = n_block * TERNARY_BLOCK, ld = n_row + 3;
+    uint8_t *codes = buffer((size_t)(n_row * n_block * TERNARY_BLOCK_BYTES));
+    int8_t *x = buffer((size_t)(n_token * k));
+    size_t n_acc = (size_t)((n_token - 1) * ld + n_row) * 4;
+    int32_t *want = buffer(n_acc), *got = buffer(n_acc), *row = buffer((size_t)n_row * 4);
+    int32_t *want_b = buffer((size_t)n_block * 4), *got_b = buffer((size_t)n_block * 4);
+    fill_codes(codes, n_row * n_block * TERNARY_BLOCK_BYTES, codes_kind);
+    fill_i8(x, n_token * k, x_kind);
+
+    S->ternary_matmul(codes, n_row, n_block, x, n_token, want, ld);
+    K->ternary_matmul(codes, n_row, n_block, x, n_token, got, ld);
+    verdict(same(got, want, n_acc), "ternary_matmul rows %d blocks %d tokens %d codes %d x %d", (int)n_row,
+            (int)n_block, (int)n_token, codes_kind, x_kind);
+    K->ternary_matvec(codes, n_row, n_block, x, row);
+    verdict(same(row, want, (size_t)n_row * 4), "ternary_matvec rows %d blocks %d codes %d x %d", (int)n_row,
+            (int)n_block, codes_kind, x_kind);
+    S->ternary_blocks(codes, n_block, x, want_b);
+    K->ternary_blocks(codes, n_block, x, got_b);
+    verdict(same(got_b, want_b, (size_t)n_block * 4), "ternary_blocks blocks %d codes %d x %d", (int)n_block,
+            codes_kind, x_kind);
+
+    if (K == S) {
+        int ok = 1;
+        for (int64_t t = 0; t < n_token; t++)
+            for (int64_t r = 0; r < n_row; r++) {
+                int64_t sum = 0;
+                for (int64_t i = 0; i < k; i++) {
+                    uint8_t byte = codes[r * n_block * 32 + i / 128 * 32 + i % 32];
+                    sum += (int64_t)(byte >> (6 - 2 * (i % 128 / 32)) & 3) * x[t * k + i];
+                }
+                ok &= sum == want[t * ld + r];
+            }
+        verdict(ok, "ternary_matmul against int64, rows %d blocks %d", (int)n_row, (int)n_block);
+        for (int64_t b = 0, sum = 0; b < n_block; b++)
+            ok &= (sum += want_b[b], b < n_block - 1 || sum == want[0]);
+        verdict(ok, "ternary_blocks add up, blocks %d", (int)n_block);
+    }
+    free_buffers();
+}
+
+static void all_ternary(void)
+{
+    for (int64_t n_row = 1; n_row <= 9; n_row++)
+        for (int64_t n_block = 1; n_block <= 9; n_block++)
+            test_ternary(n_row, n_block, 1 + (n_row * 5 + n_block) % 9, 4 + (int)(rnd() & 1), I8_UNIFORM);
+    for (int64_t n_token = 1; n_token <= 19; n_token++)
+        test_ternary(5, 3, n_token, 4, I8_UNIFORM);
+    for (int codes = 0; codes < 6; codes++) /* every lane at its bound, past every flush */
+        for (int x = 0; x < N_I8; x++) {
+            test_ternary(6, 12, 9, codes, x);
+            test_ternary(5, 26, 3, codes, x);
+        }
+    test_ternary(67, 20, 17, 5, I8_UNIFORM);
+    test_ternary(9, 54, 11, 5, I8_UNIFORM); /* K = 6912 */
+    test_ternary(4, 180, 8, 3, I8_MAX);     /* K = 23040 */
+    test_ternary(33, 49, 16, 5, I8_EXTREMES);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------ */
+
+static const int lengths[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 96, 100, 127, 128,
+                              200, 1031, 2560};
+
+enum { N_LENGTH = sizeof lengths / sizeof lengths[0] };
+
+static void test_quantize(int n, int kind)
+{
+    int n_pad = (n + 127) / 128 * 128;
+    float *x = buffer((size_t)n * 4);
+    int8_t *want = buffer((size_t)n_pad), *got = buffer((size_t)n_pad);
+    int16_t *want16 = buffer((size_t)n * 2), *got16 = buffer((size_t)n * 2);
+    int32_t sum[2];
+    float s[2];
+    fill_float(x, n, kind);
+
+    s[0] = S->quantize_i8(x, n, want, n_pad, &sum[0]);
+    s[1] = K->quantize_i8(x, n, got, n_pad, &sum[1]);
+    verdict(same(got, want, (size_t)n_pad) && same(&s[1], &s[0], 4) && same(&sum[1], &sum[0], 4),
+            "quantize_i8 n %d kind %d", n, kind);
+    if (K == S) {
+        double m = 0.0;
+        int64_t total = 0;
+        int ok = 1;
+        for (int i = 0; i < n; i++)
+            m = fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
+        ok &= fabs((double)s[0] * fmax(m, (double)1e-5f) / 127.0 - 1.0) < 1e-6;
+        for (int i = 0; i < n; i++) {
+            total += want[i];
+            ok &= want[i] == (int8_t)nearbyintf(x[i] * s[0]);
+        }
+        for (int i = n; i < n_pad; i++)
+            ok &= want[i] == 0;
+        verdict(ok && total == sum[0], "quantize_i8 against nearbyint, n %d kind %d", n, kind);
+    }
+
+    s[0] = S->quantize_i16(x, n, want16);
+    s[1] = K->quantize_i16(x, n, got16);
+    verdict(same(got16, want16, (size_t)n * 2) && same(&s[1], &s[0], 4), "quantize_i16 n %d kind %d", n, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < n; i++)
+            ok &= want16[i] == (int16_t)nearbyintf(x[i] * s[0]) && abs(want16[i]) <= HEAD_XMAX;
+        verdict(ok, "quantize_i16 against nearbyint, n %d kind %d", n, kind);
+    }
+
+    S->quantize_row_i8(x, n, want, &s[0]);
+    K->quantize_row_i8(x, n, got, &s[1]);
+    verdict(same(got, want, (size_t)n) && same(&s[1], &s[0], 4), "quantize_row_i8 n %d kind %d", n, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < n; i++) {
+            float q = s[0] > 0.0f ? nearbyintf(x[i] / s[0]) : 0.0f;
+            ok &= want[i] == (int8_t)fmaxf(fminf(q, 127.0f), -127.0f);
+        }
+        verdict(ok, "quantize_row_i8 against nearbyint, n %d kind %d", n, kind);
+    }
+    s[0] = S->quantize_q(x, n, want);
+    s[1] = K->quantize_q(x, n, got);
+    verdict(same(got, want, (size_t)n) && same(&s[1], &s[0], 4), "quantize_q n %d kind %d", n, kind);
+    free_buffers();
+}
+
+static void test_elementwise(int n, int kind)
+{
+    size_t bytes = (size_t)n * 4;
+    float *x = buffer(bytes), *w = buffer(bytes), *want = buffer(bytes), *got = buffer(bytes);
+    fill_float(x, n, kind);
+    fill_float(w, n, UNIFORM);
+
+    S->rmsnorm(x, w, 1e-5f, n, want);
+    K->rmsnorm(x, w, 1e-5f, n, got);
+    verdict(same(got, want, bytes), "rmsnorm n %d kind %d", n, kind);
+    memcpy(got, x, bytes);
+    K->rmsnorm(got, w, 1e-5f, n, got);
+    verdict(same(got, want, bytes), "rmsnorm in place n %d kind %d", n, kind);
+    if (K == S) {
+        long double sum = 0.0L;
+        int ok = 1;
+        for (int i = 0; i < n; i++)
+            sum += (long double)x[i] * x[i];
+        for (int i = 0; i < n; i++) {
+            double exact = (double)(x[i] / sqrtl(sum / n + (long double)1e-5f) * w[i]);
+            ok &= fabs(want[i] - exact) <= 4e-7 * fabs(exact) + 1e-44;
+        }
+        verdict(ok || kind == HUGE_VALUES, "rmsnorm against long double, n %d kind %d", n, kind);
+    }
+
+    S->gate_relu2(x, w, n, want);
+    K->gate_relu2(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_relu2 n %d kind %d", n, kind);
+    S->gate_silu(x, w, n, want);
+    K->gate_silu(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_silu n %d kind %d", n, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < n; i++) {
+            double exact = x[i] / (1.0 + exp(-(double)x[i])) * w[i];
+            ok &= fabs(want[i] - exact) <= 6e-7 * fabs(exact) + 1e-30;
+        }
+        verdict(ok, "gate_silu against double, n %d kind %d", n, kind);
+    }
+    memcpy(got, x, bytes);
+    K->gate_silu(got, w, n, got);
+    verdict(same(got, want, bytes), "gate_silu in place n %d kind %d", n, kind);
+    for (int i = 0; i < n; i++) /* the far ends of the exponential */
+        x[i] = rnd_float() * 200.0f;
+    S->gate_silu(x, w, n, want);
+    K->gate_silu(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_silu wide n %d", n);
+
+    memcpy(want, x, bytes);
+    memcpy(got, x, bytes);
+    S->add(want, w, n);
+    K->add(got, w, n);
+    verdict(same(got, want, bytes), "add n %d kind %d", n, kind);
+    free_buffers();
+}
+
+static void test_rope(int n_rot, int head_dim)
+{
+    size_t bytes = (size_t)head_dim * 4;
+    float *x = buffer(bytes), *want = buffer(bytes), *got = buffer(bytes);
+    float *cs = buffer((size_t)n_rot * 2), *sn = buffer((size_t)n_rot * 2);
+    fill_float(x, head_dim, UNIFORM);
+    for (int j = 0; j < n_rot / 2; j++) {
+        cs[j] = rnd_float();
+        sn[j] = (float)sqrt(1.0 - (double)cs[j] * cs[j]);
+    }
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        memcpy(want, x, bytes);
+        memcpy(got, x, bytes);
+        if (interleaved) {
+            S->rope_interleaved(want, n_rot, cs, sn);
+            K->rope_interleaved(got, n_rot, cs, sn);
+        } else {
+            S->rope_half(want, n_rot, cs, sn);
+            K->rope_half(got, n_rot, cs, sn);
+        }
+        verdict(same(got, want, bytes), "rope interleaved %d n_rot %d", interleaved, n_rot);
+        int ok = 1;
+        for (int j = 0; K == S && j < n_rot / 2; j++) {
+            int a = interleaved ? 2 * j : j, b = interleaved ? 2 * j + 1 : j + n_rot / 2;
+            ok &= fabs(want[a] - ((double)x[a] * cs[j] - (double)x[b] * sn[j])) < 1e-6;
+            ok &= fabs(want[b] - ((double)x[b] * cs[j] + (double)x[a] * sn[j])) < 1e-6;
+        }
+        for (int j = n_rot; j < head_dim; j++)
+            ok &= got[j] == x[j];
+        verdict(ok, "rope against double, interleaved %d n_rot %d", interleaved, n_rot);
+    }
+    free_buffers();
+}
+
+/* ---- heads ------------------------------------------------------------------------------------------------------ */
+
+static void test_head(int n_row, int k, int kind)
+{
+    size_t n = (size_t)n_row * (size_t)k;
+    int8_t *w8 = buffer(n);
+    uint16_t *w16 = buffer(n * 2);
+    float *w32 = buffer(n * 4), *scale = buffer((size_t)n_row * 4), *x = buffer((size_t)k * 4);
+    int16_t *xq = buffer((size_t)k * 2);
+    float *want = buffer((size_t)n_row * 4), *got = buffer((size_t)n_row * 4);
+    for (size_t i = 0; i < n; i++) {
+        w8[i] = kind == 0 ? (int8_t)((int)(rnd() % 255) - 127) : kind == 1 ? -128 : rnd() & 1 ? 127 : -127;
+        w32[i] = rnd_float();
+        w16[i] = float_half(w32[i]);
+    }
+    for (int i = 0; i < k; i++) {
+        x[i] = kind == 2 ? rnd_float() * 1e-39f : rnd_float();
+        xq[i] = kind == 1 ? HEAD_XMAX : -HEAD_XMAX;
+        if (kind == 0)
+            xq[i] = (int16_t)((int)(rnd() % (2 * HEAD_XMAX + 1)) - HEAD_XMAX);
+    }
+    for (int r = 0; r < n_row; r++)
+        scale[r] = r == 0 ? 0.0f : 0.01f + 0.01f * rnd_float();
+
+    S->head_i8(w8, scale, n_row, k, xq, 123.0f, want);
+    K->head_i8(w8, scale, n_row, k, xq, 123.0f, got);
+    verdict(same(got, want, (size_t)n_row * 4), "head_i8 rows %d k %d kind %d", n_row, k, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int r = 0; r < n_row; r++) {
+            int64_t sum = 0;
+            for (int i = 0; i < k; i++)
+                sum += (int64_t)w8[(size_t)r * (size_t)k + (size_t)i] * xq[i];
+            ok &= want[r] == (float)sum * (scale[r] / 123.0f);
+        }
+        verdict(ok, "head_i8 against int64, rows %d k %d", n_row, k);
+    }
+    S->head_f16(w16, n_row, k, x, want);
+    K->head_f16(w16, n_row, k, x, got);
+    verdict(same(got, want, (size_t)n_row * 4), "head_f16 rows %d k %d kind %d", n_row, k, kind);
+    S->head_f32(w32, n_row, k, x, want);
+    K->head_f32(w32, n_row, k, x, got);
+    verdict(same(got, want, (size_t)n_row * 4), "head_f32 rows %d k %d kind %d", n_row, k, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int r = 0; r < n_row; r++) {
+            double sum = 0.0, size = 0.0;
+            for (int i = 0; i < k; i++) {
+                double p = (double)w32[(size_t)r * (size_t)k + (size_t)i] * x[i];
+                sum += p;
+                size += fabs(p);
+            }
+            ok &= fabs(want[r] - sum) <= 1e-6 * size + 1e-40;
+        }
+        verdict(ok, "head_f32 against double, rows %d k %d", n_row, k);
+    }
+    free_buffers();
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------------ */
+
+static void test_halves(void)
+{
+    enum { N = 1 << 16, M = 3 * N };
+    uint16_t *h = buffer(N * 2), *want_h = buffer(M * 2), *got_h = buffer(M * 2);
+    float *want = buffer(N * 4), *got = buffer(N * 4), *x = buffer(M * 4);
+    for (int i = 0; i < N; i++)
+        h[i] = (uint16_t)i;
+    S->half_to_float(h, N, want);
+    K->half_to_float(h, N, got);
+    verdict(same(got, want, N * 4), "half_to_float, all halves");
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < N; i++) {
+            int e = i >> 10 & 31, f = i & 1023, sign = i >> 15;
+            double v = e ? ldexp(1.0 + f / 1024.0, e - 15) : ldexp(f / 1024.0, -14);
+            if (e == 31)
+                ok &= f ? isnan(want[i]) && (float_bits(want[i]) & 0x400000u) : isinf(want[i]);
+            else
+                ok &= want[i] == (float)(sign ? -v : v);
+            ok &= (float_bits(want[i]) >> 31) == (uint32_t)sign;
+        }
+        verdict(ok, "half_to_float against ldexp");
+    }
+    for (int i = 0; i < N; i++) { /* exact, the midpoint to the next half, and around it */
+        float a = want[i], b = want[(i & 0x7fff) == 0x7fff ? i : i + 1];
+        x[3 * i] = a;
+        x[3 * i + 1] = isfinite(a) && isfinite(b) ? (a + b) / 2 : a;
+        x[3 * i + 2] = bits_float(float_bits(x[3 * i + 1]) + (i & 1 ? 1u : ~0u));
+    }
+    S->float_to_half(x, M, want_h);
+    K->float_to_half(x, M, got_h);
+    verdict(same(got_h, want_h, M * 2), "float_to_half, all halves and midpoints");
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < N; i++) {
+            int nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
+            ok &= want_h[3 * i] == (nan ? i | 0x200 : i);
+            if ((i & 0x7fff) < 0x7bff) /* ties to even */
+                ok &= want_h[3 * i + 1] == (i & 1 ? i + 1 : i);
+        }
+        ok &= float_half(65519.996f) == 0x7bff && float_half(65520.0f) == 0x7c00 && float_half(-1e30f) == 0xfc00;
+        ok &= float_half(0x1p-25f) == 0 && float_half(0x1.000002p-25f) == 1 && float_half(-0x1p-26f) == 0x8000;
+        verdict(ok, "float_to_half rounds to nearest even");
+    }
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < M; i++)
+            x[i] = bits_float(rnd());
+        S->float_to_half(x, M, want_h);
+        K->float_to_half(x, M, got_h);
+        verdict(same(got_h, want_h, M * 2), "float_to_half, random bits");
+    }
+    for (int n = 0; n <= 35; n++) { /* every remainder, and nothing written beyond it */
+        uint16_t *a = buffer((size_t)n * 2);
+        float *y = buffer((size_t)n * 4), *z = buffer((size_t)n * 4);
+        for (int i = 0; i < n; i++)
+            a[i] = (uint16_t)rnd();
+        S->half_to_float(a, n, y);
+        K->half_to_float(a, n, z);
+        verdict(same(z, y, (size_t)n * 4), "half_to_float n %d", n);
+        uint16_t *b = buffer((size_t)n * 2), *c = buffer((size_t)n * 2);
+        S->float_to_half(y, n, b);
+        K->float_to_half(y, n, c);
+        verdict(same(c, b, (size_t)n * 2), "float_to_half n %d", n);
+        n_buffer -= 5; /* keep the big ones, release these */
+        for (int i = 0; i < 5; i++)
+            munmap(buffers[n_buffer + i].map, buffers[n_buffer + i].size);
+    }
+    free_buffers();
+}
+
+static void test_expf(void)
+{
+    double worst = 0.0;
+    float previous = 0.0f;
+    int rising = 1;
+    for (int i = 0; i <= 1750000; i++) {
+        float x = -87.0f + (float)i * 1e-4f, y = kernel_expf(x);
+        double exact = exp((double)x), ulp = ldexp(1.0, ilogb(exact) - 23);
+        double error = fabs(y - exact) / ulp;
+        worst = x <= 88.0f && error > worst ? error : worst;
+        rising &= y >= previous;
+        previous = y;
+    }
+    verdict(worst <= 2.0, "kernel_expf is %.3f ulp off", worst);
+    verdict(rising, "kernel_expf is not monotonic");
+    verdict(kernel_expf(0.0f) == 1.0f && kernel_expf(-0.0f) == 1.0f, "kernel_expf(0)");
+    verdict(kernel_expf(-INFINITY) == 0.0f && kernel_expf(-88.0f) == 0.0f && kernel_expf(-1e30f) == 0.0f,
+            "kernel_expf of very negative numbers");
+    verdict(kernel_expf(INFINITY) == INFINITY && isnan(kernel_expf(NAN)), "kernel_expf(inf), kernel_expf(nan)");
+}
+
+/* ---- attention -------------------------------------------------------------------------------------------------- */
+
+static const uint32_t masks[] = {0xffffffffu, 1u, 1u << 31, 1u << 16, 0x0000ffffu, 0xffff0000u, 0x00010001u,
+                                 0x80000001u, 0x55555555u, 0x0f0f00f0u, 0x7fffffffu, 0x00000080u};
+
+enum { N_MASK = sizeof masks / sizeof masks[0] };
+
+static size_t f16_bytes(int64_t d) { return (size_t)d * KV_PAGE * 4; }
+static size_t i8_bytes(int64_t d) { return (size_t)d * KV_PAGE * 2 + 128; }
+
+/* kinds: 0 uniform, 1 zeros, 2 half denormals, 3 all equal, 4 large (peaky softmax) */
+static void fill_page(uint16_t *page, int64_t d, int kind)
+{
+    for (int64_t i = 0; i < d * KV_PAGE * 2; i++)
+        switch (kind) {
+        case 0: page[i] = float_half(rnd_float()); break;
+        case 1: page[i] = 0; break;
+        case 2: page[i] = (uint16_t)(rnd() & 0x83ffu); break;
+        case 3: page[i] = float_half(-0.37f); break;
+        case 4: page[i] = float_half(rnd_float() * 20.0f); break;
+        }
+}
+
+static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
+{
+    size_t n_o = (size_t)(n_q * d) * 4, n_m = (size_t)n_q * 4;
+    uint16_t *page = buffer(f16_bytes(d));
+    float *q = buffer(n_o), *o[2] = {buffer(n_o), buffer(n_o)};
+    float *m[2] = {buffer(n_m), buffer(n_m)}, *l[2] = {buffer(n_m), buffer(n_m)};
+    double *score = calloc((size_t)(3 * n_q * KV_PAGE), 8), *num = calloc((size_t)(n_q * d), 8);
+    double *den = calloc((size_t)n_q, 8);
+    fill_float(q, n_q * d, UNIFORM);
+    for (int i = 0; i < 2; i++) {
+        memset(o[i], 0, n_o);
+        memset(l[i], 0, n_m);
+        for (int j = 0; j < n_q; j++)
+            m[i][j] = -INFINITY;
+    }
+    for (int step = 0; step < 3; step++) { /* from -inf, then onto a running state */
+        uint32_t v = step ? (step == 1 ? 0xffffffffu : rnd() | 1u << (rnd() % 32)) : valid;
+        fill_page(page, d, step == 2 ? 4 : kind);
+        S->attend_f16(page, d, n_q, v, q, m[0], l[0], o[0]);
+        K->attend_f16(page, d, n_q, v, q, m[1], l[1], o[1]);
+        verdict(same(m[1], m[0], n_m) && same(l[1], l[0], n_m) && same(o[1], o[0], n_o),
+                "attend_f16 dim %d n_q %d valid %08x kind %d step %d", (int)d, n_q, v, kind, step);
+        if (K != S)
+            continue;
+        int ok = 1; /* softmax in double, with the scores far below overflow after subtracting the float maximum */
+        for (int i = 0; i < n_q; i++) {
+            double shift = step ? score[i] : -1e300, biggest = shift;
+            double s[KV_PAGE];
+            for (int t = 0; t < KV_PAGE; t++) {
+                s[t] = 0.0;
+                for (int64_t j = 0; j < d; j++)
+                    s[t] += (double)q[i * d + j] * half_float(page[j * KV_PAGE + t]);
+                if (v >> t & 1 && s[t] > biggest)
+                    biggest = s[t];
+            }
+            double c = step ? exp(shift - biggest) : 0.0;
+            den[i] *= c;
+            for (int64_t j = 0; j < d; j++)
+                num[i * d + j] *= c;
+            for (int t = 0; t < KV_PAGE; t++)
+                if (v >> t & 1) {
+                    double p = exp(s[t] - biggest);
+                    den[i] += p;
+                    for (int64_t j = 0; j < d; j++)
+                        num[i * d + j] += p * half_float(page[d * KV_PAGE + t * d + j]);
+                }
+            score[i] = biggest;
+            for (int64_t j = 0; j < d; j++)
+                ok &= fabs(o[0][i * d + j] / l[0][i] - num[i * d + j] / den[i]) <= 2e-3;
+        }
+        verdict(ok, "attend_f16 against double, dim %d n_q %d valid %08x step %d", (int)d, n_q, v, step);
+    }
+    free(score);
+    free(num);
+    free(den);
+    free_buffers();
+}
+
+/* kinds: 0 uniform codes, 1 all +127, 2 all -127, 3 random extremes, 4 zero scales, 5 tiny scales */
+static void test_attend_i8(int64_t d, int n_q, uint32_t valid, int kind, int q_kind)
+{
+    size_t n_o = (size_t)(n_q * d) * 4, n_m = (size_t)n_q * 4;
+    int8_t *page = buffer(i8_bytes(d)), *q = buffer((size_t)(n_q * d));
+    float *qs = buffer(n_m), *o[2] = {buffer(n_o), buffer(n_o)};
+    float *m[2] = {buffer(n_m), buffer(n_m)}, *l[2] = {buffer(n_m), buffer(n_m)};
+    uint16_t *scales = (uint16_t *)(page + d * KV_PAGE * 2);
+    fill_i8(q, n_q * d, q_kind);
+    for (int i = 0; i < n_q; i++)
+        qs[i] = 0.002f + 0.001f * rnd_float();
+    for (int i = 0; i < 2; i++) {
+        memset(o[i], 0, n_o);
+        memset(l[i], 0, n_m);
+        for (int j = 0; j < n_q; j++)
+            m[i][j] = -INFINITY;
+    }
+    for (int step = 0; step < 3; step++) {
+        static const int codes[] = {I8_UNIFORM, I8_MAX, I8_MIN, I8_EXTREMES, I8_UNIFORM, I8_UNIFORM};
+        uint32_t v = step ? (step == 1 ? 0xffffffffu : rnd() | 1u << (rnd() % 32)) : valid;
+        fill_i8(page, d * KV_PAGE * 2, codes[kind]);
+        for (int t = 0; t < 2 * KV_PAGE; t++)
+            scales[t] = kind == 4   ? 0
+                        : kind == 5 ? (uint16_t)(rnd() % 4)
+                                    : float_half(0.02f + 0.01f * rnd_float());
+        S->attend_i8(page, d, n_q, v, q, qs, m[0], l[0], o[0]);
+        K->attend_i8(page, d, n_q, v, q, qs, m[1], l[1], o[1]);
+        verdict(same(m[1], m[0], n_m) && same(l[1], l[0], n_m) && same(o[1], o[0], n_o),
+                "attend_i8 dim %d n_q %d valid %08x kind %d q %d step %d", (int)d, n_q, v, kind, q_kind, step);
+        if (K != S || step)
+            continue;
+        int ok = 1; /* one page in double; u8 probabilities cost at most 1/510 of the largest term per token */
+        for (int i = 0; i < n_q; i++) {
+            double s[KV_PAGE], biggest = -1e300, den = 0.0, slack = 0.0;
+            for (int t = 0; t < KV_PAGE; t++) {
+                int64_t sum = 0;
+                for (int64_t j = 0; j < d; j++)
+                    sum += (int64_t)q[i * d + j] * page[(j / 4 * KV_PAGE + t) * 4 + j % 4];
+                s[t] = (double)sum * half_float(scales[t]) * qs[i];
+                if (v >> t & 1 && s[t] > biggest)
+                    biggest = s[t];
+            }
+            for (int t = 0; t < KV_PAGE; t++) {
+                s[t] = v >> t & 1 ? exp(s[t] - biggest) : 0.0;
+                den += s[t];
+                slack = fmax(slack, s[t] * half_float(scales[KV_PAGE + t]));
+            }
+            for (int64_t j = 0; j < d; j++) {
+                double num = 0.0;
+                for (int t = 0; t < KV_PAGE; t++)
+                    num += s[t] * half_float(scales[KV_PAGE + t]) *
+                           page[d * KV_PAGE + (t / 4 * d + j) * 4 + t % 4];
+                double bound = (slack / 510 * 127 * 32 + 2e-3 * fabs(num)) / den + 1e-30;
+                ok &= fabs(o[0][i * d + j] / l[0][i] - num / den) <= bound;
+            }
+        }
+        verdict(ok, "attend_i8 against double, dim %d n_q %d valid %08x kind %d", (int)d, n_q, v, kind);
+    }
+    free_buffers();
+}
+
+static void test_pages(int64_t d, int kind)
+{
+    uint16_t *page[2] = {buffer(f16_bytes(d)), buffer(f16_bytes(d))};
+    int8_t *sealed[2] = {buffer(i8_bytes(d)), buffer(i8_bytes(d))};
+    float *k = buffer((size_t)d * 4), *v = buffer((size_t)d * 4);
+    for (int i = 0; i < 2; i++) {
+        memset(page[i], 0, f16_bytes(d));
+        memset(sealed[i], 0xa5, i8_bytes(d));
+    }
+    for (int t = 0; t < KV_PAGE; t++) {
+        fill_float(k, d, (kind + t / 8) % N_FLOATS);
+        fill_float(v, d, kind);
+        for (int64_t i = 0; i < d; i++) { /* stay inside half range */
+            k[i] = fabsf(k[i]) > 6e4f ? 6e4f : k[i];
+            v[i] = fabsf(v[i]) > 6e4f ? -6e4f : v[i];
+        }
+        S->store_f16(page[0], d, t, k, v);
+        K->store_f16(page[1], d, t, k, v);
+        int ok = 1;
+        for (int64_t i = 0; i < d; i++)
+            ok &= page[1][i * KV_PAGE + t] == float_half(k[i]) && page[1][(KV_PAGE + t) * d + i] == float_half(v[i]);
+        verdict(ok, "store_f16 places token %d, dim %d", t, (int)d);
+    }
+    verdict(same(page[1], page[0], f16_bytes(d)), "store_f16 dim %d kind %d", (int)d, kind);
+    S->seal_i8(page[0], d, sealed[0]);
+    K->seal_i8(page[0], d, sealed[1]);
+    verdict(same(sealed[1], sealed[0], i8_bytes(d)), "seal_i8 dim %d kind %d", (int)d, kind);
+    if (K == S) {
+        const uint16_t *ks = (const uint16_t *)(sealed[0] + 2 * d * KV_PAGE), *vs = ks + KV_PAGE;
+        int ok = 1;
+        for (int t = 0; t < KV_PAGE; t++)
+            for (int64_t i = 0; i < d; i++) {
+                float a = half_float(page[0][i * KV_PAGE + t]), b = half_float(page[0][(KV_PAGE + t) * d + i]);
+                int8_t qa = sealed[0][(i / 4 * KV_PAGE + t) * 4 + i % 4];
+                int8_t qb = sealed[0][d * KV_PAGE + (t / 4 * d + i) * 4 + t % 4];
+                float sa = half_float(ks[t]), sb = half_float(vs[t]);
+                ok &= qa != -128 && qb != -128;
+                /* half a step, plus the clamp where rounding the scale to half made it too small */
+                ok &= fabsf(a - qa * sa) <= sa * 0.5001f + 0.001f * fabsf(a) + 127 * 0x1p-25f;
+                ok &= fabsf(b - qb * sb) <= sb * 0.5001f + 0.001f * fabsf(b) + 127 * 0x1p-25f;
+            }
+        verdict(ok, "seal_i8 reconstructs, dim %d kind %d", (int)d, kind);
+    }
+    free_buffers();
+}
+
+static void all_attention(void)
+{
+    static const int dims[] = {4, 8, 12, 20, 36, 60, 64, 96, 100, 128, 256};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        for (int n_q = 1; n_q <= 9; n_q++) {
+            test_attend_f16(dims[i], n_q, masks[rnd() % N_MASK], 0);
+            test_attend_i8(dims[i], n_q, masks[rnd() % N_MASK], 0, I8_UNIFORM);
+        }
+    for (int i = 0; i < N_MASK; i++) {
+        test_attend_f16(64, 4, masks[i], 0);
+        test_attend_i8(64, 4, masks[i], 0, I8_UNIFORM);
+    }
+    for (int t = 0; t < KV_PAGE; t++) {
+        test_attend_f16(12, 3, 1u << t, 0);
+        test_attend_i8(12, 3, 1u << t, 0, I8_UNIFORM);
+    }
+    for (int kind = 0; kind < 5; kind++)
+        test_attend_f16(96, 5, 0xffffffffu, kind);
+    for (int kind = 0; kind < 6; kind++)
+        for (int q = 0; q < N_I8; q++)
+            test_attend_i8(128, 4, 0xffffffffu, kind, q);
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        test_pages(dims[i], UNIFORM);
+    for (int kind = 0; kind < N_FLOATS; kind++)
+        test_pages(64, kind);
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- */
+
+static void run(const struct kernels *row)
+{
+    long passed_before = passed, failed_before = failed;
+    K = row;
+    state = 0x9e3779b97f4a7c15ull;
+    digest = 0xcbf29ce484222325ull;
+    all_ternary();
+    for (int i = 0; i < N_LENGTH; i++)
+        for (int kind = 0; kind < N_FLOATS; kind++) {
+            test_quantize(lengths[i], kind);
+            test_elementwise(lengths[i], kind);
+        }
+    for (int n_rot = 2; n_rot <= 40; n_rot += 2)
+        test_rope(n_rot, n_rot + (n_rot % 3) * 4);
+    test_rope(100, 100);
+    test_rope(128, 128);
+    for (int k = 1; k <= 67; k += k < 34 ? 1 : 11)
+        test_head(1 + k % 9, k, 0);
+    for (int kind = 0; kind < 3; kind++) {
+        test_head(5, 2560, kind);
+        test_head(5, 35001, kind); /* beyond every flush of int32 sums */
+    }
+    test_halves();
+    if (K == S)
+        test_expf();
+    all_attention();
+    printf("%-12s %ld passed, %ld failed, digest %016llx\n", row->name, passed - passed_before, failed - failed_before,
+           (unsigned long long)digest);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    int n;
+    const struct kernels *const *rows = kernels_all(&n);
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (int i = 0; i < n; i++)
+            printf("%s %s\n", rows[i]->name, kernels_supported(rows[i]) ? "supported" : "unsupported");
+        printf("best %s\n", kernels_best()->name);
+        return 0;
+    }
+    for (int i = 1; i < argc; i++) {
+        const struct kernels *row = kernels_named(argv[i]);
+        if (!row || !kernels_supported(row)) {
+            fprintf(stderr, "harness: row %s is not %s here\n", argv[i], row ? "supported" : "known");
+            return 3;
+        }
+        run(row);
+    }
+    for (int i = 0; argc == 1 && i < n; i++)
+        if (kernels_supported(rows[i]))
+            run(rows[i]);
+    printf("%ld passed, %ld failed\n", passed, failed);
+    return failed != 0;
+}
