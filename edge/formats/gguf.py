@@ -642,8 +642,11 @@ def _tensors(header: Header, i2s_layout: str) -> dict[str, Tensor]:
             scale=scales.get(name, 1.0),
             layout=i2s_layout if info.type == "I2_S" else "128",
         )
-        if tensor.type == "I2_S" and i2s_layout == "1x4" and (len(shape) != 2 or shape[0] % 4):
-            header.fail(f"tensor {shown(name)} has {shape[0]} rows, so it cannot be in layout 1x4")
+        if tensor.type == "I2_S":
+            # n/4 bytes cannot hold a last block that is not full: its columns lie in bytes that were cut off
+            whole = shape[0] % 4 == 0 if i2s_layout == "1x4" else math.prod(shape) % int(i2s_layout) == 0
+            if not whole:
+                header.fail(f"tensor {shown(name)} of shape {shape} cannot be I2_S in layout {i2s_layout}")
         tensors[name] = tensor
     return tensors
 
