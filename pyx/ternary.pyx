@@ -77,6 +77,8 @@ cdef class TernaryMatrix:
         cdef int64_t k = self.m.k, n_row = self.m.n_row
         cdef float stored
         if type == "I2_S":
+            if n % TERNARY_BLOCK:
+                raise ValueError(f"{n_row} x {k} weights do not fill whole I2_S blocks of 128: the file cut some off")
             self._expect(n_byte, n // 4 + 32, type)
             stored = struct.unpack_from("<f", data, n // 4)[0]
             if not (math.isfinite(stored) and stored > 0):
@@ -301,13 +303,15 @@ cdef class TernaryMatrix:
         scales = set(self.scales)
         if self.is_dense or len(scales) != 1:
             raise ValueError("I2_S holds one scale per matrix; this one has more")
+        if self.m.n_row * self.m.k % TERNARY_BLOCK:
+            raise ValueError(f"{self.m.n_row} x {self.m.k} weights do not fill whole I2_S blocks of 128")
         cdef bytes flat
         if self.m.k % TERNARY_BLOCK == 0:
             flat = (<const char *>self.m.codes)[: self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES]
         else:
-            # blocks run over row ends in the file: pack the whole stream as one row, cut the padding off
+            # blocks run over row ends in the file: pack the whole stream as one row
             weights = self.unpack()
-            flat = TernaryMatrix.pack("I8", weights, 1, len(weights))._stream()[: len(weights) // 4]
+            flat = TernaryMatrix.pack("I8", weights, 1, len(weights))._stream()
         return flat + struct.pack("<f", scales.pop()) + bytes(28)
 
     def _stream(self):

@@ -1,0 +1,180 @@
+"""KV pages and attention against float64 over exactly the kept tokens, at every page and ring boundary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.attention import PAGE, attend, decode_page, kept
+
+from pyx.attention import attention
+from pyx.kv import KVCache
+
+
+class Stream:
+    """Random queries, keys and values of one layer, and what a cache made of them."""
+
+    def __init__(self, n: int, n_head: int, n_kv_head: int, head_dim: int, seed: int = 0, peak: float = 2) -> None:
+        rng = np.random.default_rng(seed)
+        self.q = (rng.normal(size=(n, n_head, head_dim)) / np.sqrt(head_dim) * peak).astype(np.float32)
+        self.k = rng.normal(size=(n, n_kv_head, head_dim)).astype(np.float32)
+        self.v = rng.normal(size=(n, n_kv_head, head_dim)).astype(np.float32)
+
+    def run(self, cache: KVCache, batches: list[int], n_threads: int = 1, start: int = 0) -> np.ndarray:
+        """Feed tokens in batches from `start` on; returns [n][n_head][head_dim]."""
+        outs = []
+        for n in batches:
+            part = slice(start, start + n)
+            args = (self.q[part].ravel(), self.k[part].ravel(), self.v[part].ravel())
+            outs.append(np.array(attention(cache, 0, *args, n_threads)).reshape(self.q[part].shape))
+            start += n
+        return np.concatenate(outs)
+
+    def expected(self, window: int, sinks: int, k: np.ndarray | None = None, v: np.ndarray | None = None) -> np.ndarray:
+        k, v = self.k if k is None else k, self.v if v is None else v
+        return np.array(
+            [attend(self.q[t], k[kept(t, window, sinks)], v[kept(t, window, sinks)]) for t in range(len(self.q))]
+        )
+
+
+@pytest.mark.parametrize("head_dim", [64, 96, 100, 128, 256])
+@pytest.mark.parametrize("heads", [(1, 1), (4, 2), (5, 5), (8, 1)])
+def test_f32_equals_float64(head_dim, heads):
+    n = 2 * PAGE + 1
+    s = Stream(n, *heads, head_dim)
+    out = s.run(KVCache(1, heads[1], head_dim, n, "f32"), [1] * n)
+    assert np.abs(out - s.expected(0, 0)).max() <= 2e-6 * np.abs(s.v).max()
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 255, 256, 257, 600])
+def test_f16_error_is_storage_only(n):
+    s = Stream(n, 4, 2, 64)
+    out = s.run(KVCache(1, 2, 64, n, "f16"), [1] * n)
+    rounded = s.expected(0, 0, s.k.astype(np.float16), s.v.astype(np.float16))
+    assert np.abs(out - rounded).max() <= 5e-6 * np.abs(s.v).max()
+    assert np.linalg.norm(out - s.expected(0, 0)) <= 1e-3 * np.linalg.norm(out)
+
+
+@pytest.mark.parametrize("n", [33, 65, 95, 300])
+def test_int8_stays_near(n):
+    """Gaussian: against unquantised keys and values 2e-2 relative, against its own decoded pages 8e-3."""
+    s = Stream(n, 4, 2, 128, peak=1)
+    cache = KVCache(1, 2, 128, n, "int8")
+    out = s.run(cache, [1] * n)
+    assert np.linalg.norm(out - s.expected(0, 0)) <= 2e-2 * np.linalg.norm(out)
+    k, v = np.zeros((n, 2, 128)), np.zeros((n, 2, 128))
+    for page in range((n + PAGE - 1) // PAGE):
+        for head in range(2):
+            data, kind = cache.page(0, head, page)
+            assert kind == ("f16" if page == n // PAGE else "int8")
+            stop = min(n, (page + 1) * PAGE)
+            keys, values = decode_page(data, kind, 128)
+            k[page * PAGE : stop, head], v[page * PAGE : stop, head] = keys[: stop - page * PAGE], values[: stop - page * PAGE]
+    last = attend(s.q[-1], k, v)
+    assert np.linalg.norm(out[-1] - last) <= 8e-3 * np.linalg.norm(last)
+    # each element within half a step of its token's scale, and half floats exact
+    scale = np.abs(s.k).max(axis=2, keepdims=True) / 127
+    assert (np.abs(k - s.k) <= scale * 0.51 + 1e-3 * np.abs(s.k)).all()
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16"])
+@pytest.mark.parametrize("window", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("sinks", [0, 1, 4, 33])
+def test_ring_attends_exactly_the_kept_tokens(kv_type, window, sinks):
+    n = 3 * window + 71
+    s = Stream(n, 2, 1, 64)
+    out = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [1] * n)
+    stored = (s.k, s.v) if kv_type == "f32" else (s.k.astype(np.float16), s.v.astype(np.float16))
+    assert np.abs(out - s.expected(window, sinks, *stored)).max() <= 5e-6 * np.abs(s.v).max()
+
+
+def test_int8_ring_with_sinks():
+    s = Stream(500, 2, 1, 64)
+    out = s.run(KVCache(1, 1, 64, 500, "int8", 70, 4), [1] * 500)
+    expected = s.expected(70, 4)
+    assert np.linalg.norm(out - expected) <= 2e-2 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_any_batching_and_thread_count_gives_the_same_bits(kv_type, data):
+    n = data.draw(st.integers(1, 330))
+    window = data.draw(st.sampled_from([0, 1, 31, 32, 33, 64, 150]))
+    sinks = data.draw(st.sampled_from([0, 1, 4, 32, 33, 70]))
+    batches, left = [], n
+    while left:
+        batches.append(data.draw(st.integers(1, min(left, 97))))
+        left -= batches[-1]
+    s = Stream(n, 4, 2, 64, seed=n)
+    one = s.run(KVCache(1, 2, 64, n, kv_type, window, sinks), [1] * n)
+    other = s.run(KVCache(1, 2, 64, n, kv_type, window, sinks), batches, n_threads=data.draw(st.integers(1, 3)))
+    assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_crop_then_continue_equals_never_having_gone_further(kv_type, data):
+    n = data.draw(st.integers(2, 260))
+    window = data.draw(st.sampled_from([0, 0, 33, 64]))
+    sinks = data.draw(st.sampled_from([0, 4, 40]))
+    to = data.draw(st.integers(0, n))
+    s = Stream(n, 2, 1, 64, seed=n)
+    straight = s.run(KVCache(1, 1, 64, n, kv_type, window, sinks), [n])
+    cache = KVCache(1, 1, 64, n, kv_type, window, sinks)
+    s.run(cache, [n])
+    left = cache.crop(to)
+    assert left <= to and cache.n_tokens == left
+    if kv_type != "int8" and not window:
+        assert left == to
+    if left < n:
+        again = s.run(cache, [n - left], start=left)
+        assert again.tobytes() == straight[left:].tobytes()
+
+
+def test_sealed_pages_never_change():
+    s = Stream(200, 2, 1, 64)
+    cache = KVCache(1, 1, 64, 400, "int8")
+    s.run(cache, [64])
+    before = cache.page(0, 0, 0), cache.page(0, 0, 1)
+    s.run(cache, [50, 1, 60], start=64)
+    assert (cache.page(0, 0, 0), cache.page(0, 0, 1)) == before
+
+
+def test_all_extreme_and_zero_vectors():
+    """+-large everywhere and all-zero tokens: no NaN, no saturation (exact softmax over equal scores)."""
+    n = 70
+    for value in (0.0, 1000.0, -1000.0, 6e4):
+        k = np.full((n, 1, 64), value, np.float32)
+        v = np.where(np.arange(n)[:, None, None] % 2, np.float32(127), np.float32(-127)) * np.ones((1, 1, 64), np.float32)
+        q = np.full((n, 1, 64), 1e-4, np.float32)
+        for kv_type in ("f16", "int8"):
+            cache = KVCache(1, 1, 64, n, kv_type)
+            out = np.array(attention(cache, 0, q.ravel(), k.ravel(), v.ravel())).reshape(n, 64)
+            expected = np.array([v[: t + 1, 0].mean(axis=0) for t in range(n)])
+            assert np.isfinite(out).all()
+            assert np.abs(out - expected).max() <= 1.3
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8"])
+@pytest.mark.parametrize("window,sinks", [(0, 0), (0, 5), (100, 0), (100, 40)])
+def test_bytes_are_as_planned(kv_type, window, sinks):
+    args = (3, 2, 64, 1000, kv_type, window, sinks)
+    assert KVCache(*args).nbytes == KVCache.bytes_for(*args)
+
+
+def test_published_bytes_per_token():
+    """2B-4T at half floats: 76,800 bytes a token (30 layers x 5 heads x 128 x 2 x 2)."""
+    for n in (512, 1024, 2048, 4096):
+        assert KVCache.bytes_for(30, 5, 128, n, "f16") == 76_800 * n
+    assert KVCache.bytes_for(24, 16, 96, 2048, "f16") == 147_456 * 2048
+
+
+@pytest.mark.parametrize(
+    "args", [(0, 1, 64, 10), (1, 1, 63, 10), (1, 1, 64, 0), (1, 1, 64, 10, "int5"), (1, 1, 64, 10, "f16", -1)]
+)
+def test_bad_shapes_are_refused(args):
+    with pytest.raises(ValueError):
+        KVCache(*args)
