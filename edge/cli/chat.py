@@ -1,0 +1,105 @@
+"""``bitnet-edge chat``: a conversation in the terminal, line by line in a pipe, or as JSONL for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.cli import options
+from edge.cli.options import Command, heading, option
+from edge.cli.output import Output, is_tty
+from edge.cli.repl import PipeReader, PlainReader, Repl
+from edge.errors import EXIT_CODES
+
+if TYPE_CHECKING:
+    from edge.cli.repl import Reader
+    from edge.engine import Engine
+
+EPILOG = """\
+In the chat: /help lists the commands. Ctrl-C stops an answer and keeps the chat; at the prompt
+it clears the line, twice it leaves. Ctrl-D leaves. A trailing \\ or three double quotes begin a
+message of several lines. Without a terminal each line of standard input is a message.
+
+Exit codes:
+""" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items() if code != 124)
+
+
+@click.command(
+    cls=Command,
+    help="Talk with the model. The conversation is kept in the KV cache, so that each turn reads only what is new.",
+    short_help="Talk with the model in the terminal; --jsonl for programs.",
+    epilog=EPILOG,
+)
+@options.system_options
+@options.model_file_options
+@options.model_options
+@options.kv_options
+@options.sampling_options
+@options.by_option
+@heading(
+    "Output",
+    option("--jsonl", "as_jsonl", is_flag=True, help="One JSON object a line, both ways (docs/contract.md)."),
+    option("--no-history", is_flag=True, help="Neither read nor write the file of typed lines."),
+)
+@options.stats_option
+@options.output_options
+@click.pass_context
+def chat(
+    ctx: click.Context,
+    as_jsonl: bool,
+    no_history: bool,
+    stats: bool | None,
+    timeout: float | None,
+    **flags: Any,
+) -> int:
+    """Parse, load, talk."""
+    out = ctx.ensure_object(Output)
+    system = options.system_prompt(flags)
+    arguments = options.ask_arguments(flags)
+    if timeout is not None:
+        arguments["timeout"] = timeout
+    with options.loaded(out, flags) as engine:
+        if as_jsonl:
+            from edge.cli.jsonl import Protocol
+
+            return Protocol(out, engine, arguments, system).run()
+        reader = choose_reader(out, None if no_history else history_path())
+        if reader.interactive:
+            banner(out, engine)
+        return Repl(out, engine, reader, arguments, system, out.verbose if stats is None else stats).run()
+
+
+def choose_reader(out: Output, history: Path | None) -> Reader:
+    """Line editing where both ends are a terminal that can do it."""
+    if not (is_tty(sys.stdin) and is_tty(sys.stdout)):
+        return PipeReader()
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return PlainReader()
+    try:
+        from edge.cli.terminal import TerminalReader
+    except ImportError:  # a minimal installation without prompt_toolkit still chats
+        return PlainReader()
+    return TerminalReader(history, out.colored(sys.stdout))
+
+
+def history_path() -> Path:
+    """``$BITNET_EDGE_HOME/history``, else under the XDG state folder."""
+    home = os.environ.get("BITNET_EDGE_HOME")
+    if home:
+        return Path(home).expanduser() / "history"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "bitnet-edge" / "history"
+
+
+def banner(out: Output, engine: Engine) -> None:
+    """Who is speaking, and how to get help."""
+    plan = engine.plan
+    out.info(
+        f"{engine.config.name}: {plan.n_ctx} tokens of context in {plan.kv_type}, {engine.n_threads} "
+        f"thread{'s' if engine.n_threads > 1 else ''}. /help lists the commands, Ctrl-D leaves.\n",
+        "dim",
+    )

@@ -1,0 +1,34 @@
+"""``bitnet-edge completion``: the script that teaches a shell to complete our commands and options."""
+
+from __future__ import annotations
+
+import click
+
+from edge.cli.options import Command
+from edge.cli.output import Output
+
+EPILOG = """\
+Bash:  bitnet-edge completion bash > ~/.local/share/bash-completion/completions/bitnet-edge
+Zsh:   bitnet-edge completion zsh > ~/.zfunc/_bitnet-edge      (with ~/.zfunc in fpath)
+Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
+"""
+
+
+@click.command(
+    cls=Command,
+    help="Print the completion script for SHELL to standard output.",
+    short_help="Print the shell completion script.",
+    epilog=EPILOG,
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script."""
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # the Choice above allows only what click ships
+    root = ctx.find_root()
+    script = kind(root.command, {}, root.info_name or "bitnet-edge", "_BITNET_EDGE_COMPLETE")
+    # The base method: bash's own starts a bash to ask for its version, and the script may be meant for another machine.
+    ctx.ensure_object(Output).write(ShellComplete.source(script).strip() + "\n")

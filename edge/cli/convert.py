@@ -1,0 +1,60 @@
+"""``bitnet-edge convert``: any model that can be read -> one GGUF file that starts from the memory map."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from edge.cli import options
+from edge.cli.options import Command, Text, heading, option
+from edge.cli.output import Output
+from edge.kv_config import human
+
+
+@click.command(
+    cls=Command,
+    help="Convert the model at IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. What was written is "
+    "read back and compared before it gets its name.",
+    short_help="Convert a model to one GGUF file that starts at once.",
+)
+@click.argument("source", metavar="IN", type=Text())
+@click.argument("target", metavar="OUT", type=Text())
+@heading(
+    "Conversion",
+    option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",
+           help="Type of the ternary matrices: I2_S (default; exact, runs from the file) or TQ2_0 (for llama.cpp)."),
+    option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
+           help="Type of the embedding table and of an output head of its own; keep: as it is. Default F16."),
+    options.I2S_LAYOUT,
+    options.ACTIVATION,
+    option("--force", is_flag=True, help="Replace OUT if it exists."),
+)  # fmt: skip
+@heading("Output", option("--json", "as_json", is_flag=True, help="The result as one JSON object."))
+@options.output_options
+@click.pass_context
+def convert(
+    ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
+) -> None:
+    """Convert and say what was written."""
+    from edge.convert import convert as work
+
+    out = ctx.ensure_object(Output)
+    with out.progress("converting") as progress:
+        result = work(
+            source,
+            target,
+            weights_type,
+            embedding,
+            lambda done, total, _name: progress(done, total),
+            force=flags["force"],
+            i2s_layout=flags["i2s_layout"],
+            activation=flags["activation"],
+        )
+    for note in result.notes:
+        out.info(f"note: {note}", "dim")
+    if as_json:
+        out.json(dataclasses.asdict(result))
+    else:
+        out.line(f"{result.path}: {result.n_tensors} tensors, {human(result.nbytes)}, sha256 {result.sha256}")

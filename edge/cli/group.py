@@ -1,0 +1,239 @@
+"""The command group: sub-commands imported when they are called, and every failure turned into one line and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from edge.cli.options import output_options
+from edge.cli.output import Output, one_line
+from edge.cli.signals import Terminated, handle_sigterm
+from edge.errors import EXIT_CODES, EdgeError
+
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+}
+
+
+# One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
+def _run() -> click.Command:
+    from edge.cli.run import run
+
+    return run
+
+
+def _chat() -> click.Command:
+    from edge.cli.chat import chat
+
+    return chat
+
+
+def _model() -> click.Command:
+    from edge.cli.model import model
+
+    return model
+
+
+def _tokens() -> click.Command:
+    from edge.cli.tokens import tokens
+
+    return tokens
+
+
+def _convert() -> click.Command:
+    from edge.cli.convert import convert
+
+    return convert
+
+
+def _bench() -> click.Command:
+    from edge.cli.bench import bench
+
+    return bench
+
+
+def _doctor() -> click.Command:
+    from edge.cli.doctor import doctor
+
+    return doctor
+
+
+def _completion() -> click.Command:
+    from edge.cli.completion import completion
+
+    return completion
+
+
+#: name -> (loader, short help); in the order in which --help lists them
+COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
+    "run": (_run, "One answer to standard output, then exit; never asks anything."),
+    "chat": (_chat, "Talk with the model in the terminal; --jsonl for programs."),
+    "model": (_model, "Look into a model file."),
+    "convert": (_convert, "Convert a model to one GGUF file that starts at once."),
+    "tokens": (_tokens, "Encode, decode and count tokens."),
+    "bench": (_bench, "Measure speed and memory on this machine."),
+    "doctor": (_doctor, "Say what this machine can do, and whether the answers are right on it."),
+    "completion": (_completion, "Print the shell completion script."),
+}
+
+INTRO = """\
+A ternary language model that answers on this machine, offline.
+
+  bitnet-edge run "Where does the river begin?"
+  bitnet-edge chat"""
+
+
+class Group(click.Group):
+    """Lists its commands without importing them; ends the process with the documented exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        return entry[0]() if entry else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"commands are {', '.join(COMMANDS)}."
+            if " " in name:
+                hint = f"to ask the model: bitnet-edge run '{name[:40]}'"
+            raise click.UsageError(f"no command '{name[:60]}'; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, but with our exit codes and one-line errors; always raises SystemExit when standalone."""
+        args = sys.argv[1:] if args is None else list(args)
+        prog_name = prog_name or "bitnet-edge"
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
+        self._main_shell_completion({}, prog_name, complete_var)
+        out = Output()
+        sys.exit(guard(out, lambda: self._dispatch(args, prog_name, out, extra)))
+
+    def _dispatch(self, args: list[str], prog_name: str, out: Output, extra: dict[str, Any]) -> int:
+        with handle_sigterm(), self.make_context(prog_name, args, obj=out, **extra) as ctx:
+            code = self.invoke(ctx)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk must be noticed here, not in the interpreter's last breath
+        return code if isinstance(code, int) else 0
+
+
+def guard(out: Output, work: Callable[[], int]) -> int:
+    """Run ``work`` and turn whatever it raises into the documented exit code, with one line on standard error."""
+    try:
+        return work()
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except Terminated:
+        return 143
+    except BrokenPipeError:
+        # The reader has what it wanted (`| head -1`): nothing failed, and nothing may be written any more.
+        _drop_stdout()
+        return 0
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "bitnet-edge"
+        out.error(f"{one_line(error.format_message())} (try '{where} --help')")
+        return error.exit_code
+    except click.ClickException as error:
+        out.error(error.format_message())
+        return error.exit_code
+    except EdgeError as error:
+        if out.verbose:
+            _traceback()
+        out.error(str(error))
+        return error.exit_code
+    except MemoryError:
+        out.error("out of memory; a smaller --ctx or --kv needs less")
+        return 5
+    except OSError as error:
+        if out.verbose:
+            _traceback()
+        _drop_stdout()
+        out.error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        return 1
+    except Exception as error:  # a bug of ours: say so, and how to help
+        if out.verbose:
+            _traceback()
+        hint = "" if out.verbose else " with what the same command says under -v"
+        out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
+        return 1
+
+
+def _traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
+
+
+def _drop_stdout() -> None:
+    """Point standard output at nothing, so that the flush at exit cannot fail a second time."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def exit_code_lines(codes: Sequence[int] | None = None) -> list[tuple[str, str]]:
+    """The table of exit codes, for ``--help`` and the documentation."""
+    return [(str(code), text) for code, text in EXIT_CODES.items() if codes is None or code in codes]
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from edge import __version__
+
+        ctx.ensure_object(Output).line(f"bitnet-edge {__version__}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings=CONTEXT,
+    help="A ternary language model that answers on this machine, offline.",
+    epilog="Every option can also be given as an environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
+)
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version and exit.",
+)
+@output_options
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """The root command; bare ``bitnet-edge`` shows what to type next."""
+    out = ctx.ensure_object(Output)
+    if ctx.invoked_subcommand is None:
+        out.line(INTRO + "\n")
+        for name, (_, text) in COMMANDS.items():
+            out.line(f"  {name:<11} {text}")
+        out.line("\nbitnet-edge --help and bitnet-edge COMMAND --help tell the rest.")

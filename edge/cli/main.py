@@ -1,0 +1,36 @@
+"""Entry point of ``bitnet-edge``; stays so light that ``--version`` answers before click is imported.
+
+A frozen binary on a Pi pays for every import on every start, and scripts ask for the version often.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line of this process; never returns normally."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from edge import __version__
+
+        try:
+            print(f"bitnet-edge {__version__}", flush=True)
+        except BrokenPipeError:
+            quiet_exit(0)
+        raise SystemExit(0)
+    try:
+        from edge.cli.group import cli
+    except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback for it either
+        raise SystemExit(130) from None
+    cli.main(prog_name="bitnet-edge")
+
+
+def quiet_exit(code: int) -> None:
+    """Exit although standard output is closed: the interpreter's last flush must find something it can write to."""
+    import os
+
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError:
+        pass
+    raise SystemExit(code)

@@ -1,0 +1,340 @@
+"""Options that several commands share, declared once, and how they become an Engine and a Sampling.
+
+An option exists only if something below obeys it.  Values that the library judges (KV types, sampling ranges) are
+passed through as they are: one place knows the rules, and its message reaches the user unchanged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.cli.output import Output
+from edge.errors import UsageError
+from edge.sampling import PRESETS, Sampling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edge.engine import Engine
+
+#: fields of Sampling, each an option of the same name
+SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
+
+_DEFAULT = Sampling()
+
+
+class Flag(click.Option):
+    """An option that knows under which heading ``--help`` shows it."""
+
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heading = heading
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)  # "[x>=0]" tells a person nothing
+        return extra
+
+
+class Command(click.Command):
+    """A command whose ``--help`` lists the options under headings: forty in one column nobody reads."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and record[1]:
+                sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=34)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.epilog:  # kept as written: tables and examples must not be re-wrapped
+            formatter.write_paragraph()
+            formatter.write(self.epilog.rstrip() + "\n")
+
+
+class Text(click.ParamType):
+    """Text that is UTF-8: bytes that are not arrive as surrogates and would fail much later, far from their cause."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            str(value).encode("utf-8")
+        except UnicodeEncodeError:
+            self.fail("is not UTF-8 text", param, ctx)
+        return str(value)
+
+
+class Escaped(Text):
+    r"""Text in which ``\n``, ``\t`` and ``\\`` stand for themselves, since many shells cannot type them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
+
+
+def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
+    """A decorator that adds ``options`` under ``title``."""
+
+    def decorate(command: Any) -> Any:
+        for names, attributes in reversed(options):
+            if attributes.get("allow_from_autoenv", True):
+                attributes = {**attributes, "envvar": variable(names)}
+            command = click.option(*names, cls=Flag, heading=title, **attributes)(command)
+        return command
+
+    return decorate
+
+
+def variable(names: tuple[str, ...]) -> str:
+    """The environment variable of an option: ``--max-tokens`` is BITNET_EDGE_MAX_TOKENS, for every command alike."""
+    long = next(name for name in names if name.startswith("--"))
+    return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
+
+
+def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """One entry of :func:`heading`."""
+    attributes.setdefault("show_default", False)
+    return names, attributes
+
+
+def _positive(least: int) -> click.IntRange:
+    return click.IntRange(min=least)
+
+
+I2S_LAYOUT = option(
+    "--i2s-layout",
+    type=click.Choice(["128", "64", "1x4"]),
+    default="128",
+    help="Byte order of I2_S files: 128 (official, the default), or 64 and 1x4 of older converters.",
+)
+ACTIVATION = option(
+    "--activation",
+    type=click.Choice(["relu2", "silu"]),
+    help="Force the activation function, where the file leaves it open.",
+)
+
+model_file_options = heading(
+    "Model",
+    option("-m", "--model", type=Text(), metavar="PATH", help="Model file (.gguf) or Hugging Face folder; without it "
+           "the model that ships inside."),
+    I2S_LAYOUT,
+    ACTIVATION,
+)  # fmt: skip
+
+# fmt: off
+_ISA = option("--isa", type=Text(), metavar="NAME", help="Force an instruction set (bitnet-edge doctor lists them); "
+              "exit 6 if this processor lacks it.")
+_HEAD = option("--head", type=click.Choice(["int8", "f16", "f32", "native"]), default="int8",
+               help="Type of the output head in memory: int8 (default) is smallest and fastest, native as in the file.")
+_WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "copy"]), default="auto",
+                  help="map: run from the file, at once; copy: into large pages, fastest; auto (default) decides.")
+# fmt: on
+
+model_options = heading(
+    "Model",
+    option("--template", type=Text(), metavar="NAME", help="Chat template by name, instead of the model's own."),
+    option("-t", "--threads", type=_positive(1), metavar="N", help="Threads; the default is one for each fast core."),
+    _ISA,
+    _HEAD,
+    _WEIGHTS,
+)
+
+#: for commands that choose threads and template themselves
+core_options = heading("Model", _ISA, _HEAD, _WEIGHTS)
+
+#: how the weights lie in memory, for commands that only plan
+placement_options = heading("Model", _HEAD, _WEIGHTS)
+
+kv_options = heading(
+    "Context and memory",
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=_positive(1), metavar="N",
+           help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
+    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default) or f16."),
+    option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE",
+           help="As --kv, for those whose fingers know it; q8_0 means int8."),
+    option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk; both must agree."),
+    option("--window", type=_positive(0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
+           "that the context holds)."),
+    option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
+           help="Keep the first N tokens in sight when older ones are forgotten (default 4)."),
+    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
+           help="Stay within SIZE (1500M, 2G): chooses context and KV type to fit, or refuses with exit 5."),
+    option("--force-memory", is_flag=True, help="Try even if less memory is available than needed."),
+    option("--overflow", type=click.Choice(["slide", "stop"]), default="slide",
+           help="When the context is full: slide (default) forgets what is oldest, stop ends with exit 7."),
+)  # fmt: skip
+
+sampling_options = heading(
+    "Answer",
+    option("-n", "--max-tokens", "--n-predict", "max_tokens", type=_positive(0), metavar="N",
+           help="At most N tokens of answer (default 512)."),
+    option("--preset", type=click.Choice(list(PRESETS)), help="Values for the options below: precise is greedy, "
+           "balanced the defaults, creative a wider choice. Options beside it win."),
+    option("--greedy", is_flag=True, help="Always the likeliest token: the same question gets the same answer."),
+    option("--temp", type=float, metavar="T", help=f"Temperature; 0 is greedy (default {_DEFAULT.temp:g})."),
+    option("--top-k", type=int, metavar="N", help=f"Only the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
+    option("--top-p", type=float, metavar="P",
+           help=f"Only the likeliest tokens that together reach probability P; 1: all (default {_DEFAULT.top_p:g})."),
+    option("--min-p", type=float, metavar="P",
+           help=f"Only tokens at least P times as likely as the likeliest; 0: all (default {_DEFAULT.min_p:g})."),
+    option("--repeat-penalty", type=float, metavar="X",
+           help=f"Make tokens that were used already less likely; 1: off (default {_DEFAULT.repeat_penalty:g})."),
+    option("--repeat-last-n", type=int, metavar="N",
+           help=f"How many tokens back the penalties look; -1: all (default {_DEFAULT.repeat_last_n})."),
+    option("--presence-penalty", type=float, metavar="X",
+           help=f"Subtracted once from tokens used already (default {_DEFAULT.presence_penalty:g}: off)."),
+    option("--frequency-penalty", type=float, metavar="X",
+           help=f"Subtracted for each earlier use of a token (default {_DEFAULT.frequency_penalty:g}: off)."),
+    option("-s", "--seed", type=int, metavar="N", help="Seed of the random choice, to get the same answer again."),
+    option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
+           help=r"End the answer before TEXT; may be given several times. \n and \t are understood."),
+    option("--ignore-eos", is_flag=True, help="Go on past the model's own end until -n (for measuring)."),
+    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
+           help="Stop after SEC seconds, loading included; the partial answer is printed, exit 124."),
+)  # fmt: skip
+
+system_options = heading(
+    "Prompt",
+    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt: who the model should be."),
+    option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE",
+           help="System prompt from a file."),
+)  # fmt: skip
+
+
+def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Merge an output option of a sub-command into what the root command was told."""
+    if value and value != "auto":
+        setattr(ctx.ensure_object(Output), str(param.name), value)
+
+
+output_options = heading(
+    "Output",
+    option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
+           help="No remarks and no progress; errors still show."),
+    option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
+           help="Show notes, the stats line, and tracebacks of errors."),
+    option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
+           callback=_set_output, help="Colour: auto (the default) colours terminals only."),
+)  # fmt: skip
+
+stats_option = heading(
+    "Output",
+    option("--stats/--no-stats", "stats", default=None, help="One line about speed and memory to standard error after "
+           "each answer (default: with -v only)."),
+)  # fmt: skip
+
+by_option = heading(
+    "Output",
+    option("--by", type=click.Choice(["token", "word", "sentence", "all"]), default="token",
+           help="Size of the pieces in which the answer is written: sentence suits text to speech. Default token."),
+)  # fmt: skip
+
+
+def kv_type(flags: Mapping[str, Any]) -> str | None:
+    """The KV type that --kv, -ctk and -ctv ask for; None when none was given."""
+    kv, key, value = (flags.get(name) for name in ("kv", "cache_type_k", "cache_type_v"))
+    if key is None and value is None:
+        return kv
+    if kv is not None:
+        raise UsageError("--kv says it already: leave out -ctk and -ctv")
+    return f"{key or value}:{value or key}"
+
+
+def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of :func:`edge.load` from the parsed options; what was not given is left to the library."""
+    chosen: dict[str, Any] = {
+        name: flags[name]
+        for name in ("window", "sinks", "memory", "force_memory", "overflow", "threads", "isa", "head",
+                     "weights", "template", "i2s_layout", "activation")
+        if flags.get(name) not in (None, False)
+    }  # fmt: skip
+    if flags.get("n_ctx") is not None:  # not "ctx": that is click's context in every command
+        chosen["ctx"] = flags["n_ctx"]
+    kv = kv_type(flags)
+    if kv is not None:
+        chosen["kv"] = kv
+    return chosen
+
+
+def model_path(flags: Mapping[str, Any]) -> str:
+    """The file or folder that --model names; without it the model that ships inside."""
+    if flags.get("model") is not None:
+        return str(flags["model"])
+    from edge import engine
+
+    return str(engine._bundled())
+
+
+@contextmanager
+def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
+    """The engine that the model and KV options describe, closed at the end; progress shows where it may."""
+    import edge
+
+    with out.progress("loading the model") as progress:
+        engine = edge.load(flags.get("model"), progress=progress, **load_arguments(flags))
+        progress.close()
+    with engine:
+        if out.verbose:
+            for note in engine.notes:
+                out.info(f"note: {note}", "dim")
+        yield engine
+
+
+def sampling(flags: Mapping[str, Any]) -> Sampling:
+    """The preset, then --greedy, then what was given by name; UsageError where a value cannot be used."""
+    changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
+    if flags.get("greedy"):
+        if changes.get("temp"):
+            raise UsageError("--greedy and --temp contradict each other")
+        changes["temp"] = 0.0
+    return Sampling.preset(flags.get("preset") or "balanced", **changes)
+
+
+def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of ``Session.ask`` that come straight from options (without the timeout)."""
+    chosen: dict[str, Any] = {"sampling": sampling(flags), "stop": tuple(flags.get("stop") or ())}
+    if flags.get("max_tokens") is not None:
+        chosen["max_tokens"] = flags["max_tokens"]
+    if flags.get("ignore_eos"):
+        chosen["ignore_eos"] = True
+    if flags.get("by"):
+        chosen["by"] = flags["by"]
+    return chosen
+
+
+def system_prompt(flags: Mapping[str, Any]) -> str | None:
+    """The system prompt from --system or --system-file."""
+    text, path = flags.get("system"), flags.get("system_file")
+    if path is None:
+        return text
+    if text is not None:
+        raise UsageError("--system and --system-file: give one of them")
+    return read_text(path).strip("\n")
+
+
+def read_text(path: str) -> str:
+    """A UTF-8 text file; UsageError naming the file when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return decode_text(file.read(), path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """UTF-8 with or without a byte order mark, line ends as \\n; UsageError naming the source otherwise."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from error
+    return text.replace("\r\n", "\n")

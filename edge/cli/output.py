@@ -1,0 +1,218 @@
+"""Streams: who may see what, in which colour, and when.
+
+Standard output carries answers only; everything else goes to standard error.  Each stream is asked on its own whether
+it is a terminal, so that ``bitnet-edge run ... | tee log`` keeps its progress line and loses its colours where it
+should.  Decoration never reaches a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+#: what a terminal must not receive from a model: every control character but newline and tab
+_UNSAFE = {c: None for c in (*range(0x00, 0x20), 0x7F, *range(0x80, 0xA0)) if c not in (0x09, 0x0A)}
+
+
+class Output:
+    """Everything the commands print passes through here.
+
+    ``quiet`` silences remarks and progress (never errors, never answers); ``verbose`` shows tracebacks, notes and the
+    stats line; ``color`` is "auto", "always" or "never".
+    """
+
+    def __init__(self) -> None:
+        self.quiet = False
+        self.verbose = False
+        self.color = "auto"
+        for stream in (sys.stdout, sys.stderr):
+            # An answer must not die of a character that an old locale cannot spell.
+            if stream is not None and not _is_utf8(stream) and hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+
+    # -- asking about streams
+
+    def colored(self, stream: TextIO | None) -> bool:
+        """May ``stream`` receive escape sequences for colour?  Flag, then NO_COLOR, CLICOLOR_FORCE, TERM, terminal."""
+        if self.color != "auto":
+            return self.color == "always"
+        if os.environ.get("NO_COLOR"):
+            return False
+        if os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+            return True
+        return is_tty(stream) and os.environ.get("TERM") != "dumb"
+
+    def style(self, text: str, *styles: str, stream: TextIO | None = None) -> str:
+        """``text`` wrapped in ``styles`` where ``stream`` (default: standard error) takes colour."""
+        if not text or not self.colored(sys.stderr if stream is None else stream):
+            return text
+        return f"\x1b[{';'.join(_STYLES[s] for s in styles)}m{text}\x1b[0m"
+
+    # -- standard output
+
+    def write(self, text: str) -> None:
+        """Part of an answer: to standard output, at once."""
+        if sys.stdout is None or not text:  # None: started with standard output closed (>&-)
+            return
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def line(self, text: str = "") -> None:
+        """One line of result."""
+        self.write(text + "\n")
+
+    def json(self, value: Any, indent: int | None = None) -> None:
+        """One JSON value and a newline; escapes only what the stream's encoding cannot carry."""
+        ascii_only = sys.stdout is not None and not _is_utf8(sys.stdout)
+        self.line(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
+
+    # -- standard error
+
+    def info(self, text: str, *styles: str) -> None:
+        """A remark; silent under ``--quiet``."""
+        if not self.quiet:
+            self._err(self.style(text, *styles) if styles else text)
+
+    def stats(self, text: str) -> None:
+        """The stats line: asked for, so ``--quiet`` does not silence it."""
+        self._err(self.style(text, "dim"))
+
+    def warn(self, text: str) -> None:
+        """Something the user should know though the command goes on."""
+        if not self.quiet:
+            self._err(f"bitnet-edge: {one_line(text)}")
+
+    def error(self, text: str) -> None:
+        """The one line that a failed command leaves behind."""
+        self._err(self.style("bitnet-edge:", "red", "bold") + " " + one_line(text))
+
+    def _err(self, text: str) -> None:
+        if sys.stderr is None:
+            return
+        try:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # nobody listens there; the exit code still tells
+
+    # -- things that move
+
+    def progress(self, label: str) -> Progress:
+        """A progress line on standard error; shows itself only on a terminal and only after a second."""
+        return Progress(self, label)
+
+
+class Progress:
+    """``label 43 %`` on the last line of the terminal, drawn at most ten times a second and wiped when done.
+
+    Two ways to use it: call it with (done, total) as a callback, or enter it to have the label alone shown
+    when the block lasts (a timer thread draws, as the block may sit in native code for seconds).
+    """
+
+    DELAY = 1.0  # seconds before anything is shown
+
+    def __init__(self, out: Output, label: str) -> None:
+        self.label = label
+        self._active = not out.quiet and is_tty(sys.stderr) and os.environ.get("TERM", "dumb") != "dumb"
+        self._begun = time.monotonic()
+        self._drawn = 0.0
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def __call__(self, done: float, total: float) -> None:
+        now = time.monotonic()
+        if not self._active or now - self._begun < self.DELAY or now - self._drawn < 0.1:
+            return
+        self._drawn = now
+        percent = f" {100 * done / total:.0f} %" if total else ""
+        self._draw(f"{self.label}{percent}")
+
+    def __enter__(self) -> Progress:
+        if self._active:
+            self._timer = threading.Timer(self.DELAY, self._draw, (f"{self.label}...",))
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _draw(self, text: str) -> None:
+        with self._lock:
+            if self._active:
+                self._drawn = time.monotonic()
+                sys.stderr.write(f"\r{text}\x1b[K")
+                sys.stderr.flush()
+
+    def close(self) -> None:
+        """Wipe the line; harmless when nothing was drawn or when called twice."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            if self._active and self._drawn:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+            self._active = False
+
+
+class Answer:
+    """An answer on its way to standard output: streamed, and ended by exactly one newline.
+
+    Newlines at the end of the text are held back until more text follows.  On a terminal, control characters that a
+    model may emit are dropped, since an escape sequence could rewrite the screen; a pipe gets the text as it is.
+    """
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._clean = is_tty(sys.stdout)
+        self._held = ""
+        self._ended = False
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        return "".join(self.parts)
+
+    def feed(self, text: str) -> None:
+        """Print one more piece."""
+        if not text:
+            return
+        self.parts.append(text)
+        if self._clean:
+            text = text.translate(_UNSAFE)
+        body = text.rstrip("\n")
+        if body:
+            self._out.write(self._held + body)
+            self._held = text[len(body) :]
+        else:
+            self._held += text
+
+    def end(self) -> None:
+        """Close the answer with its newline, once."""
+        if not self._ended:
+            self._ended = True
+            self._out.write("\n")
+
+
+def is_tty(stream: TextIO | None) -> bool:
+    """Is ``stream`` a terminal?  False for closed and missing streams."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def one_line(text: str) -> str:
+    """``text`` with line breaks folded: the promise is one line for each failure."""
+    return "; ".join(part.strip() for part in str(text).splitlines() if part.strip()) or "unknown failure"
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "").replace("_", "") == "utf8"

@@ -1,0 +1,339 @@
+"""A conversation, line by line: messages, /commands, and what Ctrl-C means.  Knows no terminal; a reader brings lines.
+
+Readers: :class:`edge.cli.terminal.TerminalReader` (prompt_toolkit), :class:`PlainReader` (a terminal that cannot move
+its cursor) and :class:`PipeReader` (no terminal: no decoration at all).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edge.chat import Conversation
+from edge.cli import records
+from edge.cli.output import Answer, Output
+from edge.cli.signals import stopping
+from edge.errors import EdgeError, UsageError
+from edge.kv_config import human
+
+if TYPE_CHECKING:
+    from edge.engine import Engine
+    from edge.stream import Piece
+
+QUOTES = '"""'
+
+
+class Interrupted(Exception):
+    """Ctrl-C at the prompt; ``had_text`` tells whether a line was being typed."""
+
+    def __init__(self, had_text: bool = False) -> None:
+        super().__init__()
+        self.had_text = had_text
+
+
+class Reader(Protocol):
+    """Where lines come from."""
+
+    interactive: bool  # a person sits there: show prompts, hints, and go on after errors
+
+    def read(self, prompt: str) -> str:
+        """The next line, without its newline.  EOFError at the end, Interrupted on Ctrl-C."""
+        ...
+
+
+class PipeReader:
+    """Lines of standard input when it is no terminal."""
+
+    interactive = False
+
+    def read(self, prompt: str) -> str:
+        if sys.stdin is None:
+            raise EOFError
+        line = sys.stdin.buffer.readline()
+        if not line:
+            raise EOFError
+        try:
+            return line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UsageError("standard input is not UTF-8 text") from error
+
+
+class PlainReader:
+    """A terminal without cursor movement (TERM=dumb, serial consoles): the system's own line editing."""
+
+    interactive = True
+
+    def read(self, prompt: str) -> str:
+        try:
+            return input(prompt)
+        except KeyboardInterrupt:
+            print()
+            raise Interrupted from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One /command: what to type, what it does, who does it."""
+
+    usage: str
+    help: str
+    method: Callable[[Repl, str], int | None]  # an exit code ends the chat
+
+
+class Repl:
+    """One conversation.
+
+    ``arguments`` are the keyword arguments of every ``Session.ask`` (sampling, stop, max_tokens, timeout); ``/set``
+    changes them.
+    """
+
+    def __init__(
+        self, out: Output, engine: Engine, reader: Reader, arguments: dict[str, Any], system: str | None, stats: bool
+    ) -> None:
+        self.out = out
+        self.engine = engine
+        self.reader = reader
+        self.arguments = arguments
+        self.show_stats = stats
+        self.talk = Conversation(engine, system)
+        self.code = 0
+
+    # -- the loop
+
+    def run(self) -> int:
+        """Talk until the input ends; the exit code."""
+        interrupts = 0
+        while True:
+            try:
+                text = self.read_message()
+            except EOFError:
+                if self.reader.interactive:
+                    self.out.line()
+                return self.code
+            except Interrupted as stop:
+                interrupts = 1 if stop.had_text else interrupts + 1
+                if interrupts > 1:
+                    return 130
+                self.out.info("(Ctrl-C again leaves; so does Ctrl-D)", "dim")
+                continue
+            interrupts = 0
+            if not text.strip():
+                continue
+            code = self.handle(text)
+            if code is not None:
+                return code
+
+    def handle(self, text: str) -> int | None:
+        """One message or command; an exit code when the chat is to end.
+
+        A person reads the error and goes on.  In a pipe a bad command is reported and shows in the final exit code,
+        and a failed answer ends the chat, since the next line may build on it.
+        """
+        is_command = text.startswith("/") and not text.startswith("//")
+        try:
+            if is_command:
+                return self.command(text)
+            return self.answer(text[1:] if text.startswith("//") else text)
+        except EdgeError as error:
+            if not self.reader.interactive:
+                if not is_command:
+                    raise
+                self.code = error.exit_code
+            self.out.error(str(error))
+            return None
+
+    def read_message(self) -> str:
+        r"""One message: a line, lines joined by trailing backslashes, or lines between two triple quotes."""
+        line = self.reader.read("> ")
+        if line.lstrip().startswith(QUOTES):
+            return self._until(line.lstrip()[len(QUOTES) :], _ends_quote)
+        lines = []
+        while line.endswith("\\"):
+            lines.append(line[:-1])
+            try:
+                line = self.reader.read(". ")
+            except EOFError:
+                line = ""
+        return "\n".join([*lines, line])
+
+    def _until(self, first: str, end: Callable[[str], str | None]) -> str:
+        """Lines until ``end`` returns the last one's remainder; the end of input ends them too."""
+        lines = []
+        line = first
+        while (last := end(line)) is None:
+            lines.append(line)
+            try:
+                line = self.reader.read(". ")
+            except EOFError:
+                last = ""
+                break
+        return "\n".join([*lines, last or ""]).strip("\n")
+
+    # -- answers
+
+    def answer(self, text: str) -> int | None:
+        """Ask, stream the answer, report how it ended."""
+        return self._stream(lambda **more: self.talk.ask(text, **self.arguments, **more))
+
+    def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
+        answer = Answer(self.out)
+        session = self.talk.session
+        with stopping(session.cancel) as stop, self.out.progress("reading") as progress:
+            try:
+                for piece in ask(on_prefill=lambda done, total, _cached: progress(done, total)):
+                    progress.close()
+                    answer.feed(piece.text)
+            finally:
+                progress.close()
+                if answer.text:
+                    answer.end()
+        answer.end()
+        if self.reader.interactive:
+            self.out.line()
+        if stop.interrupted and not self.reader.interactive:
+            return 130
+        if self.show_stats:
+            self.out.stats(session.stats_line())
+        reason = session.finish_reason
+        failure = records.finish_error(reason, self.engine, self.arguments.get("timeout"))
+        if failure and not self.reader.interactive:
+            if reason == "context_full":
+                raise failure
+            self.out.warn(str(failure))
+            self.code = failure.exit_code
+        elif reason == "context_full":
+            self.out.info("(the context is full: /clear starts afresh, /undo takes the last turn back)", "dim")
+        elif reason == "timeout":
+            self.out.info("(stopped by --timeout)", "dim")
+        elif reason == "length" and self.reader.interactive:
+            self.out.info("(cut at the token limit; /set max_tokens N raises it)", "dim")
+        return None
+
+    # -- commands
+
+    def command(self, text: str) -> int | None:
+        """Run a /command."""
+        name, _, rest = text[1:].partition(" ")
+        command = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
+        if command is None:
+            raise UsageError(f"there is no command /{name}; /help lists them (// sends a line that begins with /)")
+        return command.method(self, rest.strip())
+
+    def do_help(self, _rest: str) -> None:
+        for command in COMMANDS.values():
+            self.out.line(f"  {command.usage:<18} {command.help}")
+        if self.reader.interactive:
+            self.out.line('\n  """ or a trailing \\ begins several lines; Ctrl-C stops an answer; Ctrl-D leaves.\n')
+
+    def do_clear(self, _rest: str) -> None:
+        self.talk.clear()
+        self.out.info("(a new conversation)", "dim")
+
+    def do_system(self, rest: str) -> None:
+        if not rest:
+            self.out.line(self.talk.system or "(no system prompt)")
+            return
+        self.talk.system = rest
+        self.out.info("(from the next message on)", "dim")
+
+    def do_undo(self, _rest: str) -> None:
+        if self.talk.undo() is None:
+            raise UsageError("there is nothing to take back")
+        self.out.info("(the last turn is taken back)", "dim")
+
+    def do_regen(self, _rest: str) -> int | None:
+        if self.talk.turns and not self.arguments["sampling"].temp:
+            self.out.info("(greedy answers are always the same; /set temp 0.8 varies them)", "dim")
+        return self._stream(lambda **more: self.talk.regen(**self.arguments, **more))
+
+    def do_stats(self, _rest: str) -> None:
+        if self.talk.session.finish_reason is None:
+            raise UsageError("there is no answer yet")
+        self.out.line(self.talk.session.stats_line())
+
+    def do_set(self, rest: str) -> None:
+        key, _, value = rest.partition(" ")
+        key, value = key.replace("-", "_").lower(), value.strip()
+        sampling = self.arguments["sampling"]
+        fields = {field.name for field in dataclasses.fields(sampling)}
+        if not key:
+            for name in sorted(fields):
+                self.out.line(f"  {name:<18} {getattr(sampling, name)}")
+            self.out.line(f"  {'max_tokens':<18} {self.arguments.get('max_tokens', 'default')}")
+            self.out.line(f"  {'stop':<18} {' '.join(map(repr, self.arguments.get('stop') or ())) or 'none'}")
+            self.out.line(f"  {'stats':<18} {'on' if self.show_stats else 'off'}")
+        elif key == "stats" and value in ("on", "off"):
+            self.show_stats = value == "on"
+        elif key == "stop":
+            self.arguments["stop"] = (value,) if value else ()
+        elif key == "max_tokens" and value.isdigit() and int(value) > 0:
+            self.arguments["max_tokens"] = int(value)
+        elif key in fields:
+            self.arguments["sampling"] = dataclasses.replace(sampling, **{key: number(key, value)})
+        else:
+            names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
+            raise UsageError(f"/set {rest}: not understood; keys are {names}")
+
+    def do_context(self, _rest: str) -> None:
+        for line in context_lines(self.engine, self.talk):
+            self.out.line(line)
+
+    def do_multi(self, _rest: str) -> int | None:
+        self.out.info("(type lines; /end alone sends them)", "dim")
+        text = self._until(self.reader.read(". "), lambda line: "" if line.strip() == "/end" else None)
+        return self.answer(text) if text.strip() else None
+
+    def do_exit(self, _rest: str) -> int:
+        return self.code
+
+
+COMMANDS = {
+    "help": Command("/help", "this list", Repl.do_help),
+    "clear": Command("/clear", "forget the conversation, keep the system prompt", Repl.do_clear),
+    "system": Command("/system [TEXT]", "show the system prompt, or give another", Repl.do_system),
+    "undo": Command("/undo", "take the last question and answer back", Repl.do_undo),
+    "regen": Command("/regen", "answer the last question again", Repl.do_regen),
+    "set": Command("/set [KEY VALUE]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
+    "context": Command("/context", "how full the context is", Repl.do_context),
+    "stats": Command("/stats", "speed and memory of the last answer", Repl.do_stats),
+    "multi": Command("/multi", "type several lines, /end sends them", Repl.do_multi),
+    "exit": Command("/exit, /bye", "leave (Ctrl-D does too)", Repl.do_exit),
+}
+ALIASES = {"bye": "exit", "quit": "exit", "h": "help", "?": "help"}
+
+
+def number(key: str, value: str) -> int | float | None:
+    """A value for /set; ``none`` clears it (a seed)."""
+    if value.lower() in ("none", "random") and key == "seed":
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        try:
+            return float(value)
+        except ValueError:
+            raise UsageError(f"/set {key}: {value!r} is no number") from None
+
+
+def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterator[str]:
+    """How full the context is, as a bar and in words."""
+    plan, use = engine.plan, talk.context
+    room = use.used + use.free
+
+    def cells(n: int) -> int:
+        return -(-width * n // max(room, 1))  # rounded up: one token shows
+
+    sinks, used = cells(use.sinks if use.evicted else 0), cells(use.used)
+    yield f"  [{'S' * sinks}{'#' * (used - sinks)}{'.' * (width - used)}]"
+    yield f"  {use.used} of {room} tokens in sight, {use.free} free; {talk.turns} turns"
+    if use.evicted:
+        yield f"  {use.evicted} older tokens have slid out of sight; S: the first {use.sinks} stay for ever"
+    if use.forgotten:
+        yield f"  the first {use.forgotten} messages are forgotten"
+    yield f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}"
+
+
+def _ends_quote(line: str) -> str | None:
+    return line.rstrip()[: -len(QUOTES)] if line.rstrip().endswith(QUOTES) else None

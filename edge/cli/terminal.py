@@ -1,0 +1,101 @@
+"""The chat prompt of a real terminal: line editing, history, completion of /commands.  Imports prompt_toolkit.
+
+Loaded only by ``chat`` and only when both ends are a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from edge.cli.repl import COMMANDS, Interrupted
+
+HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
+
+
+class TerminalReader:
+    """Reads lines from a person.  ``history`` None keeps it in memory alone."""
+
+    interactive = True
+
+    def __init__(self, history: Path | None, colored: bool) -> None:
+        keys = KeyBindings()
+
+        @keys.add("c-c")
+        @keys.add(Keys.SIGINT)
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(exception=Interrupted(bool(event.current_buffer.text)), style="class:aborting")
+
+        self._session: PromptSession[str] = PromptSession(
+            history=open_history(history),
+            completer=CommandCompleter(),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,
+            key_bindings=keys,
+            enable_open_in_editor=True,  # Ctrl-X Ctrl-E: the line in $EDITOR
+            color_depth=None if colored else ColorDepth.DEPTH_1_BIT,
+        )
+
+    def read(self, prompt: str) -> str:
+        return self._session.prompt(FormattedText([("bold ansigreen", prompt)]))
+
+
+class CommandCompleter(Completer):
+    """Completes the word of a /command."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        if text.startswith("/") and " " not in text:
+            for name, command in COMMANDS.items():
+                if name.startswith(text[1:]):
+                    yield Completion(f"/{name}", start_position=-len(text), display_meta=command.help)
+
+
+class PrivateHistory(FileHistory):
+    """A history file that only its owner can read, and whose troubles never end a chat."""
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError:
+            pass  # disk full or read-only: the line is still in memory
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return list(super().load_history_strings())
+        except OSError:
+            return []
+
+
+def open_history(path: Path | None) -> History:
+    """History in ``path`` (mode 0600, its folder 0700), or in memory where that cannot be."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        os.chmod(path, 0o600)  # a file that older umasks left readable
+        trim(path)
+    except OSError:
+        return InMemoryHistory()
+    return PrivateHistory(str(path))
+
+
+def trim(path: Path) -> None:
+    """Cut an overgrown history to its newer half, at the start of an entry."""
+    if path.stat().st_size <= HISTORY_LIMIT:
+        return
+    data = path.read_bytes()[-HISTORY_LIMIT // 2 :]
+    begin = data.find(b"\n# ")
+    path.write_bytes(data[begin + 1 :] if begin >= 0 else b"")

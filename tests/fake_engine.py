@@ -1,0 +1,197 @@
+"""A small engine for tests of the command line: the real Engine and Session over a transformer that follows a script.
+
+The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
+see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
+``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from edge.config import ModelConfig  # noqa: E402
+from edge.engine import Engine  # noqa: E402
+from edge.kv_config import Footprint, KVConfig  # noqa: E402
+
+BOS, ASK, ANSWER, END = 256, 257, 258, 259
+N_VOCAB = 260
+
+CONFIG = ModelConfig(
+    arch="fake", name="fake-1k", n_layer=1, hidden=8, ffn=8, n_head=1, n_kv_head=1, head_dim=8, n_vocab=N_VOCAB,
+    n_ctx_train=4096, rope_theta=1e4, rope_dim=8, rope_style="half", eps=1e-5, activation="relu2", sub_norm=True,
+    tied=True,
+)  # fmt: skip
+
+
+def reply(question: str) -> str:
+    """The scripted answer.  Its last word decides, so that appended text can be seen, too."""
+    word = question.split()[-1] if question.split() else ""
+    if word == "long":
+        return "all work and no play makes a dull day " * 200
+    if word == "lines":
+        return "one\n\ntwo\n\n\n"
+    if word == "escape":
+        return "\x1b[31mred\x1b[0m\x07."
+    if word == "snow":
+        return "Schnee: ❄, Öl."
+    if word == "two":
+        return "First sentence. Second one."
+    if word == "nothing":
+        return ""
+    if word == "crash":
+        raise RuntimeError("the fake crashed as it was told")
+    return f"You said: {question}"
+
+
+class FakeKV:
+    """Remembers the ids."""
+
+    nbytes = 4096
+    evicted = 0
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.ids)
+
+    def crop(self, n: int) -> int:
+        del self.ids[n:]
+        return n
+
+    def reset(self) -> None:
+        self.ids.clear()
+
+
+class FakeTransformer:
+    """Gives the script's next byte the highest logit."""
+
+    n_threads = 2
+    chunk = 64
+
+    def __init__(self) -> None:
+        self.delay = float(os.environ.get("FAKE_DELAY", "0"))
+
+    def step(self, kv: FakeKV, ids: Any, logits: Any, all_logits: bool = False) -> None:
+        time.sleep(self.delay)
+        kv.ids.extend(ids)
+        if logits is None:
+            return
+        question, answer = b"", b""
+        if ANSWER in kv.ids:
+            at = len(kv.ids) - kv.ids[::-1].index(ANSWER)
+            asked = len(kv.ids) - kv.ids[::-1].index(ASK)
+            question, answer = bytes(kv.ids[asked : at - 1]), bytes(i for i in kv.ids[at:] if i < 256)
+            script = reply(question.decode()).encode()
+        else:  # a raw prompt is continued with dots
+            answer, script = b"", b"."
+        token = script[len(answer)] if len(answer) < len(script) else END
+        for i in range(len(logits)):
+            logits[i] = -1e4
+        logits[token] = 1e4
+
+
+class Decoder:
+    """Bytes to text, whole characters only."""
+
+    def __init__(self) -> None:
+        import codecs
+
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, id: int, /) -> str:
+        return self._utf8.decode(bytes([id])) if id < 256 else ""
+
+    def flush(self) -> str:
+        self._utf8.reset()
+        return ""
+
+
+class FakeTokenizer:
+    """One token per byte."""
+
+    n_vocab = N_VOCAB
+    bos_id = BOS
+    add_bos = True
+    eos_ids = (END,)
+    special = {"<bos>": BOS, "<ask>": ASK, "<answer>": ANSWER, "<end>": END}  # noqa: RUF012
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Any, start: bool = True) -> str:
+        return bytes(i for i in ids if i < 256).decode("utf-8", "replace")
+
+    def stream(self, start: bool = True) -> Decoder:
+        return Decoder()
+
+    def token_bytes(self, id: int) -> bytes:
+        return bytes([id]) if id < 256 else b""
+
+
+class FakeTemplate:
+    """bos, system, then <ask>question<answer>answer<end> for each turn."""
+
+    name = "fake"
+
+    def encode(self, tokenizer: FakeTokenizer, messages: Any, add_generation_prompt: bool = True) -> list[int]:
+        ids = [BOS]
+        for message in messages:
+            mark = {"user": [ASK], "assistant": [ANSWER], "system": []}[message["role"]]
+            ids += [*mark, *message["content"].encode(), *([END] if message["role"] == "assistant" else [])]
+        return [*ids, ANSWER] if add_generation_prompt else ids
+
+    def stop_ids(self, tokenizer: FakeTokenizer) -> set[int]:
+        return {END}
+
+
+def load(
+    model: str | None = None,
+    *,
+    ctx: int | None = None,
+    kv: str = "int8",
+    window: int = 0,
+    sinks: int | None = None,
+    memory: str | int | None = None,
+    force_memory: bool = False,
+    overflow: str = "slide",
+    progress: Any = None,
+    **_rest: Any,
+) -> Engine:
+    """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
+    if model is not None:
+        from edge.formats import open_checkpoint
+
+        open_checkpoint(model)
+    seconds = float(os.environ.get("FAKE_LOAD", "0"))
+    for done in range(10):
+        time.sleep(seconds / 10)
+        if progress:
+            progress(done + 1, 10)
+    plan = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory).plan(CONFIG, Footprint(allocated=1000))
+    transformer, tokenizer, template = FakeTransformer(), FakeTokenizer(), FakeTemplate()
+    return Engine(
+        CONFIG, transformer, tokenizer, template, plan, path="fake", notes=["this is a fake"], new_kv=FakeKV
+    )
+
+
+def install() -> None:
+    """Put the fake in the place where the command line looks for an engine."""
+    import edge
+
+    edge.load = load  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    install()
+    from edge.cli.main import main
+
+    main()
