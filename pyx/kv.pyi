@@ -8,21 +8,42 @@ class KVCache:
 
     n_tokens: int  # tokens seen so far = next position
     n_ctx: int
-    window: int
-    sinks: int
-    type_k: str
-    type_v: str
-    nbytes: int  # exactly what bytes_for() said
-    evicted: int  # tokens no longer attended
-    room: int  # tokens that still fit (a large number with a window)
+    kv_type: str  # "f32", "f16" or "int8"
     def __init__(
-        self, n_layer: int, n_kv_head: int, head_dim: int, n_ctx: int, kv_type: str = "f16", window: int = 0, sinks: int = 0
+        self,
+        n_layer: int,
+        n_kv_head: int,
+        head_dim: int,
+        n_ctx: int,
+        kv_type: str = "f16",
+        window: int = 0,
+        sinks: int = 0,
     ) -> None: ...
     @staticmethod
     def bytes_for(
-        n_layer: int, n_kv_head: int, head_dim: int, n_ctx: int, kv_type: str = "f16", window: int = 0, sinks: int = 0
-    ) -> int: ...
+        n_layer: int,
+        n_kv_head: int,
+        head_dim: int,
+        n_ctx: int,
+        kv_type: str = "f16",
+        window: int = 0,
+        sinks: int = 0,
+    ) -> int:
+        """Exactly the bytes a cache of this plan allocates."""
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def window(self) -> int: ...
+    @property
+    def sinks(self) -> int: ...
+    @property
+    def room(self) -> int:
+        """Tokens that still can be appended."""
+    @property
+    def evicted(self) -> int:
+        """Tokens seen that the next query no longer attends."""
     def crop(self, n: int) -> int:
-        """Drop the tail so that at most n tokens stay; returns how many did (page-aligned when pages are sealed,
-        0 when the ring has lost what n needs).  Tokens between the returned number and n must be evaluated again."""
+        """Drop the tail so that at most n tokens stay; returns how many did.  The caller evaluates the rest again."""
     def reset(self) -> None: ...
+    def page(self, layer: int, head: int, page: int) -> tuple[bytes, str]:
+        """(bytes, type) of one page, for tests and tools."""

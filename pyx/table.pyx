@@ -117,7 +117,10 @@ cdef class Head:
                 if kind == HEAD_F32:
                     table.row_into(row, <float *>out + row * k)
                 else:
-                    table.row_into(row, row_floats)
+                    if table.type_id == TABLE_F16:
+                        kernel.half_to_float(<const uint16_t *>(table.data + row * table.row_bytes), k, row_floats)
+                    else:
+                        table.row_into(row, row_floats)
                     if kind == HEAD_INT8:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, scale + row)
                     else:

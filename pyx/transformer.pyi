@@ -1,29 +1,45 @@
 """transformer: one model, one step (see transformer.pyx)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyx.kv import KVCache
+from pyx.table import Head, Table
 
 class Transformer:
-    """Weights plus the compiled step.  Thread-safe for one call at a time; the GIL is released inside."""
+    """Weights of one model and its compiled step.  One call at a time; the GIL is released inside."""
 
+    n_layer: int
+    hidden: int
+    ffn: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    n_vocab: int
     n_threads: int
-    weight_bytes: int  # bytes of ternary weights read per token
-    head_bytes: int  # bytes of the output head read per token
-    scratch_bytes: int
+    chunk: int  # most tokens per step
     def __init__(
         self,
         config: Any,  # edge.config.ModelConfig
-        embedding: Any,  # pyx.table.Table
-        head: Any,  # pyx.table.Head
-        layers: list[Mapping[str, Any]],  # {"attn_norm": Vector, "q": TernaryMatrix or DenseMatrix, ...}
+        embedding: Table,
+        head: Head,
+        layers: Sequence[Mapping[str, Any]],
         output_norm: Any,
         rope_freqs: Any | None = None,
         n_threads: int = 1,
         chunk: int = 128,
     ) -> None: ...
+    @property
+    def scratch_bytes(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def weight_bytes_allocated(self) -> int: ...
+    @property
+    def head_bytes(self) -> int: ...
+    @property
+    def head_bytes_allocated(self) -> int: ...
+    @property
+    def head_kind(self) -> str: ...
     def step(self, kv: KVCache, ids: Any, logits: Any, all_logits: bool = False) -> None:
-        """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds, append their keys and values, and write
-        the logits of the last token to logits (float32 [n_vocab]); with all_logits of every token [n][n_vocab].
-        logits may be None: nothing is computed past the last layer."""
+        """Evaluate ids (int32 buffer, 1..chunk tokens) and write the logits of the last (or every) token."""

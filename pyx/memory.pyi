@@ -1,0 +1,23 @@
+"""memory: aligned arenas and mapped files (see memory.pyx)."""
+
+from typing import Any
+
+class Arena:
+    """Zeroed, aligned, writable bytes."""
+
+    nbytes: int
+    def __init__(self, nbytes: int, huge: bool = False) -> None: ...
+    @property
+    def view(self) -> memoryview: ...
+
+class MappedFile:
+    """A file mapped read-only."""
+
+    size: int
+    def __init__(self, path: Any) -> None: ...
+    @property
+    def view(self) -> memoryview: ...
+    def will_need(self) -> None: ...
+
+def rss() -> dict[str, int]:
+    """Resident bytes: {"rss", "anon", "file"}."""
