@@ -29,11 +29,14 @@ NORMS = {"attn_norm": "hidden", "ffn_norm": "hidden"}
 SUB_NORMS = {"attn_sub_norm": "q_dim", "ffn_sub_norm": "ffn"}
 
 
-def build(checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk: int = 128) -> Transformer:
+def build(
+    checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk: int = 128, weights: str = "map"
+) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 
-    ``head``: "int8", "f16", "f32" or "native" (exactly the file's values).  Ternary tensors that can be used where
-    they lie stay in the file's map.  Raises InvalidFile naming the tensor that is missing or does not fit.
+    ``head``: "int8", "f16", "f32" or "native" (exactly the file's values).  ``weights``: "map" uses ternary tensors
+    where they lie in the file's map (instant start, shared, reclaimable), "huge" copies them into 2 MiB pages (faster
+    decode, anonymous memory).  Raises InvalidFile naming the tensor that is missing or does not fit.
     """
     from pyx.transformer import Transformer
 
@@ -42,6 +45,8 @@ def build(checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk:
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
     if not any(not layer[name].is_dense for layer in layers for name in PROJECTIONS):
         raise InvalidFile("no projection of this model is ternary: it is a dense model, which other runtimes serve")
+    if weights == "huge":
+        _move_to_huge_pages([layer[name] for layer in layers for name in PROJECTIONS])
     freqs = checkpoint.tensors.get("rope_freqs.weight")
     return Transformer(
         config,
@@ -53,6 +58,20 @@ def build(checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk:
         n_threads=n_threads,
         chunk=chunk,
     )
+
+
+def _move_to_huge_pages(matrices: list[Any]) -> None:
+    """Copy all codes into one arena of 2 MiB pages, in the order in which a step reads them."""
+    from pyx.memory import Arena
+
+    ternary = [matrix for matrix in matrices if not matrix.is_dense]
+    offsets, end = [], 0
+    for matrix in ternary:
+        offsets.append(end)
+        end += (matrix.code_bytes + 63) // 64 * 64
+    arena = Arena(end, huge=True)
+    for matrix, offset in zip(ternary, offsets, strict=True):
+        matrix.move_to(arena, offset)
 
 
 def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -3,6 +3,8 @@
 import array
 from typing import Any
 
+from pyx.memory import Arena
+
 class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
 
@@ -13,6 +15,9 @@ class TernaryMatrix:
     ) -> TernaryMatrix: ...
     @staticmethod
     def dense(type: str, data: Any, n_row: int, k: int, scale: float = 1.0) -> TernaryMatrix: ...
+    @property
+    def code_bytes(self) -> int: ...
+    def move_to(self, arena: Arena, offset: int) -> None: ...
     @property
     def n_row(self) -> int: ...
     @property

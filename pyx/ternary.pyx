@@ -258,6 +258,23 @@ cdef class TernaryMatrix:
         return self
 
     @property
+    def code_bytes(self):
+        """Bytes of codes, 0 for a dense matrix; a multiple of 32."""
+        return 0 if self.is_dense else self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES
+
+    def move_to(self, Arena arena not None, size_t offset):
+        """Copy the codes into an arena from byte ``offset`` on and use them there (large pages: fewer TLB misses).
+
+        Raises ValueError when they do not fit.
+        """
+        cdef size_t n = self.code_bytes
+        if offset + n > arena.nbytes or self.is_dense:
+            raise ValueError(f"{n} bytes at {offset} do not fit an arena of {arena.nbytes}")
+        with nogil:
+            memcpy(arena.data + offset, self.m.codes, n)
+        self.owner, self.mapped, self.m.codes = arena, False, arena.data + offset
+
+    @property
     def n_row(self):
         return self.m.n_row
 
@@ -272,8 +289,7 @@ cdef class TernaryMatrix:
     @property
     def nbytes(self):
         """Bytes read for one product: codes (or dense rows) and scales."""
-        codes = 0 if self.m.codes == NULL else self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES
-        return codes + (self.scale_arena.nbytes if self.scale_arena is not None else 0)
+        return self.code_bytes + (self.scale_arena.nbytes if self.scale_arena is not None else 0)
 
     @property
     def scales(self):
