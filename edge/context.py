@@ -1,0 +1,126 @@
+"""Context: the KV cache of one session and the tokens whose keys and values it holds, in order.
+
+That the two agree is the invariant everything here keeps.  A new prompt is compared token by token with what is held:
+the common beginning stays, the rest is cropped and evaluated.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from edge.errors import MemoryRefused
+
+if TYPE_CHECKING:
+    from edge.engine import Engine
+
+FIRST_CHUNK = 32  # tokens of prompt per step, before its speed is known
+CHUNK_SECONDS = 0.3  # what a chunk may take, so that cancel() and a timeout act soon
+
+#: called with (tokens done, tokens in all, tokens that were held already)
+OnPrefill = Callable[[int, int, int], None]
+
+
+def common(a: array[int], b: array[int]) -> int:
+    """Length of the common beginning."""
+    n = min(len(a), len(b))
+    if a[:n] == b[:n]:
+        return n
+    return next(i for i in range(n) if a[i] != b[i])
+
+
+class Context:
+    """What one session has in memory.  ``logits`` are those behind the last token once a prompt was evaluated."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        try:
+            self.kv = engine.new_kv()
+            self.sampler = engine.new_sampler(seed)
+            self.logits = array("f", bytes(4 * engine.config.n_vocab))
+        except MemoryError as error:
+            raise MemoryRefused(f"no memory for a session: {error}") from None
+        self.engine = engine
+        self.tokens = array("i")
+        self.sampled = array("i")  # an answer's last token, not evaluated yet
+        self._special = frozenset(engine.tokenizer.special.values())
+
+    def check(self) -> None:
+        """Start afresh when an interrupt came between a step and its bookkeeping."""
+        if self.kv.n_tokens != len(self.tokens):
+            self.kv.reset()
+            del self.tokens[:]
+
+    def keep(self, ids: array[int]) -> int:
+        """Crop to what is in common with the beginning of ids; returns how much that is."""
+        n = common(self.tokens, ids)
+        if n < len(self.tokens):
+            del self.tokens[self.kv.crop(n) :]
+            self.sampled = array("i")
+        return len(self.tokens)
+
+    def splice(self, ids: array[int]) -> array[int]:
+        """Keep answers in the tokens the model wrote where the tokenizer would cut the same bytes differently.
+
+        Otherwise every such answer would have to be evaluated again, and a ring that has moved on could not even go
+        back to its beginning.  Special tokens are never exchanged: equal bytes do not make a text one of them.
+        """
+        held = self.tokens + self.sampled
+        i = j = common(held, ids)
+        while i < len(held) and j < len(ids):
+            if held[i] == ids[j]:
+                i, j = i + 1, j + 1
+            elif not (step := self._same_bytes(held, i, ids, j)):
+                break
+            else:
+                i, j = step
+        return held[:i] + ids[j:]
+
+    def _same_bytes(self, held: array[int], i: int, ids: array[int], j: int) -> tuple[int, int] | None:
+        """Where both next have spelled the same bytes with ordinary tokens, None if they do not."""
+        token_bytes, special = self.engine.tokenizer.token_bytes, self._special
+        a = b = b""
+        while not a or a != b:
+            if len(a) <= len(b):
+                if i == len(held) or held[i] in special:
+                    return None
+                a += token_bytes(held[i])
+                i += 1
+            else:
+                if j == len(ids) or ids[j] in special:
+                    return None
+                b += token_bytes(ids[j])
+                j += 1
+            if not a.startswith(b) and not b.startswith(a):
+                return None
+        return i, j
+
+    def prefill(
+        self, ids: array[int], interrupted: Callable[[], str | None], report: OnPrefill | None, logits: bool = True
+    ) -> tuple[int, str | None]:
+        """Hold exactly ids, with the logits behind the last; returns (tokens reused, what interrupted or None).
+
+        With ``logits`` at least the last token is evaluated, even if all are held: its logits are needed.
+        """
+        engine, tokens, n = self.engine, self.tokens, len(ids)
+        step, limit = engine.transformer.step, engine.transformer.chunk
+        cached = self.keep(ids[:-1] if logits else ids)
+        self.sampled = array("i")
+        chunk = min(FIRST_CHUNK, limit)
+        if report:
+            report(cached, n, cached)
+        while len(tokens) < n:
+            if reason := interrupted():
+                return cached, reason
+            part = ids[len(tokens) : len(tokens) + chunk]
+            begun = time.perf_counter()
+            with engine.lock:
+                engine.check_open()
+                step(self.kv, part, self.logits if logits and len(tokens) + len(part) == n else None)
+            tokens.extend(part)
+            if report:
+                report(len(tokens), n, cached)
+            speed = len(part) / max(time.perf_counter() - begun, 1e-9)
+            chunk = min(limit, max(8, int(speed * CHUNK_SECONDS) // 8 * 8))
+        return cached, None

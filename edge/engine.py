@@ -1,0 +1,281 @@
+"""Engine: one model in memory: weights, tokenizer, template, and the plan for the KV cache of its sessions.
+
+    load(path) -> Engine -> .session() -> Session.ask(text) -> pieces
+
+Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many threads: the
+lock is taken for one step at a time, so sessions advance in turns.  Not to be used after fork().
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import EdgeError, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
+from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory
+from edge.session import Session, Timings, Usage
+from edge.stream import Piece
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+    from edge.formats.checkpoint import Checkpoint
+
+__all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
+
+#: the model that ships inside the package
+MODELS = Path(__file__).resolve().parent / "models"
+#: bytes of float32 logits and of the sampler's tables, per vocabulary entry and session
+ROW_BYTES = 4 + 12
+
+
+class Engine:
+    """A loaded model.  Made by :func:`load`; tests may put the parts together themselves.
+
+    ``transformer`` has ``step``, ``chunk`` and ``n_threads`` (pyx.transformer), ``tokenizer`` and ``template`` are
+    those of edge.tokenizer and edge.template, ``new_kv`` makes the KV cache of a session.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        transformer: Any,
+        tokenizer: Any,
+        template: Any,
+        plan: KVPlan,
+        *,
+        path: str = "",
+        notes: Sequence[str] = (),
+        load_seconds: float = 0.0,
+        new_kv: Callable[[], Any] | None = None,
+        keep: Any = None,
+    ) -> None:
+        self.config = config
+        self.transformer = transformer
+        self.tokenizer = tokenizer
+        self.template = template
+        self.plan = plan
+        self.path = path
+        self.notes = list(notes)
+        self.load_seconds = load_seconds
+        self.n_threads: int = transformer.n_threads
+        self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
+        self.lock = threading.Lock()
+        self.closed = False
+        self._make_kv = new_kv
+        self._keep = keep  # the checkpoint: it owns the file's map
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def session(self, system: str | None = None) -> Session:
+        """A new conversation; its KV cache is allocated when it is first used."""
+        if self.closed:
+            raise UsageError("the engine is closed")
+        session = Session(self, system)
+        self._sessions.add(session)
+        return session
+
+    def memory(self) -> dict[str, int]:
+        """Bytes: the parts of the plan, ``kv`` of all open sessions, and what the process really holds."""
+        f = self.plan.footprint
+        return {
+            "weights_mapped": f.mapped,
+            "weights": f.allocated,
+            "head_mapped": f.head_mapped,
+            "head": f.head_allocated,
+            "scratch": f.scratch,
+            "program": f.program,
+            "kv_planned": self.plan.kv_bytes,
+            "kv": sum(session.kv_bytes for session in list(self._sessions)),
+            "planned": self.plan.total_bytes,
+            **self.rss(),
+        }
+
+    def rss(self) -> dict[str, int]:
+        """Resident bytes of the process: ``rss``, ``anon``, ``file``."""
+        from pyx.memory import rss
+
+        return rss()
+
+    def close(self) -> None:
+        """Give everything back.  Running answers end with an error at their next token."""
+        if self.closed:
+            return
+        self.closed = True
+        with self.lock:  # no step is running from here on
+            for session in list(self._sessions):
+                session.close()
+            self.transformer = self._keep = self._make_kv = None
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- for sessions -----------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raises UsageError once the engine is closed; called under the lock before each step."""
+        if self.closed:
+            raise UsageError("the engine was closed during an answer")
+
+    def new_kv(self) -> Any:
+        """The KV cache of one session, as planned."""
+        if self._make_kv is not None:
+            return self._make_kv()
+        from pyx.kv import KVCache
+
+        c, plan = self.config, self.plan
+        return KVCache(
+            c.n_layer, c.n_kv_head, c.head_dim, plan.n_ctx, plan.kv_type, window=plan.window, sinks=plan.sinks
+        )
+
+    def new_sampler(self, seed: int) -> Any:
+        """The sampler of one session."""
+        from pyx.sampler import Sampler
+
+        return Sampler(self.config.n_vocab, seed)
+
+
+def load(
+    model: str | os.PathLike[str] | None = None,
+    *,
+    ctx: int | None = None,
+    kv: str = "int8",
+    window: int = 0,
+    sinks: int | None = None,
+    threads: int | None = None,
+    memory: str | int | None = None,
+    force_memory: bool = False,
+    head: str = "int8",
+    weights: str = "auto",
+    isa: str | None = None,
+    template: str | None = None,
+    i2s_layout: str = "128",
+    activation: str | None = None,
+    overflow: str = "slide",
+    progress: Callable[[float, float], None] | None = None,
+) -> Engine:
+    """Load a model file or folder; None is the model that ships inside.
+
+    ctx, kv, window, sinks, memory, overflow, force_memory: see :class:`edge.kv_config.KVConfig`.  threads: default
+    one for each performance core.  head: "int8", "f16", "f32" or "native".  weights: "auto", "map" (run from the
+    file's map) or "copy" (into large pages).  isa: force an instruction set.  template: a chat template by name.
+    i2s_layout and activation: for files that do not say.  progress: called with (done, total).
+
+    Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
+    """
+    begun = time.perf_counter()
+    wishes = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory)
+    if head not in ("int8", "f16", "f32", "native"):
+        raise UsageError(f"head is {head!r}; it is int8, f16, f32 or native")
+    if weights not in ("auto", "map", "copy"):
+        raise UsageError(f"weights is {weights!r}; it is auto, map or copy")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
+        raise UsageError(f"threads is {threads!r}; it is a whole number from 1 to 256")
+    _choose_isa(isa)
+    report = progress or (lambda done, total: None)
+
+    from edge import weights as building
+    from edge.formats import open_checkpoint
+    from edge.template import Template
+    from edge.tokenizer import Tokenizer
+    from pyx import cpu
+    from pyx.memory import rss
+
+    path = str(_bundled() if model is None else model)
+    checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
+    report(1, 10)
+    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    chat = Template.for_model(checkpoint, name=template)
+    report(3, 10)
+
+    program = rss()["rss"]
+    expected = expect(checkpoint, head, weights, program)
+    wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
+    options: dict[str, Any] = {} if weights == "auto" else {"weights": weights}
+    try:
+        transformer = building.build(checkpoint, n_threads=threads or cpu.cores(), head=head, **options)
+    except MemoryError as error:
+        raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
+    plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program))
+    report(10, 10)
+    return Engine(
+        checkpoint.config,
+        transformer,
+        tokenizer,
+        chat,
+        plan,
+        path=path,
+        notes=[*checkpoint.notes, *plan.notes],
+        load_seconds=time.perf_counter() - begun,
+        keep=checkpoint,
+    )
+
+
+def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0) -> Footprint:
+    """What loading a checkpoint will take, from shapes alone; scratch is left to the real thing."""
+    config = checkpoint.config
+    mapped = allocated = 0
+    for name, tensor in checkpoint.tensors.items():
+        if len(tensor.shape) != 2 or not name.startswith("blk."):
+            continue
+        rows, k = tensor.shape
+        if tensor.type == "I2_S" and tensor.layout == "128" and k % 128 == 0 and weights != "copy":
+            mapped += rows * k // 4
+        else:
+            allocated += rows * ((k + 127) // 128 * 32)
+    table = checkpoint.tensors.get("output.weight") or checkpoint.tensors.get("token_embd.weight")
+    stored = table.type if table else ""
+    width = {"int8": 1, "f16": 2, "f32": 4, "native": 2 if stored == "F16" else 4}[head]
+    size = config.n_vocab * (config.hidden * width + (4 if head == "int8" else 0))
+    in_place = stored in ("F16", "F32") and head in ("native", stored.lower())
+    return Footprint(
+        mapped=mapped,
+        allocated=allocated,
+        head_mapped=size if in_place else 0,
+        head_allocated=0 if in_place else size,
+        scratch=ROW_BYTES * config.n_vocab,
+        program=program,
+    )
+
+
+def _measure(transformer: Any, checkpoint: Checkpoint, program: int) -> Footprint:
+    """The same from the loaded transformer, exactly."""
+    allocated, head_allocated = transformer.weight_bytes_allocated, transformer.head_bytes_allocated
+    return Footprint(
+        mapped=transformer.weight_bytes - allocated,
+        allocated=allocated,
+        head_mapped=transformer.head_bytes - head_allocated,
+        head_allocated=head_allocated,
+        scratch=transformer.scratch_bytes + ROW_BYTES * checkpoint.config.n_vocab,
+        program=program,
+    )
+
+
+def _choose_isa(isa: str | None) -> None:
+    """Force an instruction set, or see that the one in BITNET_EDGE_ISA can be used."""
+    try:
+        from pyx import cpu
+    except ImportError as error:
+        raise EdgeError(f"the compiled part is missing or does not fit this Python: {error}") from error
+    try:
+        if isa is None:
+            cpu.isa()
+        else:
+            cpu.use(isa)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except RuntimeError as error:
+        raise UnsupportedCPU(str(error)) from None
+
+
+def _bundled() -> Path:
+    models = sorted(MODELS.glob("*.gguf"))
+    if not models:
+        raise ModelNotFound("no model ships inside this copy; give the path of a .gguf file or a Hugging Face folder")
+    return models[0]

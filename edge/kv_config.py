@@ -1,0 +1,285 @@
+"""KVConfig: what the caller asks of the KV cache -> KVPlan: exactly what will be allocated, before it is.
+
+Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
+Sizes are read in powers of 1024 and printed in MB and GB, powers of ten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge.config import ModelConfig
+from edge.errors import MemoryRefused, UsageError
+
+#: spelling -> KV type; the llama.cpp names are accepted, the block layout behind them is ours
+KV_TYPES = {
+    "f32": "f32",  # for reference: twice the memory, no rounding at all
+    **dict.fromkeys(("f16", "fp16"), "f16"),
+    **dict.fromkeys(("int8", "i8", "q8", "q8_0"), "int8"),
+}
+#: from the most exact to the smallest
+SMALLER = {"f32": ("f32", "f16", "int8"), "f16": ("f16", "int8"), "int8": ("int8",)}
+
+DEFAULT_CTX = 2048
+DEFAULT_SINKS = 4
+LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
+PAGE = 32
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def human(n: int) -> str:
+    """Bytes as people read them: ``81 MB``, ``1.1 GB``."""
+    return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
+
+
+def parse_size(value: str | int | None, name: str = "memory") -> int | None:
+    """``"1500M"``, ``"1.5G"``, ``"2GiB"`` or a number of bytes -> bytes; powers of 1024, as systemd and free count."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(value).upper())
+    if not match or isinstance(value, bool) or float(match[1]) <= 0:
+        raise UsageError(f"{name} is {value!r}; write it like 1500M, 1.5G or 800MiB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def parse_kv_type(value: str) -> str:
+    """``f16``, ``int8``, their aliases, or ``K:V`` with both equal -> the KV type of :class:`pyx.kv.KVCache`."""
+    today = "int8, f16 and f32 are supported today"
+    if not isinstance(value, str):
+        raise UsageError(f"KV type is {value!r}; {today}")
+    parts = value.strip().lower().split(":")
+    types = [KV_TYPES.get(part) for part in parts]
+    if len(parts) > 2 or None in types:
+        raise UsageError(f"KV type {value!r} is not supported: {today}")
+    if types[0] != types[-1]:
+        raise UsageError(f"KV type {value!r}: different types for keys and values are not supported; {today}")
+    return types[0] or ""
+
+
+def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that can be taken without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
+    found = []
+    try:
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)
+        if match:
+            found.append(int(match[1]) * 1024)
+        match = re.search(r"^0::(/.*)$", (proc / "self/cgroup").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    group = cgroups / match[1].lstrip("/") if match else cgroups
+    for folder in (group, *group.parents):
+        try:
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            cache = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
+            found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
+        except (OSError, ValueError):  # no such file, or "max": no limit here
+            pass
+        if folder == cgroups:
+            break
+    return min(found, default=None)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes a model takes beside its KV cache."""
+
+    mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
+    allocated: int = 0  # weights copied into memory of our own
+    head_mapped: int = 0
+    head_allocated: int = 0
+    scratch: int = 0  # activations, logits, sampler
+    program: int = 0  # resident before the weights were touched: interpreter, libraries, tokenizer
+
+    @property
+    def total(self) -> int:
+        """Everything, the program included."""
+        return self.program + self.coming
+
+    @property
+    def coming(self) -> int:
+        """What loading will add to the process as it is."""
+        return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch
+
+
+@dataclass(frozen=True)
+class KVPlan:
+    """What a session will allocate and what the process will take with one session open."""
+
+    n_ctx: int
+    kv_type: str
+    window: int  # 0: everything up to n_ctx is kept
+    sinks: int
+    kv_bytes: int
+    overflow: str
+    footprint: Footprint
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Resident bytes of the process once one session has been used."""
+        return self.footprint.total + self.kv_bytes
+
+    def lines(self) -> list[str]:
+        """The plan as a table, one line per row."""
+        f = self.footprint
+        ring = f", window {self.window}, sinks {self.sinks}" if self.window else ""
+        rows = [
+            ("weights", f.mapped, "mapped from the file"),
+            ("weights", f.allocated, "copied"),
+            ("head", f.head_mapped, "mapped from the file"),
+            ("head", f.head_allocated, "converted"),
+            ("kv", self.kv_bytes, f"{self.n_ctx} tokens, {self.kv_type}{ring}"),
+            ("scratch", f.scratch, "activations, logits"),
+            ("program", f.program, "interpreter, libraries, tokenizer"),
+            ("total", self.total_bytes, ""),
+        ]
+        return [
+            f"{name:<8}{n / 1e6:>9.1f} MB  {what}".rstrip() for name, n, what in rows if n or name in ("kv", "total")
+        ]
+
+
+@dataclass(frozen=True)
+class KVConfig:
+    """What the caller asks for; values are checked at once, sizes in :meth:`plan`.
+
+    ``ctx`` None: min(2048, what the model was trained on).  ``window`` > 0: token t attends the first ``sinks`` tokens
+    and the last ``window``.  Without a window, ``overflow`` "slide" makes the whole context such a window when it is
+    full (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 where a window is in force.
+    ``memory`` bounds the whole process: an unset ``ctx`` is shortened first, then a smaller KV type is taken.
+    ``force_memory`` skips the comparison with the memory that is available.
+    """
+
+    ctx: int | None = None
+    kv: str = "int8"
+    window: int = 0
+    sinks: int | None = None
+    memory: str | int | None = None
+    overflow: str = "slide"
+    force_memory: bool = False
+
+    def __post_init__(self) -> None:
+        parse_kv_type(self.kv)
+        parse_size(self.memory)
+        if self.overflow not in ("slide", "stop"):
+            raise UsageError(f"overflow is {self.overflow!r}; it is slide or stop")
+        for name, value, least, most in (
+            ("ctx", self.ctx, 1, 1 << 24),
+            ("window", self.window or None, 1, 1 << 24),
+            ("sinks", self.sinks, 0, 1 << 20),
+        ):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
+            ):
+                raise UsageError(f"{name} is {value!r}; it is a whole number from {least} to {most}")
+        if self.ctx is not None:
+            self._shape(self.ctx)
+
+    def _shape(self, n_ctx: int) -> tuple[int, int]:
+        """(window, sinks) of a context."""
+        if self.window:
+            sinks = DEFAULT_SINKS if self.sinks is None else self.sinks
+            if self.window + sinks > n_ctx:
+                raise UsageError(f"window {self.window} and {sinks} sinks do not fit a context of {n_ctx} tokens")
+            return self.window, sinks
+        if self.overflow == "stop":
+            return 0, 0
+        sinks = min(DEFAULT_SINKS, n_ctx - 1) if self.sinks is None else self.sinks
+        if sinks >= n_ctx:
+            raise UsageError(f"{sinks} sinks leave no window in a context of {n_ctx} tokens")
+        return n_ctx - sinks, sinks
+
+    def plan(self, config: ModelConfig, footprint: Footprint | None = None, available: int | None = None) -> KVPlan:
+        """The plan for a model.  ``available``: bytes that may still be taken, None: do not compare.
+
+        Raises MemoryRefused naming what would fit.
+        """
+        footprint = footprint or Footprint()
+        limit = parse_size(self.memory)
+        wanted = parse_kv_type(self.kv)
+        default = max(min(DEFAULT_CTX, config.n_ctx_train), self.window + (self.sinks or 0))
+        if self.window and self.sinks is None:
+            default = max(default, self.window + DEFAULT_SINKS)
+
+        def make(n_ctx: int, kv_type: str, *notes: str) -> KVPlan:
+            return self._plan_for(config, footprint, n_ctx, kv_type, notes)
+
+        def fits(plan: KVPlan) -> bool:
+            return (limit is None or plan.total_bytes <= limit) and (
+                available is None or self.force_memory or footprint.coming + plan.kv_bytes <= available
+            )
+
+        first = make(self.ctx or default, wanted)
+        if fits(first):
+            return first
+        if limit is not None:
+            best = self._largest(make, fits, wanted, first.n_ctx)
+            if best:
+                return best
+        raise MemoryRefused(self._refusal(first, make, fits, limit, available))
+
+    def _plan_for(
+        self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
+    ) -> KVPlan:
+        from pyx.kv import KVCache
+
+        window, sinks = self._shape(n_ctx)
+        kv_bytes = KVCache.bytes_for(
+            config.n_layer, config.n_kv_head, config.head_dim, n_ctx, kv_type, window=window, sinks=sinks
+        )
+        remarks = list(notes)
+        if n_ctx > config.n_ctx_train:
+            remarks.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")
+        if self.sinks and not window:
+            remarks.append(f"{self.sinks} sinks have no effect without a window")
+        return KVPlan(n_ctx, kv_type, window, sinks, kv_bytes, self.overflow, footprint, tuple(remarks))
+
+    def _largest(
+        self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], wanted: str, n_ctx: int
+    ) -> KVPlan | None:
+        """The longest context the limit allows: first with the wanted type, then with smaller ones."""
+        for kv_type in SMALLER[wanted]:
+            least = max(min(LEAST_CTX, n_ctx), self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+            shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
+            for length in dict.fromkeys((n_ctx, *shorter)):
+                notes = []
+                if length != n_ctx:
+                    notes.append(f"context shortened from {n_ctx} to {length} tokens to stay within the memory limit")
+                if kv_type != wanted:
+                    notes.append(f"KV type {kv_type} instead of {wanted} to stay within the memory limit")
+                plan = make(length, kv_type, *notes)
+                if fits(plan):
+                    return plan
+        return None
+
+    def _refusal(
+        self,
+        plan: KVPlan,
+        make: Callable[..., KVPlan],
+        fits: Callable[[KVPlan], bool],
+        limit: int | None,
+        available: int | None,
+    ) -> str:
+        """One line: what is needed, what there is, what would fit, how to override."""
+        smallest = SMALLER[plan.kv_type][-1]
+        text = ""
+        least = max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+        for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE):
+            if fits(make(n_ctx, smallest)):
+                text = f"; --ctx {n_ctx} --kv {smallest} would fit"
+                break
+        else:
+            if smallest != plan.kv_type and fits(make(plan.n_ctx, smallest)):
+                text = f"; --kv {smallest} would fit"
+        kv = f"KV {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
+        if limit is not None and plan.total_bytes > limit:
+            fixed = plan.footprint.total
+            why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {human(limit)}"
+            return why + (text or f"; no context fits, the least limit is about {human(fixed + plan.kv_bytes)}")
+        need = plan.footprint.coming + plan.kv_bytes
+        why = f"needs {human(need)} more ({kv}), {human(available or 0)} are available{text}"
+        return f"{why}; to try all the same: --force-memory"
