@@ -1,0 +1,597 @@
+"""The GGUF reader and writer: golden files, the gguf package, and files that are wrong on purpose."""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile, ModelNotFound, UsageError
+from edge.formats import gguf, open_checkpoint
+from tests import handmade
+from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
+
+GOLDEN = {
+    # file: (arch, activation, rope style, sub-norms, tied, heads, kv, head_dim, types of q and attn_output, embedding,
+    #        tokenizer)
+    "relu2_gqa_tied.bitnet-b1.58.i2s128.f16": (
+        "bitnet-b1.58", "relu2", "half", True, True, 4, 2, 64, "I2_S", "I2_S", "F16", "bpe"),
+    "relu2_gqa_tied.bitnet-25.i2s64.q8": (
+        "bitnet-25", "relu2", "half", True, True, 4, 2, 64, "I2_S", "I2_S", "Q8_0", "bpe"),
+    "relu2_gqa_tied.bitnet-b1.58.tq2.bf16": (
+        "bitnet-b1.58", "relu2", "half", True, True, 4, 2, 64, "TQ2_0", "TQ2_0", "BF16", "bpe"),
+    "silu_mha_tied.bitnet.i2s128.f16": (
+        "bitnet", "silu", "half", True, True, 4, 4, 64, "I2_S", "I2_S", "F16", "sentencepiece"),
+    "silu_mha_tied.bitnet.tq1.q8": (
+        "bitnet", "silu", "half", True, True, 4, 4, 64, "TQ1_0", "TQ1_0", "Q8_0", "sentencepiece"),
+    "silu_mha_tied.bitnet.tq2.f16": (
+        "bitnet", "silu", "half", True, True, 4, 4, 64, "TQ2_0", "TQ2_0", "F16", "sentencepiece"),
+    "llama_untied_hd.llama.i2s128.f16": (
+        "llama", "silu", "interleaved", False, False, 4, 2, 96, "I2_S", "I2_S", "F16", "bpe"),
+    "llama_untied_hd.llama.tq2.f16": (
+        "llama", "silu", "interleaved", False, False, 4, 2, 96, "TQ2_0", "F16", "F16", "bpe"),
+}
+
+
+@pytest.fixture(scope="session")
+def tiny(root: Path) -> Path:
+    return root / "tests" / "vectors" / "tiny_gguf"
+
+
+def write(folder: Path, data: bytes) -> str:
+    path = folder / "m.gguf"
+    path.write_bytes(data)
+    return str(path)
+
+
+# ---- good files ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(tiny: Path, name: str) -> None:
+    c = open_checkpoint(tiny / f"{name}.gguf")
+    g, t = c.config, c.tensors
+    assert GOLDEN[name] == (
+        g.arch, g.activation, g.rope_style, g.sub_norm, g.tied, g.n_head, g.n_kv_head, g.head_dim,
+        t["blk.0.attn_q.weight"].type, t["blk.1.attn_output.weight"].type, t["token_embd.weight"].type,
+        c.tokenizer.kind)
+    assert (g.n_layer, g.hidden, g.n_vocab, g.n_ctx_train, c.format) == (2, 256, 512, 128, "gguf")
+    assert (c.tokenizer.bos_id, c.tokenizer.eos_ids, c.tokenizer.add_bos, len(c.tokenizer.tokens)) == (1, (2,), True, 512)
+    assert t["blk.0.attn_k.weight"].shape == (g.kv_dim, g.hidden)
+    assert t["blk.0.ffn_down.weight"].shape == (g.hidden, g.ffn)
+    assert c.notes == []
+
+
+@pytest.mark.parametrize("name", [n for n in GOLDEN if ".tq" in n])
+def test_against_the_gguf_package(tiny: Path, name: str) -> None:
+    """Where the package can read a file (no I2_S), every key and every tensor agree."""
+    package = pytest.importorskip("gguf")
+    theirs = package.GGUFReader(tiny / f"{name}.gguf")
+    ours = gguf.read_header(tiny / f"{name}.gguf")
+    keys = {key: field for key, field in theirs.fields.items() if not key.startswith("GGUF.")}
+    assert list(ours.metadata) == list(keys)
+    for key, field in keys.items():
+        mine = ours.metadata[key]
+        mine = mine.tolist() if isinstance(mine, memoryview) else list(mine) if field.types[0] == ARR else mine
+        assert mine == field.contents(), key
+    assert len(ours.tensors) == len(theirs.tensors)
+    for tensor in theirs.tensors:
+        info = ours.tensors[tensor.name]
+        assert (info.type, info.dims) == (tensor.tensor_type.name, tuple(tensor.shape.tolist()))
+        assert (info.offset, info.nbytes) == (tensor.data_offset, tensor.n_bytes)
+        assert bytes(ours.view[info.offset : info.offset + tensor.n_bytes]) == tensor.data.tobytes()
+
+
+def test_version_2_and_other_alignment(tmp_path: Path) -> None:
+    assert open_checkpoint(write(tmp_path, handmade.model(version=2))).config.hidden == 128
+    data = handmade.model(keys={"general.alignment": value(U32, 256)}, alignment=256)
+    assert gguf.read_header(write(tmp_path, data)).alignment == 256
+
+
+def test_integers_of_any_width_and_per_layer_arrays(tmp_path: Path) -> None:
+    a = "bitnet-b1.58"
+    keys = {
+        f"{a}.block_count": value(U16, 1),
+        f"{a}.context_length": value(U64, 64),
+        f"{a}.embedding_length": value(I32, 128),
+        f"{a}.attention.head_count": value(ARR, (I32, [2])),
+        f"{a}.feed_forward_length": value(ARR, (U64, [256, 256])),
+        f"{a}.rope.freq_base": value(F64, 5e5),
+        "tokenizer.ggml.add_bos_token": value(U8, 0),
+    }
+    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    assert (c.config.n_head, c.config.ffn, c.config.rope_theta, c.tokenizer.add_bos) == (2, 256, 5e5, False)
+    keys[f"{a}.feed_forward_length"] = value(ARR, (U32, [256, 512]))
+    with pytest.raises(InvalidFile, match="feed_forward_length.*layer to layer"):
+        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+
+
+def test_defaults_of_absent_keys(tmp_path: Path) -> None:
+    a = "bitnet-b1.58"
+    keys = {f"{a}.attention.head_count_kv": None, f"{a}.rope.freq_base": None, "tokenizer.ggml.token_type": None}
+    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys, kv_heads=2)))
+    assert (c.config.n_kv_head, c.config.rope_theta, c.config.rope_dim, c.config.head_dim) == (2, 10000.0, 64, 64)
+    assert c.config.n_vocab == handmade.VOCAB and c.config.name == "m"
+
+
+def test_head_dim_from_key_length(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"attn_sub_norm\.weight has shape \(128,\), the model needs \(64,\)"):
+        open_checkpoint(write(tmp_path, handmade.model(keys={"bitnet-b1.58.attention.key_length": value(U32, 32),
+                                                             "bitnet-b1.58.attention.value_length": value(U32, 32)})))
+
+
+def test_rope_scaling(tmp_path: Path) -> None:
+    a = "bitnet-b1.58"
+    keys = {f"{a}.rope.scaling.type": value(STR, "linear"), f"{a}.rope.scaling.factor": value(F32, 4.0)}
+    assert open_checkpoint(write(tmp_path, handmade.model(keys=keys))).config.rope_scale == 4.0
+    keys[f"{a}.rope.scaling.type"] = value(STR, "yarn")
+    with pytest.raises(InvalidFile, match="yarn"):
+        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    freqs = {"rope_freqs.weight": ((32,), 0, np.ones(32, np.float32).tobytes())}
+    assert "rope_freqs.weight" in open_checkpoint(write(tmp_path, handmade.model(tensors=freqs))).tensors
+
+
+def test_vocabulary_smaller_than_the_embedding(tmp_path: Path) -> None:
+    c = open_checkpoint(write(tmp_path, handmade.model(keys={"bitnet-b1.58.vocab_size": value(U32, 12)})))
+    assert c.config.n_vocab == 16 and "vocab_size says 12" in c.notes[0]
+    keys = {"tokenizer.ggml.tokens": value(ARR, (STR, [str(i) for i in range(17)])), "tokenizer.ggml.token_type": None}
+    with pytest.raises(InvalidFile, match="17 entries for 16"):
+        open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+
+
+def test_scale_tensors_are_folded(tmp_path: Path) -> None:
+    extra = {
+        "blk.0.attn_q.scale": ((1,), 0, struct.pack("<f", 0.125)),
+        "blk.0.ffn_down.scale": ((1, 1), 30, struct.pack("<f", 3.0)[2:]),
+    }
+    c = open_checkpoint(write(tmp_path, handmade.model(tensors=extra)))
+    assert c.tensors["blk.0.attn_q.weight"].scale == 0.125
+    assert c.tensors["blk.0.ffn_down.weight"].scale == 3.0
+    assert c.tensors["blk.0.attn_k.weight"].scale == 1.0
+    assert not any(name.endswith(".scale") for name in c.tensors)
+    extra["blk.0.attn_q.scale"] = ((1,), 0, struct.pack("<f", float("nan")))
+    with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight has scale nan"):
+        open_checkpoint(write(tmp_path, handmade.model(tensors=extra)))
+
+
+def test_norms_may_be_half(tmp_path: Path) -> None:
+    norm = {"output_norm.weight": ((128,), 1, np.ones(128, np.float16).tobytes())}
+    assert open_checkpoint(write(tmp_path, handmade.model(tensors=norm))).tensors["output_norm.weight"].type == "F16"
+
+
+def test_mixed_projections_are_legal_all_float_is_dense(tiny: Path, tmp_path: Path) -> None:
+    c = open_checkpoint(tiny / "llama_untied_hd.llama.tq2.f16.gguf")
+    assert {c.tensors[f"blk.{i}.attn_output.weight"].type for i in (0, 1)} == {"F16"}
+    assert c.metadata["ternary_marker"] is False
+    with pytest.raises(InvalidFile, match=r"dense model.*F32.*llama\.cpp"):
+        open_checkpoint(write(tmp_path, handmade.model(proj=0)))
+
+
+def test_special_ids(tmp_path: Path) -> None:
+    keys = {
+        "tokenizer.ggml.eot_token_id": value(U32, 5),
+        "tokenizer.ggml.eom_token_id": value(U32, 2),
+        "tokenizer.ggml.padding_token_id": value(U32, 0xFFFFFFFF),
+    }
+    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    assert c.tokenizer.eos_ids == (2, 5) and c.tokenizer.pad_id is None
+    assert "padding_token_id 4294967295 is no token" in c.notes[0]
+
+
+def test_without_a_tokenizer(tmp_path: Path) -> None:
+    c = open_checkpoint(write(tmp_path, handmade.model(keys={"tokenizer.ggml.model": value(STR, "no_vocab")})))
+    assert c.tokenizer.kind == "none" and "no tokenizer" in c.notes[0]
+
+
+def test_name_is_safe_to_print(tmp_path: Path) -> None:
+    data = handmade.model(keys={"general.name": value(STR, "\x1b[2Jowned")})
+    assert open_checkpoint(write(tmp_path, data)).config.name == "m"
+
+
+def test_a_checkpoint_outlives_everything_else(tmp_path: Path) -> None:
+    """The map stays as long as a tensor does, even when the file's name is gone."""
+    path = write(tmp_path, handmade.model())
+    data = open_checkpoint(path).tensors["output_norm.weight"].data
+    Path(path).unlink()
+    assert np.frombuffer(data, np.float32).tolist() == [1.0] * 128
+
+
+# ---- strings on demand -----------------------------------------------------------------------------------------------
+
+
+def test_strings_behave_like_a_list(tiny: Path) -> None:
+    package = pytest.importorskip("gguf")
+    path = tiny / "silu_mha_tied.bitnet.tq2.f16.gguf"
+    expected = package.GGUFReader(path).fields["tokenizer.ggml.tokens"].contents()
+    tokens = gguf.read_header(path).strings("tokenizer.ggml.tokens")
+    assert list(tokens) == expected == [tokens[i] for i in range(len(tokens))]
+    assert tokens[-1] == expected[-1] and tokens[5:9] == expected[5:9] and tokens[-512] == expected[0]
+    with pytest.raises(IndexError):
+        tokens[512]
+
+
+def test_bad_utf8_is_found_on_access_only(tmp_path: Path) -> None:
+    keys = {"tokenizer.ggml.tokens": value(ARR, (STR, [b"a", b"\xff\xfe"] + [b"b"] * 14))}
+    tokens = open_checkpoint(write(tmp_path, handmade.model(keys=keys))).tokenizer.tokens
+    assert tokens[0] == "a"
+    for access in (lambda: tokens[1], lambda: list(tokens)):
+        with pytest.raises(InvalidFile, match="element 1: not UTF-8"):
+            access()
+
+
+def test_a_large_header_opens_at_once(tmp_path: Path) -> None:
+    """The shape of the official 2B-4T file: 332 tensors, 128256 tokens, 280147 merges, 1.19 GB (a sparse file here)."""
+    tokens = [f"token{i % 99}" for i in range(128256)]
+    merges = [f"{i % 999} m" for i in range(280147)]
+    a = "bitnet-b1.58"
+    keys = [
+        ("general.architecture", value(STR, a)),
+        (f"{a}.vocab_size", value(U32, 128256)),
+        (f"{a}.context_length", value(U32, 4096)),
+        (f"{a}.embedding_length", value(U32, 2560)),
+        (f"{a}.block_count", value(U32, 30)),
+        (f"{a}.feed_forward_length", value(U32, 6912)),
+        (f"{a}.rope.dimension_count", value(U32, 128)),
+        (f"{a}.attention.head_count", value(U32, 20)),
+        (f"{a}.attention.head_count_kv", value(U32, 5)),
+        (f"{a}.attention.layer_norm_rms_epsilon", value(F32, 1e-5)),
+        (f"{a}.rope.freq_base", value(F32, 5e5)),
+        ("general.file_type", value(U32, 40)),
+        ("tokenizer.ggml.model", value(STR, "gpt2")),
+        ("tokenizer.ggml.tokens", value(ARR, (STR, tokens))),
+        ("tokenizer.ggml.merges", value(ARR, (STR, merges))),
+        ("tokenizer.ggml.bos_token_id", value(U32, 128000)),
+        ("tokenizer.ggml.eos_token_id", value(U32, 128001)),
+        ("tokenizer.ggml.add_bos_token", value(BOOL, 1)),
+    ]
+    names = {"token_embd.weight": ((2560, 128256), 1), "output_norm.weight": ((2560,), 0)}
+    for i in range(30):
+        for name, dims in {"attn_q": (2560, 2560), "attn_k": (2560, 640), "attn_v": (2560, 640),
+                           "attn_output": (2560, 2560), "ffn_gate": (2560, 6912), "ffn_up": (2560, 6912),
+                           "ffn_down": (6912, 2560)}.items():
+            names[f"blk.{i}.{name}.weight"] = (dims, 36)
+        for name, n in {"attn_norm": 2560, "ffn_norm": 2560, "attn_sub_norm": 2560, "ffn_sub_norm": 6912}.items():
+            names[f"blk.{i}.{name}.weight"] = ((n,), 0)
+    offsets, scales, at = {}, [], 0
+    for name, (dims, kind) in names.items():
+        offsets[name] = at
+        size = gguf.tensor_bytes(kind, dims)
+        assert size is not None
+        if kind == 36:
+            scales.append(at + size - 32)
+        at += -(-size // 32) * 32
+    assert at == 1_179_449_920  # as counted for the published file
+    head = handmade.gguf(keys, [(name, dims, kind, b"") for name, (dims, kind) in names.items()], offsets=offsets)
+    path = tmp_path / "big.gguf"
+    with open(path, "wb") as file:
+        file.write(head)
+        for offset in scales:  # some zeros, then the scale
+            file.seek(len(head) + offset - 1024)
+            file.write(b"\x55" * 1024 + struct.pack("<f", 1.5))
+        file.truncate(len(head) + at)
+
+    start = time.process_time()
+    c = open_checkpoint(path)
+    seconds = time.process_time() - start
+    assert len(c.tensors) == 332 and c.tokenizer.pre == "llama-bpe" and c.config.activation == "relu2"
+    assert seconds < 1.0, "typically 0.1 s"
+    tracemalloc.start()
+    open_checkpoint(path)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20  # offsets, not strings
+    tracemalloc.stop()
+
+
+# ---- ternary or not --------------------------------------------------------------------------------------------------
+
+
+def projection(codes: int, scale: float) -> dict[str, tuple[tuple[int, ...], int, bytes]]:
+    data = bytes([codes]) * (128 * 128 // 4) + struct.pack("<f", scale) + bytes(28)
+    return {"blk.0.attn_q.weight": ((128, 128), 36, data)}
+
+
+def test_almost_no_zeros_is_remarked(tmp_path: Path) -> None:
+    c = open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b10001000, 1.0))))
+    assert len(c.notes) == 1 and c.notes[0].startswith("blk.0.attn_q.weight hold almost no zeros")
+    assert open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b10010010, 1.0)))).notes == []
+
+
+@pytest.mark.parametrize("scale", [0.0, float("nan"), float("inf"), float("-inf")])
+def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: float) -> None:
+    with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight has scale"):
+        open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b01010101, scale))))
+
+
+def test_code_3_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"blk\.0\.attn_q\.weight holds codes"):
+        open_checkpoint(write(tmp_path, handmade.model(tensors=projection(0b11010101, 1.0))))
+
+
+def test_block_scales_of_tq_are_checked(tmp_path: Path) -> None:
+    block = bytes(64) + struct.pack("<e", float("nan"))
+    with pytest.raises(InvalidFile, match=r"ffn_down\.weight has block scale nan"):
+        open_checkpoint(write(tmp_path, handmade.model(tensors={"blk.0.ffn_down.weight": ((256, 128), 35, block * 128)})))
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    path = write(tmp_path, handmade.model())
+    with pytest.raises(UsageError, match="layout '256'"):
+        open_checkpoint(path, i2s_layout="256")
+    with pytest.raises(UsageError, match="gelu"):
+        open_checkpoint(path, activation="gelu")
+    assert {t.layout for t in open_checkpoint(path, i2s_layout="64").tensors.values() if t.type == "I2_S"} == {"64"}
+
+
+# ---- refused, by name ------------------------------------------------------------------------------------------------
+
+TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"GG", "not a GGUF"),
+        (b"PK\x03\x04" + bytes(60), "pickled PyTorch.*safetensors"),
+        (b"\x80\x02" + bytes(60), "pickled PyTorch"),
+        (b"ggjt" + bytes(60), "before GGUF"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+        (b"FUGG" + bytes(60), "big-endian"),
+        (b"GGUF" + struct.pack(">I", 3) + bytes(60), "big-endian"),
+        (b"GGUF" + struct.pack("<I", 1) + bytes(60), "version 1"),
+        (b"GGUF" + struct.pack("<I", 9) + bytes(60), "version 9"),
+        (handmade.model(keys={"general.architecture": None}), "general.architecture is missing"),
+        (handmade.model("qwen3", sub_norm=False), "'qwen3' is not supported"),
+        (handmade.model(keys={"prism.hadamard.version": value(U32, 1)}), "rotated basis.*prism"),
+        (handmade.model(keys={"split.count": value(U16, 3), "split.no": value(U16, 1)}), "part 2 .*split in 3.*merge"),
+        (handmade.model(tensors={"token_embd.weight": None}), "vocabulary-only"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": None}), r"blk\.0\.ffn_up\.weight is missing"),
+        (handmade.model(tensors={"blk.0.attn_q.bias": ((128,), 0, bytes(512))}), r"blk\.0\.attn_q\.bias.*no part"),
+        (handmade.model(tensors={"blk.0.attn_q_norm.weight": ((64,), 0, bytes(256))}), "attn_q_norm.*no part"),
+        (handmade.model(tensors={"blk.0.ffn_norm.weight": ((64,), 0, bytes(256))}), r"shape \(64,\).*\(128,\)"),
+        (handmade.model(tensors={"token_embd.weight": ((128, 16), 20, bytes(16 * 72))}), "stored as IQ4_NL"),
+        (handmade.model(tensors={"token_embd.weight": ((128, 16), 36, bytes(544))}), "stored as I2_S"),
+        (handmade.model(tensors={"output_norm.weight": ((128,), 8, bytes(136))}), "stored as Q8_0"),
+        (handmade.model(proj=38), "TL1.*I2_S or TQ2_0"),
+        (handmade.model(proj=39), r"MXFP4 \(or TL2\).*I2_S"),
+        (handmade.model(proj=41), "Q1_0.*binary"),
+        (handmade.model(proj=135), "IQ2_BN of ik_llama.cpp"),
+        (handmade.model(proj=142), "PQ2_0"),
+        (handmade.model(proj=999), "id 999"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 39, bytes(-(-TL2_SIZE // 32) * 32))}),
+         "size of TL2"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 42, bytes(-(-TL2_SIZE // 32) * 32))}),
+         "size of TL2"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": ((128, 256), 42, bytes(128 * 256 // 64 * 18))}),
+         "Q2_0 in groups of 64"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": ((128, 256), 42, bytes(128 * 256 // 128 * 34))}),
+         "Q2_0 in groups of 128"),
+        (handmade.model(tensors={"blk.0.ffn_up.weight": ((128, 256), 36, bytes(128 * 256 // 32 * 18))}),
+         "IQ4_NL_4_4"),
+        (handmade.model(keys={"tokenizer.ggml.model": value(STR, "bert")}), "'bert' is not supported"),
+        (handmade.model(keys={"bitnet-b1.58.hidden_activation": value(STR, "gelu")}), "'gelu' is not supported"),
+        (handmade.model(keys={"bitnet-b1.58.attention.layer_norm_rms_epsilon": None}), "epsilon is missing"),
+        (handmade.model(keys={"bitnet-b1.58.block_count": None}), "block_count is missing"),
+        (handmade.model(keys={"bitnet-b1.58.block_count": value(STR, "1")}), "block_count' is no integer"),
+        (handmade.model(keys={"bitnet-b1.58.block_count": value(U32, 4000000000)}), "n_layer is 4000000000"),
+        (handmade.model(keys={"bitnet-b1.58.attention.head_count": value(U32, 0)}), "n_head is 0"),
+        (handmade.model(keys={"bitnet-b1.58.attention.head_count_kv": value(U32, 0)}), "n_kv_head is 0"),
+        (handmade.model(keys={"bitnet-b1.58.attention.value_length": value(U32, 32)}), "value_length differs"),
+        (handmade.model(keys={"bitnet-b1.58.rope.freq_base": value(F32, float("nan"))}), "rope theta nan"),
+        (handmade.model(keys={"tokenizer.ggml.tokens": value(ARR, (U32, [1, 2]))}), "tokens' is no list of texts"),
+        (handmade.model(keys={"tokenizer.ggml.token_type": value(ARR, (I32, [1, 2]))}), "token_type has 2 entries"),
+    ],
+)
+def test_refused_with_one_line(tmp_path: Path, data: bytes, message: str) -> None:
+    path = write(tmp_path, data)
+    with pytest.raises(InvalidFile, match=message) as caught:
+        open_checkpoint(path)
+    line = str(caught.value)
+    assert line.startswith(path) and "\n" not in line and caught.value.exit_code == 4
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="no such file"):
+        open_checkpoint(tmp_path / "absent.gguf")
+    with pytest.raises(ModelNotFound, match="neither"):
+        open_checkpoint(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
+    with pytest.raises(InvalidFile, match="pickled"):
+        open_checkpoint(tmp_path)
+    write(tmp_path, handmade.model())
+    assert open_checkpoint(tmp_path).config.hidden == 128
+    (tmp_path / "n.gguf").write_bytes(b"")
+    with pytest.raises(ModelNotFound, match="2 GGUF files; name one"):
+        open_checkpoint(tmp_path)
+
+
+# ---- hostile containers ----------------------------------------------------------------------------------------------
+
+ONE = [("t", (32,), 0, bytes(128))]
+KEY = [("k", value(U32, 1))]
+
+
+def header(n_keys: int, rest: bytes, n_tensors: int = 0) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, n_tensors, n_keys) + rest
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (handmade.gguf(KEY, ONE, n_keys=1 << 62), "claims"),
+        (handmade.gguf(KEY, ONE, n_tensors=1 << 62), "claims"),
+        (handmade.gguf(KEY, ONE, n_keys=60000), "."),
+        (header(1, handmade.text("k")), "ends inside key 'k'"),
+        (header(1, struct.pack("<Q", 1 << 63) + b"k"), "claims 9223372036854775808 bytes of text"),
+        (header(1, struct.pack("<Q", 100) + b"k"), "ends inside key 0"),
+        (header(1, handmade.text(b"\xff") + value(U32, 1)), "not UTF-8"),
+        (header(1, handmade.text("k") + struct.pack("<IQ", STR, 1 << 40)), "bytes of text"),
+        (header(1, handmade.text("k") + struct.pack("<IIQ", ARR, STR, 1 << 61)), "more than the file can hold"),
+        (header(1, handmade.text("k") + struct.pack("<IIQ", ARR, STR, 2) + handmade.text("a") + b"12345678"),
+         "ends inside key 'k'"),
+        (header(1, handmade.text("k") + struct.pack("<IIQQ", ARR, STR, 1, (1 << 64) - 1)), "ends inside key 'k'"),
+        (header(1, handmade.text("k") + struct.pack("<IIQ", ARR, F64, 1 << 61)), "ends inside"),
+        (header(1, handmade.text("k") + struct.pack("<IIQ", ARR, ARR, 1)), "array of type 9"),
+        (header(1, handmade.text("k") + struct.pack("<I", 77)), "value type 77"),
+        (handmade.gguf(KEY + KEY, ONE), "key 'k' stands twice"),
+        (handmade.gguf(KEY, ONE + ONE), "tensor 't' stands twice"),
+        (handmade.gguf([("general.alignment", value(U32, 24))], ONE), "alignment is 24"),
+        (handmade.gguf([("general.alignment", value(U32, 0))], ONE), "alignment is 0"),
+        (handmade.gguf([("general.alignment", value(STR, "x"))], ONE), "alignment is 'x'"),
+        (handmade.gguf(KEY, [("t", (), 0, b"")]), "0 dimensions"),
+        (handmade.gguf(KEY, [("t", (1, 1, 1, 1, 32), 0, bytes(128))]), "5 dimensions"),
+        (handmade.gguf(KEY, [("t", (0, 32), 0, bytes(128))]), r"dimensions \(0, 32\)"),
+        (handmade.gguf(KEY, [("t", (1 << 32, 1 << 32), 0, bytes(128))]), "cannot be in this file"),
+        (handmade.gguf(KEY, [("t", (1 << 63, 2, 1 << 62, 4), 1, bytes(128))]), "cannot be in this file"),
+        (handmade.gguf(KEY, [("t", (33,), 8, bytes(128))]), "rows of 33"),
+        (handmade.gguf(KEY, [("t", (3, 3), 36, bytes(128))]), "9 weights do not fill"),
+        (handmade.gguf(KEY, ONE, offsets={"t": 8}), "no multiple of the alignment"),
+        (handmade.gguf(KEY, ONE, offsets={"t": 32}), "beyond the file"),
+        (handmade.gguf(KEY, ONE, offsets={"t": (1 << 64) - 32}), "beyond the file"),
+        (handmade.gguf(KEY, ONE)[:-1], "beyond the file"),
+        (handmade.gguf(KEY, [("a", (32,), 0, bytes(128)), ("b", (32,), 0, bytes(128))], offsets={"b": 64}),
+         "'a' overlaps 'b'"),
+        (handmade.gguf(KEY, [("a", (32,), 0, bytes(128)), ("b", (32,), 0, bytes(128))], offsets={"b": 0}),
+         "overlaps"),
+    ],
+)
+def test_hostile_headers(tmp_path: Path, data: bytes, message: str) -> None:
+    path = write(tmp_path, data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidFile, match=message) as caught:
+            gguf.read_header(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(caught.value)
+
+
+def test_names_in_messages_are_tamed(tmp_path: Path) -> None:
+    data = handmade.gguf(KEY, [("\x1b[31m\n" + "x" * 200, (0,), 0, b"")])
+    with pytest.raises(InvalidFile) as caught:
+        gguf.read_header(write(tmp_path, data))
+    assert "\x1b" not in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+SEED_FILES = [handmade.model(), handmade.model("llama"), handmade.model("bitnet", keys={
+    "tokenizer.ggml.model": value(STR, "llama"), "tokenizer.ggml.scores": value(ARR, (F32, [0.5] * 16))})]
+HEADER_BYTES = [max(data.rindex(b"ffn_down.weight"), data.rindex(b"output.weight")) + 64 for data in SEED_FILES]
+
+
+def read_everything(path: str) -> None:
+    """Open, and touch all that is decoded late."""
+    c = open_checkpoint(path)
+    for sequence in (c.tokenizer.tokens, c.tokenizer.merges, c.tokenizer.scores, c.tokenizer.types):
+        list(sequence)
+    for tensor in c.tensors.values():
+        assert len(bytes(tensor.data)) == tensor.data.nbytes
+
+
+@given(
+    which=st.integers(0, len(SEED_FILES) - 1),
+    places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
+        st.sampled_from([0, 1, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1, 1 << 62, 40, 8, 9]), st.integers(0, (1 << 64) - 1)
+    )), max_size=4),
+    cut=st.one_of(st.none(), st.none(), st.floats(0, 1)),
+)
+def test_fuzz(tmp_path_factory: pytest.TempPathFactory, which: int, places: list[tuple[float, int, int]],
+              cut: float | None) -> None:
+    """Whatever bytes change in the header, and wherever the file ends: InvalidFile or a model, in bounded memory."""
+    data = bytearray(SEED_FILES[which])
+    for where, width, content in places:
+        at = int(where * HEADER_BYTES[which])
+        data[at : at + width] = (content & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    if cut is not None:
+        del data[int(cut * len(data)) :]
+    path = tmp_path_factory.getbasetemp() / "fuzz.gguf"
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        read_everything(str(path))
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+# ---- the writer ------------------------------------------------------------------------------------------------------
+
+METADATA = {
+    "general.architecture": "bitnet",
+    "a.bool": True,
+    "a.u32": 7,
+    "a.i32": -7,
+    "a.u64": 1 << 40,
+    "a.f32": 0.5,
+    "a.text": "größe",
+    "a.texts": ["a", "", "ü"],
+    "a.floats": [0.5, 2],
+    "a.ints": [1, -1],
+}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    entries = [
+        gguf.Entry("norm", "F32", (3,), struct.pack("<3f", 1, 2, 3)),
+        gguf.Entry("embd", "F16", (2, 5), lambda: (bytes([i] * 10) for i in range(2))),
+        gguf.Entry("proj", "I2_S", (4, 128), handmade.i2s(512, np.random.default_rng(3))),
+    ]
+    path = tmp_path / "w.gguf"
+    gguf.write(path, METADATA, entries)
+    again = gguf.read_header(path)
+    plain = {key: list(v) if isinstance(v, (gguf.StringArray, memoryview)) else v for key, v in again.metadata.items()}
+    assert plain == METADATA
+    assert [(i.name, i.type, i.shape) for i in again.tensors.values()] == [e[:3] for e in entries]
+    info = again.tensors["embd"]
+    assert bytes(again.view[info.offset : info.offset + 20]) == bytes([0] * 10 + [1] * 10)
+    assert all(info.offset % 32 == 0 for info in again.tensors.values())
+
+    other = tmp_path / "v.gguf"
+    gguf.write(other, {**again.metadata}, entries)  # what was read can be written, and gives the same bytes
+    assert other.read_bytes() == path.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["v.gguf", "w.gguf"]
+
+
+def test_the_gguf_package_reads_what_we_write(tmp_path: Path) -> None:
+    package = pytest.importorskip("gguf")
+    path = tmp_path / "w.gguf"
+    weights = np.arange(512, dtype=np.float32).reshape(2, 256)
+    gguf.write(path, METADATA, [gguf.Entry("t", "F32", (2, 256), weights.tobytes())])
+    theirs = package.GGUFReader(path)
+    for key, expected in METADATA.items():
+        assert theirs.fields[key].contents() == expected
+    assert (theirs.tensors[0].data == weights).all()
+
+
+@pytest.mark.parametrize("data", [bytes(11), bytes(13), lambda: [bytes(5), bytes(8)]])
+def test_wrong_sizes_leave_no_file(tmp_path: Path, data: object) -> None:
+    with pytest.raises(ValueError, match="t brought"):
+        gguf.write(tmp_path / "w.gguf", {}, [gguf.Entry("t", "F32", (3,), data)])  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "w.gguf"
+    path.write_bytes(b"old")
+
+    def fail() -> list[bytes]:
+        raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError):
+        gguf.write(path, {}, [gguf.Entry("t", "F32", (3,), fail)])
+    assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_metadata_that_cannot_be_stored() -> None:
+    with pytest.raises(ValueError, match="metadata k"):
+        gguf._value("k", object())
+    with pytest.raises(ValueError, match="metadata k"):
+        gguf._value("k", [])
