@@ -54,7 +54,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
-	@$(PY) setup.py --quiet build_ext --inplace
+	@[ -z "$$(find $(COMPILED) -newer $(VENV)/.installed)" ] || $(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
 # What only developers need (the extra "dev"): tests, oracles, linters.

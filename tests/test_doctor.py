@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edge import doctor
@@ -125,22 +126,37 @@ def test_a_wrong_sum_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(result.startswith("wrong") for result in facts["selftest"]["kernels"].values())
 
 
-def test_golden_continuation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Right ids pass, a changed one is named, a model without golden file is skipped."""
-    pytest.importorskip("edge.engine")
-    import edge
-    from benchmarks import make_model
-
+def test_golden_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bundled_model: Path) -> None:
+    """The right answer passes, another one is shown beside it, a model without golden file is skipped."""
+    golden = json.loads(bundled_model.with_suffix(".golden.json").read_text())
     monkeypatch.setattr(doctor, "MODELS", tmp_path)
     assert doctor.model_test() == "skipped: no bundled model"
-    make_model.make(tmp_path / "m.gguf", "tiny")
+    (tmp_path / "m.gguf").symlink_to(bundled_model)
     assert doctor.model_test() == "skipped: no m.golden.json"
-    with edge.load(str(tmp_path / "m.gguf"), ctx=64, kv="f16") as engine:
-        pieces = engine.session().complete("hello", max_tokens=6, sampling=edge.Sampling(temp=0.0), ignore_eos=True)
-        ids = [token for piece in pieces for token in piece.ids]
-    golden = tmp_path / "m.golden.json"
-    golden.write_text(json.dumps({"prompt": "hello", "ids": ids}))
-    assert doctor.model_test() == "ok, 6 tokens"
-    ids[3] ^= 1
-    golden.write_text(json.dumps({"prompt": "hello", "ids": ids}))
-    assert doctor.model_test() == "wrong: token 3 of 6 differs"
+    beside = tmp_path / "m.golden.json"
+    beside.write_text(json.dumps(golden))
+    assert doctor.model_test() == "ok, 2 answers as expected"
+    golden["turns"][1]["ids"][3] ^= 1
+    beside.write_text(json.dumps(golden))
+    assert doctor.model_test().startswith("wrong: to ")
+
+
+def test_golden_answers_come_from_the_oracle(bundled_model: Path) -> None:
+    """The NumPy model, which shares no code with ours, gives the stored tokens, with no near tie on the way."""
+    from edge.formats import open_checkpoint
+    from edge.template import Template
+    from edge.tokenizer import Tokenizer
+    from tests.oracles.forward import Model
+
+    checkpoint = open_checkpoint(str(bundled_model))
+    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    template = Template.for_model(checkpoint)
+    model = Model(checkpoint)
+    for turn in json.loads(bundled_model.with_suffix(".golden.json").read_text())["turns"]:
+        ids = list(template.encode(tokenizer, [{"role": "user", "content": turn["question"]}]))
+        said = model.greedy(ids, set(template.stop_ids(tokenizer)) | set(tokenizer.eos_ids), 64)
+        assert said == turn["ids"]
+        assert tokenizer.decode(said) == turn["answer"]
+        logits = model.logits(ids + said)[len(ids) - 1 :]
+        best = np.sort(logits, -1)
+        assert (best[:, -1] - best[:, -2]).min() > 0.2

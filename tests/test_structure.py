@@ -23,6 +23,7 @@ FLOORS = {
     "pyx.ternary": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,
+    "pyx.projection": 3,
     "pyx.transformer": 4,
     # description: what a model, a prompt, a plan is
     "edge.board": 5,
@@ -35,6 +36,7 @@ FLOORS = {
     "edge.tokenizer": 5,
     # the engine
     "edge.weights": 6,
+    "edge.context": 7,
     "edge.session": 7,
     "edge.engine": 7,
     # services

@@ -1,0 +1,198 @@
+"""README and docs cannot drift: commands exist, code runs, links lead somewhere, dependencies are explained."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Fenced code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """Shell lines of a page, continued lines joined, comments dropped."""
+    for block in blocks(page.read_text(), "bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.strip() and not line.startswith("#"):
+                yield line
+
+
+def calls(line: str) -> Iterator[list[str]]:
+    """Arguments of each `bitnet-edge` call in a shell line."""
+    words = list(shlex.shlex(line.replace("$(", "( "), posix=True, punctuation_chars=True))
+    while "bitnet-edge" in words:
+        words = words[words.index("bitnet-edge") + 1 :]
+        end = next((i for i, word in enumerate(words) if set(word) <= set("|&;<>()") and word), len(words))
+        yield words[:end]
+
+
+def python_code(page: Path) -> list[str]:
+    return blocks(page.read_text(), "python")
+
+
+def toml_list(key: str) -> list[str]:
+    """A list of strings in pyproject.toml (Python 3.10 has no tomllib)."""
+    match = re.search(rf"^{key} = (\[.*?\])$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert match, key
+    return list(ast.literal_eval(re.sub(r"#.*", "", match[1])))
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("_", "-")
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_readme_opens_with_the_promise_and_the_two_commands() -> None:
+    lines = [line for line in README.splitlines() if line.strip()]
+    assert lines[0] == "# bitnet-edge"
+    assert "Raspberry Pi" in lines[1] and len(lines[1]) > 60
+    first = blocks(README, "bash")[0]
+    assert "make chat" in first and "make test" in first
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for line in command_lines(page):
+        for target in re.findall(r"\bmake (\w+)", line):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
+
+
+def test_make_prints_help_by_default() -> None:
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    for target in set(phony[1].split()) - {"help"}:
+        assert f"make {target} " in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page: Path) -> None:
+    from edge.cli.group import cli
+
+    for line in command_lines(page):
+        for arguments in calls(line):
+            context, command = click.Context(cli, info_name="bitnet-edge"), cli
+            while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+                found = command.get_command(context, arguments[0])
+                assert found is not None, f"{page.name}: no command {arguments[0]!r} in {line!r}"
+                command, arguments = found, arguments[1:]
+            known = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+            known |= {"--help", "-h", "--version"}
+            for word in arguments:
+                if re.match(r"--?[a-z]", word):
+                    assert word.partition("=")[0] in known, f"{page.name}: {command.name} has no {word} ({line!r})"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_compile(page: Path) -> None:
+    for code in python_code(page):
+        compile(code, str(page), "exec")
+
+
+def test_readme_python_runs(bundled_model: Path, tmp_path: Path) -> None:
+    for code in python_code(ROOT / "README.md"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_readme_shell_runs(bundled_model: Path, tmp_path: Path) -> None:
+    """Lines of the README that only use what ships: bitnet-edge on its bundled model."""
+    lines = [line for line in command_lines(ROOT / "README.md") if line.startswith(("bitnet-edge ", "echo "))]
+    assert lines
+    launcher = tmp_path / "bitnet-edge"
+    launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edge "$@"\n')
+    launcher.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    for line in lines:
+        if "bitnet-edge chat" in line or ".gguf" in line:
+            continue  # a conversation, or a file the reader brings
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, input="")
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+# ---- links and versions ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_changelog_names_the_version() -> None:
+    from edge import __version__
+
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased" or headings[0].startswith(__version__)
+
+
+def test_licence_is_mit() -> None:
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+    assert 'license = "MIT"' in (ROOT / "pyproject.toml").read_text()
+
+
+# ---- dependencies ----------------------------------------------------------------------------------------------------
+
+
+def explained(heading: str) -> dict[str, list[str]]:
+    """Rows of one table in docs/dependencies.md: package -> its other cells."""
+    text = (ROOT / "docs" / "dependencies.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return {name_of(row[0]): row[1:] for row in rows[2:]}
+
+
+@pytest.mark.parametrize(
+    ("heading", "key"),
+    [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `freeze`", "freeze")],
+)
+def test_every_dependency_is_explained(heading: str, key: str) -> None:
+    rows = explained(heading)
+    assert set(rows) == {name_of(requirement) for requirement in toml_list(key)}
+    for package, cells in rows.items():
+        assert all(cells), f"{package} has an empty cell"
+        assert any(re.fullmatch(r"\d+\.\d\d MB", cell) for cell in cells), f"{package} has no size"
+
+
+def test_run_time_dependencies_are_used() -> None:
+    """Each is imported somewhere in edge/; numpy is for the tools that convert and evaluate."""
+    from tests.test_structure import imports, modules
+
+    imported = {target.split(".")[0] for path in modules().values() for target in imports(path)}
+    unused = {name.replace("-", "_") for name in explained("At run time")} - imported - {"numpy"}
+    assert not unused, f"declared but never imported in edge/: {sorted(unused)}"
+
+
+def test_what_is_imported_is_declared() -> None:
+    from tests.test_structure import imports, modules
+
+    declared = {name.replace("-", "_") for name in explained("At run time")} | {"edge", "pyx"}
+    for path in modules().values():
+        for target in imports(path):
+            name = target.split(".")[0]
+            assert name in declared or name in sys.stdlib_module_names, f"{path.name} imports {name}, not declared"
+
+
+def test_makefile_builds_with_the_declared_tools() -> None:
+    match = re.search(r"^BUILD_REQUIRES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert match and shlex.split(match[1]) == toml_list("requires")
