@@ -253,7 +253,9 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
 
 /* u8 x i8 pairs reach 2 * 255 * 127 = 64770 and would saturate in vpmaddubsw, so both sides are widened to int16. */
 #define VALUE_DIMS 8
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const uint8_t (*u)[KV_PAGE],
+typedef int16_t value_weight;
+
+INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
                        int32_t (*sum)[VALUE_DIMS])
 {
     __m256i a[4], b[4];
@@ -264,9 +266,9 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
         __m256i v0 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
         __m256i v1 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p + 16)));
         for (int i = 0; i < n; i++) {
-            int32_t four;
-            memcpy(&four, u[i] + 4 * g, 4);
-            __m256i w = _mm256_broadcastq_epi64(_mm_cvtepu8_epi16(_mm_cvtsi32_si128(four)));
+            int64_t four;
+            memcpy(&four, u[i] + 4 * g, 8);
+            __m256i w = _mm256_set1_epi64x(four);
             a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(v0, w));
             b[i] = _mm256_add_epi32(b[i], _mm256_madd_epi16(v1, w));
         }

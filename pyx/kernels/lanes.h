@@ -10,6 +10,7 @@
  *   void dot_keys(k, head_dim, n, q, s)         s[i][t] = sum_d q[i][d] * k8[d][t], n <= QUERIES queries
  *   void dot_values(v, head_dim, d, n, u, sum)  sum[i][j] = sum_t u[i][t] * v8[t][d + j], j < VALUE_DIMS
  *   VALUE_DIMS                    dimensions per dot_values
+ *   typedef ... value_weight      how dot_values wants u: uint8_t or int16_t
  *
  * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
  * see numbers.h. */
@@ -37,22 +38,87 @@ INLINE vf load_float(const float *p)
 
 INLINE void store_float(float *p, vf v) { memcpy(p, &v, sizeof v); }
 
+typedef int32_t vi __attribute__((vector_size(4 * LANE_WIDTH)));
+typedef uint32_t vu __attribute__((vector_size(4 * LANE_WIDTH)));
+typedef float v4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
+
+/* int32 -> float */
+INLINE vf load_int(const int32_t *p)
+{
+    vi v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vf);
+}
+
+INLINE vf pick(vi mask, vf yes, vf no) { return (vf)(((vi)yes & mask) | ((vi)no & ~mask)); }
+
+/* The larger of two vectors, lane by lane; b where a is NaN. */
+INLINE vf larger(vf a, vf b) { return pick(a > b, a, b); }
+
+/* The lanes as quarters, so that the last steps of a reduction are written once for every vector width. */
+INLINE void quarters(const vf v[VECTORS], v4 q[4]) { memcpy(q, v, sizeof(v4[4])); }
+
+/* Pairwise: (i, i+8), (i, i+4), (i, i+2), (i, i+1). */
+INLINE float tree_sum(const vf v[VECTORS])
+{
+    v4 q[4];
+    quarters(v, q);
+    q[0] = (q[0] + q[2]) + (q[1] + q[3]);
+    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+}
+
+INLINE v4 larger4(v4 a, v4 b)
+{
+    i4 mask = a > b;
+    return (v4)(((i4)a & mask) | ((i4)b & ~mask));
+}
+
+/* The largest lane, if larger than m.  (Any order gives the same bits, but for the sign of a zero.) */
+INLINE float tree_max(const vf v[VECTORS], float m)
+{
+    v4 q[4];
+    quarters(v, q);
+    q[0] = larger4(larger4(q[0], q[2]), larger4(q[1], q[3]));
+    m = q[0][0] > m ? q[0][0] : m;
+    m = q[0][1] > m ? q[0][1] : m;
+    m = q[0][2] > m ? q[0][2] : m;
+    return q[0][3] > m ? q[0][3] : m;
+}
+
+/* kernel_expf of every lane. */
+INLINE vf exp_lanes(vf x)
+{
+    vf none = {0}, c = pick(x > 88.0f, none + 88.0f, x);
+    c = pick(c < -87.0f, none - 87.0f, c);
+    vf magic = c * 1.44269504088896341f + 12582912.0f;
+    vf n = magic - 12582912.0f;
+    vf r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+    vf p = none + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = (p * (r * r) + r) + 1.0f;
+    vf y = p * (vf)(((vu)magic - 0x4b400000u + 127u) << 23);
+    y = pick(x > 88.0f, none + INFINITY, y);
+    return pick(x < -87.0f, none, y);
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------ */
 
 static float abs_max(const float *x, int64_t n)
 {
-    float lane[LANES] = {0}, m = 0.0f;
+    vf max[VECTORS] = {0};
+    float m = 0.0f;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            float a = absf(x[i + j]);
-            lane[j] = a > lane[j] ? a : lane[j];
-        }
+        for (int v = 0; v < VECTORS; v++)
+            max[v] = larger((vf)((vi)load_float(x + i + v * LANE_WIDTH) & 0x7fffffff), max[v]);
     for (; i < n; i++)
         m = absf(x[i]) > m ? absf(x[i]) : m;
-    for (int j = 0; j < LANES; j++)
-        m = lane[j] > m ? lane[j] : m;
-    return m;
+    return tree_max(max, m);
 }
 
 static float quantize_i8(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
@@ -91,7 +157,7 @@ static void rmsnorm(const float *x, const float *w, float eps, int64_t n, float 
 static void gate_relu2(const float *gate, const float *up, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i++) {
-        float r = gate[i] > 0.0f ? gate[i] : 0.0f;
+        float r = choose(gate[i] > 0.0f, gate[i], 0.0f);
         out[i] = (r * r) * up[i];
     }
 }
@@ -193,20 +259,11 @@ static void float_to_half(const float *x, int64_t n, uint16_t *y)
 
 /* ---- float output heads ----------------------------------------------------------------------------------------- */
 
-INLINE float tree_sum(float lane[LANES])
-{
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
-}
-
 INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float *x, float *logits)
 {
     const uint16_t *wh = w;
     const float *wf = w;
     vf sum[HEAD_ROWS][VECTORS] = {0};
-    float lane[HEAD_ROWS][LANES];
     int64_t i = 0;
     for (; i + LANES <= k; i += LANES)
         for (int v = 0; v < VECTORS; v++) {
@@ -217,11 +274,12 @@ INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float 
             }
         }
     for (int r = 0; r < n; r++) {
-        for (int v = 0; v < VECTORS; v++)
-            store_float(lane[r] + v * LANE_WIDTH, sum[r][v]);
+        float lane[LANES];
+        memcpy(lane, sum[r], sizeof lane);
         for (int j = 0; i + j < k; j++)
-            lane[r][j] += (is_half ? half_float(wh[r * k + i + j]) : wf[r * k + i + j]) * x[i + j];
-        logits[r] = tree_sum(lane[r]);
+            lane[j] += (is_half ? half_float(wh[r * k + i + j]) : wf[r * k + i + j]) * x[i + j];
+        memcpy(sum[r], lane, sizeof lane);
+        logits[r] = tree_sum(sum[r]);
     }
 }
 
@@ -245,29 +303,26 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
 
 /* ---- attention over one KV page --------------------------------------------------------------------------------- */
 
-/* The mask as whole lanes: all ones where the token is attended. */
-static void expand_valid(uint32_t valid, uint32_t mask[KV_PAGE])
+enum { PAGE_VECTORS = KV_PAGE / LANE_WIDTH };
+
+/* All ones in the lanes of attended tokens. */
+static void expand_valid(uint32_t valid, vi mask[PAGE_VECTORS])
 {
+    int32_t lane[KV_PAGE];
     for (uint32_t t = 0; t < KV_PAGE; t++)
-        mask[t] = 0u - (valid >> t & 1u);
+        lane[t] = -(int32_t)(valid >> t & 1u);
+    memcpy(mask, lane, sizeof lane);
 }
 
-INLINE float choose(uint32_t mask, float yes, float no)
+static void softmax_page(const vf s[PAGE_VECTORS], const vi mask[PAGE_VECTORS], int64_t head_dim, float *m, float *l,
+                         float *o, vf p[PAGE_VECTORS])
 {
-    return bits_float((float_bits(yes) & mask) | (float_bits(no) & ~mask));
-}
-
-static void softmax_page(const float s[KV_PAGE], const uint32_t mask[KV_PAGE], int64_t head_dim, float *m, float *l,
-                         float *o, float p[KV_PAGE])
-{
-    float lane[LANES], m_new = *m;
-    for (int j = 0; j < LANES; j++) {
-        float a = choose(mask[j], s[j], -INFINITY), b = choose(mask[j + LANES], s[j + LANES], -INFINITY);
-        lane[j] = a > b ? a : b;
-    }
-    for (int j = 0; j < LANES; j++)
-        m_new = lane[j] > m_new ? lane[j] : m_new;
-    m_new += 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
+    const vf none = {0};
+    vf lane[VECTORS];
+    for (int v = 0; v < VECTORS; v++)
+        lane[v] = larger(pick(mask[v], s[v], none - INFINITY),
+                         pick(mask[v + VECTORS], s[v + VECTORS], none - INFINITY));
+    float m_new = tree_max(lane, *m) + 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
     if (m_new > *m) {
         float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
         *l *= c;
@@ -275,18 +330,19 @@ static void softmax_page(const float s[KV_PAGE], const uint32_t mask[KV_PAGE], i
             o[d] *= c;
         *m = m_new;
     }
-    for (int t = 0; t < KV_PAGE; t++)
-        p[t] = choose(mask[t], kernel_expf(s[t] - m_new), 0.0f);
-    for (int j = 0; j < LANES; j++)
-        lane[j] = p[j] + p[j + LANES];
+    for (int v = 0; v < PAGE_VECTORS; v++)
+        p[v] = pick(mask[v], exp_lanes(s[v] - m_new), none);
+    for (int v = 0; v < VECTORS; v++)
+        lane[v] = p[v] + p[v + VECTORS];
     *l += tree_sum(lane);
 }
 
-INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const uint32_t mask[KV_PAGE], const float *q,
+INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const vi mask[PAGE_VECTORS], const float *q,
                             float *m, float *l, float *o)
 {
     const uint16_t *v = k + head_dim * KV_PAGE;
-    float s[QUERIES][KV_PAGE], p[QUERIES][KV_PAGE];
+    vf s[QUERIES][PAGE_VECTORS];
+    float p[QUERIES][KV_PAGE];
     for (int t = 0; t < KV_PAGE; t += LANES) {
         vf sum[QUERIES][VECTORS] = {0};
         for (int64_t d = 0; d < head_dim; d++)
@@ -297,10 +353,13 @@ INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const ui
             }
         for (int i = 0; i < n; i++)
             for (int j = 0; j < VECTORS; j++)
-                store_float(s[i] + t + j * LANE_WIDTH, sum[i][j]);
+                s[i][t / LANE_WIDTH + j] = sum[i][j];
     }
-    for (int i = 0; i < n; i++)
-        softmax_page(s[i], mask, head_dim, m + i, l + i, o + i * head_dim, p[i]);
+    for (int i = 0; i < n; i++) {
+        vf pv[PAGE_VECTORS];
+        softmax_page(s[i], mask, head_dim, m + i, l + i, o + i * head_dim, pv);
+        memcpy(p[i], pv, sizeof p[i]);
+    }
     int64_t d = 0;
     for (; d + LANES <= head_dim; d += LANES) {
         vf sum[QUERIES][VECTORS];
@@ -328,7 +387,7 @@ INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const ui
 static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
                        float *l, float *o)
 {
-    uint32_t mask[KV_PAGE];
+    vi mask[PAGE_VECTORS];
     expand_valid(valid, mask);
     for (; n_q >= 4; n_q -= 4, q += 4 * head_dim, m += 4, l += 4, o += 4 * head_dim)
         attend_f16_some(page, head_dim, 4, mask, q, m, l, o);
@@ -340,31 +399,33 @@ static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t
         attend_f16_some(page, head_dim, 1, mask, q, m, l, o);
 }
 
-INLINE void attend_i8_some(const int8_t *k, int64_t head_dim, int n, const uint32_t mask[KV_PAGE],
+INLINE void attend_i8_some(const int8_t *k, int64_t head_dim, int n, const vi mask[PAGE_VECTORS],
                            const float ks[KV_PAGE], const float vs[KV_PAGE], const int8_t *q, const float *qs, float *m,
                            float *l, float *o)
 {
     const int8_t *v = k + head_dim * KV_PAGE;
     int32_t dot[QUERIES][KV_PAGE], sum[QUERIES][VALUE_DIMS];
-    float s[KV_PAGE], p[KV_PAGE], w[KV_PAGE], scale[QUERIES];
-    uint8_t u[QUERIES][KV_PAGE];
+    float scale[QUERIES];
+    value_weight u[QUERIES][KV_PAGE];
     dot_keys(k, head_dim, n, q, dot);
     for (int i = 0; i < n; i++) {
-        float lane[LANES], w_max = 0.0f;
-        for (int t = 0; t < KV_PAGE; t++)
-            s[t] = (float)dot[i][t] * (ks[t] * qs[i]);
+        float w[KV_PAGE];
+        vf s[PAGE_VECTORS], p[PAGE_VECTORS], lane[VECTORS];
+        for (int j = 0; j < PAGE_VECTORS; j++)
+            s[j] = load_int(dot[i] + j * LANE_WIDTH) * (load_float(ks + j * LANE_WIDTH) * qs[i]);
         softmax_page(s, mask, head_dim, m + i, l + i, o + i * head_dim, p);
-        for (int t = 0; t < KV_PAGE; t++)
-            w[t] = p[t] * vs[t];
-        for (int j = 0; j < LANES; j++)
-            lane[j] = w[j] > w[j + LANES] ? w[j] : w[j + LANES];
-        for (int j = 0; j < LANES; j++)
-            w_max = lane[j] > w_max ? lane[j] : w_max;
+        for (int j = 0; j < PAGE_VECTORS; j++) {
+            p[j] *= load_float(vs + j * LANE_WIDTH);
+            store_float(w + j * LANE_WIDTH, p[j]);
+        }
+        for (int j = 0; j < VECTORS; j++)
+            lane[j] = larger(p[j], p[j + VECTORS]);
+        float w_max = tree_max(lane, 0.0f);
         scale[i] = w_max / 255.0f;
         if (w_max > 1e-30f) {
             float r = 255.0f / w_max;
             for (int t = 0; t < KV_PAGE; t++)
-                u[i][t] = (uint8_t)round_clamped(w[t] * r, 255.0f);
+                u[i][t] = (value_weight)round_clamped(w[t] * r, 255.0f);
         } else {
             scale[i] = -1.0f; /* adds nothing, not even +0 to a -0 */
             memset(u[i], 0, sizeof u[i]);
@@ -372,11 +433,13 @@ INLINE void attend_i8_some(const int8_t *k, int64_t head_dim, int n, const uint3
     }
     int64_t d = 0;
     for (; d + VALUE_DIMS <= head_dim; d += VALUE_DIMS) {
-        dot_values(v, head_dim, d, n, (const uint8_t(*)[KV_PAGE])u, sum);
+        dot_values(v, head_dim, d, n, (const value_weight(*)[KV_PAGE])u, sum);
         for (int i = 0; i < n; i++)
             if (scale[i] >= 0.0f)
-                for (int j = 0; j < VALUE_DIMS; j++)
-                    o[i * head_dim + d + j] += (float)sum[i][j] * scale[i];
+                for (int j = 0; j < VALUE_DIMS; j += LANE_WIDTH) {
+                    float *at = o + i * head_dim + d + j;
+                    store_float(at, load_float(at) + load_int(sum[i] + j) * scale[i]);
+                }
     }
     for (; d < head_dim; d++)
         for (int i = 0; i < n; i++) {
@@ -392,7 +455,7 @@ static void attend_i8(const void *page, int64_t head_dim, int64_t n_q, uint32_t 
                       const float *qs, float *m, float *l, float *o)
 {
     const uint16_t *scales = (const uint16_t *)((const int8_t *)page + 2 * head_dim * KV_PAGE);
-    uint32_t mask[KV_PAGE];
+    vi mask[PAGE_VECTORS];
     float ks[KV_PAGE], vs[KV_PAGE];
     expand_valid(valid, mask);
     page_to_float(scales, ks);
@@ -424,7 +487,7 @@ static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
     for (int64_t d = 0; d < head_dim; d++) {
         page_to_float(hk + d * KV_PAGE, x);
         for (int t = 0; t < KV_PAGE; t++)
-            max[t] = absf(x[t]) > max[t] ? absf(x[t]) : max[t];
+            max[t] = choose(absf(x[t]) > max[t], absf(x[t]), max[t]);
     }
     for (int t = 0; t < KV_PAGE; t++)
         max[t] /= 127.0f;
@@ -434,7 +497,7 @@ static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
         page_to_float(hk + d * KV_PAGE, x);
         for (int t = 0; t < KV_PAGE; t++)
             k[(d / 4 * KV_PAGE + t) * 4 + d % 4] =
-                (int8_t)(scale[t] > 0.0f ? round_clamped(x[t] / scale[t], 127.0f) : 0);
+                (int8_t)(round_clamped(x[t] / scale[t], 127.0f) & -(scale[t] > 0.0f));
     }
     for (int t = 0; t < KV_PAGE; t++) {
         float row_max = 0.0f;
@@ -447,7 +510,7 @@ static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
         for (int64_t d = 0; d < head_dim; d++) {
             float a = half_float(hv[t * head_dim + d]);
             v[(t / 4 * head_dim + d) * 4 + t % 4] =
-                (int8_t)(row_scale > 0.0f ? round_clamped(a / row_scale, 127.0f) : 0);
+                (int8_t)(round_clamped(a / row_scale, 127.0f) & -(row_scale > 0.0f));
         }
     }
 }

@@ -23,6 +23,14 @@ static inline float bits_float(uint32_t u)
     return x;
 }
 
+/* yes where the condition holds, else no.  As a bit select, because compilers turn `c ? a : b` into branches when they
+ * honour floating-point exceptions, and a loop with branches is not vectorised. */
+static inline float choose(int condition, float yes, float no)
+{
+    uint32_t mask = 0u - (uint32_t)condition;
+    return bits_float((float_bits(yes) & mask) | (float_bits(no) & ~mask));
+}
+
 static inline float absf(float x) { return bits_float(float_bits(x) & 0x7fffffffu); }
 
 /* IEEE half -> float, exact; a signalling NaN becomes quiet (as F16C and the ARM fcvt do). */
@@ -54,12 +62,11 @@ static inline uint16_t float_half(float x)
     return (uint16_t)(h | sign);
 }
 
-/* Clamp to +-limit, then round half to even.  limit <= 2^22.  NaN gives +limit: the order of the comparisons is
- * that of minps/maxps, whose second operand wins. */
+/* Clamp to +-limit, then round half to even.  limit <= 2^22.  NaN gives +limit. */
 static inline int32_t round_clamped(float x, float limit)
 {
-    x = x < limit ? x : limit;
-    x = x > -limit ? x : -limit;
+    x = choose(x < limit, x, limit);
+    x = choose(x > -limit, x, -limit);
     return (int32_t)(float_bits(x + 12582912.0f) - 0x4b400000u); /* 1.5 * 2^23: the ulp is 1 */
 }
 
@@ -67,8 +74,8 @@ static inline int32_t round_clamped(float x, float limit)
  * Within 2 ulp of exp on [-87, 88]; exactly 1 at 0; 0 below -87 (and at -inf); infinity above 88; NaN stays NaN. */
 static inline float kernel_expf(float x)
 {
-    float c = x > 88.0f ? 88.0f : x;
-    c = c < -87.0f ? -87.0f : c;
+    float c = choose(x > 88.0f, 88.0f, x);
+    c = choose(c < -87.0f, -87.0f, c);
     float magic = c * 1.44269504088896341f + 12582912.0f;
     float n = magic - 12582912.0f;
     float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -80,8 +87,8 @@ static inline float kernel_expf(float x)
     p = p * r + 5.0000001201e-1f;
     p = (p * (r * r) + r) + 1.0f;
     float y = p * bits_float((float_bits(magic) - 0x4b400000u + 127u) << 23);
-    y = x > 88.0f ? bits_float(0x7f800000u) : y;
-    return x < -87.0f ? 0.0f : y;
+    y = choose(x > 88.0f, bits_float(0x7f800000u), y);
+    return choose(x < -87.0f, 0.0f, y);
 }
 
 #endif

@@ -81,7 +81,7 @@ static void rmsnorm(const float *x, const float *w, float eps, int64_t n, float 
 static void gate_relu2(const float *gate, const float *up, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i++) {
-        float r = gate[i] > 0.0f ? gate[i] : 0.0f;
+        float r = choose(gate[i] > 0.0f, gate[i], 0.0f);
         out[i] = (r * r) * up[i];
     }
 }
