@@ -35,12 +35,12 @@ def read_small(path: str, limit: int) -> bytes:
     """The whole of a small side file (JSON, tokenizer.model); InvalidFile if it is larger than ``limit`` bytes."""
     try:
         with open(path, "rb") as file:
-            data = file.read(limit + 1)
+            # read(n) would allocate n bytes whatever the size of the file
+            if os.fstat(file.fileno()).st_size > limit:
+                raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
+            return file.read()
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
-    if len(data) > limit:
-        raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
-    return data
 
 
 def shown(name: object) -> str:

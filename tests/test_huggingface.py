@@ -1,0 +1,524 @@
+"""The Hugging Face reader: transformers' oracles, every way to store weights and tokenizers, and wrong files."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.errors import InvalidFile, ModelNotFound, UsageError
+from edge.formats import open_checkpoint, safetensors, sentencepiece_model
+from tests import handmade
+from tests.handmade import hf_config, hf_directory, hf_tensors
+
+MODELS = {
+    # (arch, activation, sub-norms, tied, head_dim, theta)
+    "relu2_gqa_tied": ("bitnet-b1.58", "relu2", True, True, 64, 500000.0),
+    "silu_mha_tied": ("bitnet", "silu", True, True, 64, 10000.0),
+    "silu_ragged": ("bitnet", "silu", True, True, 100, 10000.0),
+    "llama_untied_hd": ("llama", "silu", False, False, 96, 1000042.0),
+}
+VARIANTS = ["online_bf16", "packed_auto_f32", "packed_bitlinear_f32"]
+
+
+@pytest.fixture(scope="session")
+def oracle(root: Path) -> Path:
+    return root / "tests" / "vectors" / "oracle"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("model", MODELS)
+def test_oracles(oracle: Path, model: str, variant: str) -> None:
+    c = open_checkpoint(oracle / model / variant)
+    g = c.config
+    assert MODELS[model] == (g.arch, g.activation, g.sub_norm, g.tied, g.head_dim, g.rope_theta)
+    assert (c.format, g.rope_style, g.n_ctx_train) == ("huggingface", "half", 128)
+    q = c.tensors["blk.0.attn_q.weight"]
+    assert q.shape == (g.q_dim, g.hidden)
+    assert q.type == ("BF16" if variant == "online_bf16" else "HF_U8")
+    assert c.metadata["ternary_marker"] is (variant == "online_bf16")
+    assert c.tokenizer.kind == "none" and "no tokenizer" in c.notes[0]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_against_the_safetensors_library(oracle: Path, variant: str) -> None:
+    library = pytest.importorskip("safetensors")
+    path = oracle / "relu2_gqa_tied" / variant / "model.safetensors"
+    theirs = dict(library.deserialize(path.read_bytes()))
+    ours = safetensors.read(str(path))
+    assert set(ours) == set(theirs)
+    for name, stored in ours.items():
+        expected = theirs[name]
+        assert (stored.dtype, list(stored.shape)) == (expected["dtype"], expected["shape"])
+        assert bytes(stored.data) == bytes(expected["data"])
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_packed_and_its_scale(tmp_path: Path) -> None:
+    c = open_checkpoint(hf_directory(tmp_path / "m"))
+    t = c.tensors["blk.0.ffn_gate.weight"]
+    assert (t.type, t.shape, t.scale, len(t.data)) == ("HF_U8", (256, 128), 0.25, 256 * 128 // 4)
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_scale_of_any_shape_and_type(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    data = {"F32": struct.pack("<f", 0.5), "F16": struct.pack("<e", 0.5), "BF16": struct.pack("<f", 0.5)[2:]}[dtype]
+    tensors = hf_tensors()
+    tensors["model.layers.0.mlp.up_proj.weight_scale"] = (dtype, shape, data)
+    assert open_checkpoint(hf_directory(tmp_path / "m", tensors=tensors)).tensors["blk.0.ffn_up.weight"].scale == 0.5
+
+
+def test_sharded(tmp_path: Path) -> None:
+    tensors = hf_tensors()
+    folder = Path(hf_directory(tmp_path / "m", tensors=tensors))
+    whole = open_checkpoint(folder)
+    (folder / "model.safetensors").unlink()
+    names, weight_map = list(tensors), {}
+    for i, part in enumerate((names[::2], names[1::2])):
+        file = f"model-{i + 1:05}-of-00002.safetensors"
+        (folder / file).write_bytes(handmade.safetensors({name: tensors[name] for name in part}))
+        weight_map.update(dict.fromkeys(part, file))
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+    c = open_checkpoint(folder)
+    assert set(c.tensors) == set(whole.tensors)
+    assert all(bytes(c.tensors[name].data) == bytes(whole.tensors[name].data) for name in c.tensors)
+
+    for wrong, message in [
+        ({**weight_map, names[0]: "../secret.safetensors"}, "no plain"),
+        ({**weight_map, names[0]: "/etc/passwd"}, "no plain"),
+        ({**weight_map, names[0]: "absent.safetensors"}, "absent.safetensors' is missing"),
+        ({**weight_map, "model.extra.weight": file}, "in none of the shards"),
+        ({}, "weight_map is missing"),
+    ]:
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(InvalidFile, match=message):
+            open_checkpoint(folder)
+
+
+def test_names_of_the_other_family(tmp_path: Path) -> None:
+    """1bitLLM: inner_attn_ln and ffn_layernorm, inv_freq to be ignored, small n in the class name, latent weights."""
+    tensors = hf_tensors("latent", sub_norms=("inner_attn_ln", "ffn_layernorm"))
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", (32,), bytes(128))
+    config = hf_config(architectures=["BitnetForCausalLM"], hidden_act="silu", quantization_config=None, weight_bits=1)
+    c = open_checkpoint(hf_directory(tmp_path / "m", config, tensors))
+    assert c.config.arch == "bitnet" and c.config.sub_norm and c.metadata["ternary_marker"] is True
+    assert c.tensors["blk.0.attn_sub_norm.weight"].shape == (128,)
+
+
+def test_prescaled_without_a_marker(tmp_path: Path) -> None:
+    """TriLM: floats that are scale x {-1, 0, 1} already, nothing in config.json says so."""
+    config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None,
+                       tie_word_embeddings=False)
+    c = open_checkpoint(hf_directory(tmp_path / "m", config, hf_tensors("scaled", sub_norms=None, head=True)))
+    assert c.config.arch == "llama" and not c.config.tied and c.metadata["ternary_marker"] is False
+
+
+def test_dense_is_refused_early(tmp_path: Path) -> None:
+    """Falcon-E, revision bfloat16: float weights, no quantization_config, not ternary."""
+    config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None)
+    with pytest.raises(InvalidFile, match="dense model"):
+        open_checkpoint(hf_directory(tmp_path / "m", config, hf_tensors("latent", sub_norms=None)))
+
+
+def test_tied_or_not(tmp_path: Path) -> None:
+    both = hf_tensors(head=True)
+    assert open_checkpoint(hf_directory(tmp_path / "a", tensors=both)).config.tied  # a saved copy is ignored
+    assert "output.weight" not in open_checkpoint(tmp_path / "a").tensors
+    untied = hf_config(tie_word_embeddings=False)
+    assert not open_checkpoint(hf_directory(tmp_path / "b", untied, both)).config.tied
+    with pytest.raises(InvalidFile, match=r"lm_head\.weight is missing"):
+        open_checkpoint(hf_directory(tmp_path / "c", untied))
+    silent = hf_config(tie_word_embeddings=None)
+    assert open_checkpoint(hf_directory(tmp_path / "d", silent)).config.tied
+    assert not open_checkpoint(hf_directory(tmp_path / "e", silent, both)).config.tied
+
+
+@pytest.mark.parametrize(
+    ("changes", "theta", "scale"),
+    [
+        ({"rope_theta": 7000}, 7000.0, 1.0),
+        ({"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 8000.0}}, 8000.0, 1.0),
+        ({"rope_parameters": {"rope_type": "linear", "rope_theta": 8000.0, "factor": 2.0}}, 8000.0, 2.0),
+        ({"rope_theta": 9000.0, "rope_scaling": {"type": "linear", "factor": 4}}, 9000.0, 4.0),
+        ({"rope_theta": None}, 10000.0, 1.0),
+    ],
+)
+def test_rope_of_old_and_new_files(tmp_path: Path, changes: dict[str, Any], theta: float, scale: float) -> None:
+    g = open_checkpoint(hf_directory(tmp_path / "m", hf_config(**changes))).config
+    assert (g.rope_theta, g.rope_scale, g.rope_dim) == (theta, scale, 64)
+
+
+def test_activation_override_is_noted(tmp_path: Path) -> None:
+    folder = hf_directory(tmp_path / "m")
+    c = open_checkpoint(folder, activation="silu")
+    assert (c.config.activation, c.config.arch) == ("silu", "bitnet") and "although config.json says relu2" in c.notes[0]
+    with pytest.raises(UsageError):
+        open_checkpoint(folder, activation="tanh")
+
+
+def test_the_weights_file_names_its_directory(tmp_path: Path) -> None:
+    folder = Path(hf_directory(tmp_path / "m"))
+    assert open_checkpoint(folder / "model.safetensors").config.hidden == 128
+
+
+def changed(name: str, content: tuple[str, tuple[int, ...], bytes] | None) -> dict[str, Any]:
+    tensors: dict[str, Any] = hf_tensors()
+    tensors[name] = content
+    return {key: entry for key, entry in tensors.items() if entry is not None}
+
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors", "message"),
+    [
+        (hf_config(architectures=["Qwen3ForCausalLM"]), None, "'Qwen3ForCausalLM' is not supported"),
+        (hf_config(architectures=None, model_type="olmo"), None, "'olmo' is not supported"),
+        (hf_config(architectures=[{}]), None, "is not supported"),
+        (hf_config(quantization_config={"quant_method": "gptq"}), None, "'gptq', not BitNet"),
+        (hf_config(quantization_config=[1]), None, "quantization_config is no object"),
+        (hf_config(quantization_config={"quant_method": "bitnet", "use_rms_norm": True}), None, "use_rms_norm"),
+        (hf_config(attention_bias=True), None, "biases"),
+        (hf_config(quantization_config=None), None, "packed weights, but .* multiplies or divides"),
+        (hf_config(hidden_act="gelu"), None, "hidden_act 'gelu'"),
+        (hf_config(hidden_size=None), None, "hidden_size is missing"),
+        (hf_config(hidden_size="128"), None, "hidden_size is '128', not a sensible number"),
+        (hf_config(hidden_size=10**400), None, "not a sensible number"),
+        (hf_config(hidden_size=128.5), None, r"hidden is 128\.5"),
+        (hf_config(num_attention_heads=0), None, "n_head is 0"),
+        (hf_config(num_key_value_heads=3), None, "n_kv_head|cannot share"),
+        (hf_config(num_hidden_layers=10**9), None, "n_layer is 1000000000"),
+        (hf_config(num_hidden_layers=2), None, r"blk\.1\.attn_norm\.weight is missing"),
+        (hf_config(rope_scaling={"rope_type": "yarn", "factor": 2}), None, "'yarn'"),
+        (hf_config(rope_scaling={"rope_type": "linear"}), None, "factor is missing"),
+        (hf_config(rope_parameters=[1]), None, "rope_parameters is no object"),
+        (None, changed("model.embed_tokens.weight", None), "embed_tokens.weight is missing"),
+        (None, changed("model.layers.0.self_attn.q_norm.weight", ("F32", (64,), bytes(256))), "q_norm.*no part"),
+        (None, changed("model.layers.0.self_attn.q_proj.rms_norm.weight", ("F32", (64,), bytes(256))), "norm of their"),
+        (None, changed("model.layers.00.mlp.up_proj.weight", ("F32", (1,), bytes(4))), "no part"),
+        (None, changed("model.layers.0.self_attn.inner_attn_ln.weight", ("F32", (128,), bytes(512))), "stands twice"),
+        (None, changed(Q + "_scale", None), "has no weight_scale"),
+        (None, changed(Q + "_scale", ("F32", (1,), struct.pack("<f", 0.0))), "weight_scale 0.0"),
+        (None, changed(Q + "_scale", ("F32", (1,), struct.pack("<f", float("nan")))), "weight_scale nan"),
+        (None, changed(Q + "_scale", ("F32", (2,), bytes(8))), "not one float"),
+        (None, changed(Q, ("I8", (128, 128), bytes(128 * 128))), "stored as I8"),
+        (None, changed(Q, ("U8", (32, 64), bytes(32 * 64))), r"shape \(128, 64\)"),
+        (None, changed(Q, ("U8", (32, 128), b"\xff" * (32 * 128))), "holds codes"),
+        (None, changed("model.norm.weight", ("U8", (128,), bytes(128))), "packed but has no"),
+    ],
+)
+def test_refused_with_one_line(tmp_path: Path, config: Any, tensors: Any, message: str) -> None:
+    folder = hf_directory(tmp_path / "m", config, tensors)
+    with pytest.raises(InvalidFile, match=message) as caught:
+        open_checkpoint(folder)
+    assert str(caught.value).startswith(folder) and "\n" not in str(caught.value)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    folder = Path(hf_directory(tmp_path / "m"))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InvalidFile, match=r"no model\.safetensors"):
+        open_checkpoint(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"PK")
+    with pytest.raises(InvalidFile, match="pickled weights .'pytorch_model.bin'.*safetensors"):
+        open_checkpoint(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(InvalidFile, match="pickled"):
+        open_checkpoint(folder)
+    with pytest.raises(ModelNotFound):
+        open_checkpoint(folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b"abc", "too short"),
+        (struct.pack("<Q", 1 << 62) + b"{}", "header claims"),
+        (struct.pack("<Q", 3) + b"{}", "header claims"),
+        (struct.pack("<Q", 2) + b"[]", "no JSON object"),
+        (struct.pack("<Q", 2) + b"{x", "no valid JSON"),
+        (struct.pack("<Q", 2) + b"\xff\xff", "no valid JSON"),
+        (struct.pack("<Q", 60000) + b"[" * 60000, "no valid JSON|nested"),
+        (struct.pack("<Q", 13) + b'{"a":1,"a":1}', "stands twice"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "LFS"),
+        (handmade.safetensors({}, t=1), "described by no object"),
+        (handmade.safetensors({}, t={"dtype": "F32", "shape": [1]}), "no proper shape"),
+        (handmade.safetensors({}, t={"dtype": "F32", "shape": [-1], "data_offsets": [0, 0]}), "no proper shape"),
+        (handmade.safetensors({}, t={"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}), "no proper shape"),
+        (handmade.safetensors({}, t={"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}), "no proper shape"),
+        (handmade.safetensors({}, t={"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}), "dtype 'F64'"),
+        (handmade.safetensors({}, t={"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}), "beyond the file"),
+        (handmade.safetensors({"t": ("F32", (1,), bytes(4))},
+                              u={"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}), "beyond the file"),
+        (handmade.safetensors({"t": ("F32", (2,), bytes(4))}), "its shape and dtype need 8"),
+        (handmade.safetensors({"t": ("F32", (1 << 40, 1 << 40), bytes(4))}), "need 4835703278458516698824704"),
+        (handmade.safetensors({"t": ("F32", (2,), bytes(8))},
+                              u={"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}), "overlaps"),
+    ],
+)
+def test_hostile_safetensors(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(InvalidFile, match=message) as caught:
+        safetensors.read(str(path))
+    assert "\n" not in str(caught.value)
+
+
+# ---- tokenizers ------------------------------------------------------------------------------------------------------
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+
+
+def split(pattern: str) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, BYTE_LEVEL]}
+
+
+def tokenizer_json(**changes: Any) -> dict[str, Any]:
+    table = {
+        "added_tokens": [{"id": 12, "content": "<|end|>", "special": True},
+                         {"id": 13, "content": "<tool>", "special": False}],
+        "pre_tokenizer": split(LLAMA3),
+        "post_processor": None,
+        "model": {"type": "BPE", "vocab": {chr(97 + i): i for i in range(10)}, "merges": ["a b", "c d"],
+                  "ignore_merges": True},
+    }
+    table.update(changes)
+    return table
+
+
+def spec_of(tmp_path: Path, config: dict[str, Any] | None = None, **files: Any) -> Any:
+    return open_checkpoint(hf_directory(tmp_path / "m", config, **files)).tokenizer
+
+
+def test_byte_level_bpe(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, tokenizer__json=tokenizer_json())
+    assert spec.kind == "bpe" and spec.pre == "llama-bpe" and spec.pattern == LLAMA3 and spec.ignore_merges
+    assert list(spec.tokens) == [*"abcdefghij", "[PAD10]", "[PAD11]", "<|end|>", "<tool>"]
+    assert list(spec.types) == [1] * 10 + [5, 5, 3, 4] and spec.merges == ["a b", "c d"] and not spec.added
+    assert spec.eos_ids == (2,) and spec.bos_id == 1
+
+
+def test_merges_as_pairs(tmp_path: Path) -> None:
+    model = {**tokenizer_json()["model"], "merges": [["a", "b"], ["c", "d"]]}
+    assert spec_of(tmp_path, tokenizer__json=tokenizer_json(model=model)).merges == ["a b", "c d"]
+
+
+@pytest.mark.parametrize(
+    ("pre", "name", "pattern"),
+    [
+        (split(LLAMA3), "llama-bpe", LLAMA3),
+        (split(LLAMA3.replace("{1,3}", "")), "qwen2", LLAMA3.replace("{1,3}", "")),
+        (split(r"\p{N}|\P{N}+"), "", r"\p{N}|\P{N}+"),
+        ({"type": "ByteLevel", "use_regex": True}, "gpt-2", None),
+        ({"type": "Sequence", "pretokenizers": [{"type": "Punctuation"}, {"type": "ByteLevel"}, {"type": "Digits"}]},
+         "falcon", None),
+    ],
+)
+def test_pre_tokenizers(tmp_path: Path, pre: Any, name: str, pattern: str | None) -> None:
+    spec = spec_of(tmp_path, tokenizer__json=tokenizer_json(pre_tokenizer=pre))
+    assert (spec.pre, spec.pattern) == (name, pattern)
+
+
+def test_unknown_pre_tokenizer_is_noted(tmp_path: Path) -> None:
+    c = open_checkpoint(hf_directory(tmp_path / "m", tokenizer__json=tokenizer_json(pre_tokenizer=None)))
+    assert c.tokenizer.pre == "gpt-2" and "not known" in c.notes[0]
+
+
+PROCESSOR = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+             "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+
+
+@pytest.mark.parametrize(
+    ("files", "add_bos"),
+    [
+        ({}, False),
+        ({"post_processor": PROCESSOR}, True),
+        ({"post_processor": {"type": "Sequence", "processors": [BYTE_LEVEL, PROCESSOR]}}, True),
+        ({"post_processor": {**PROCESSOR, "single": [{"Sequence": {"id": "A"}}]}, "template": "{{ bos_token }}"}, False),
+        ({"template": "{{- bos_token }}{% for m in messages %}"}, True),
+        ({"template": "{% for m in messages %}"}, False),
+        ({"post_processor": PROCESSOR, "add_bos_token": False}, False),
+        ({"add_bos_token": True}, True),
+    ],
+)
+def test_whether_bos_is_added(tmp_path: Path, files: dict[str, Any], add_bos: bool) -> None:
+    settings = {"chat_template": files.get("template"), "add_bos_token": files.get("add_bos_token")}
+    fast = tokenizer_json(post_processor=files.get("post_processor"))
+    assert spec_of(tmp_path, tokenizer__json=fast, tokenizer_config__json=settings).add_bos is add_bos
+
+
+def test_all_stop_ids(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path, hf_config(eos_token_id=[2, 3]), tokenizer__json=tokenizer_json(),
+        generation_config__json={"eos_token_id": [7, 2, 99999, "x"], "pad_token_id": 4},
+        tokenizer_config__json={"eos_token": {"content": "<|end|>"}})
+    assert spec.eos_ids == (7, 2, 3, 12) and spec.pad_id == 4
+
+
+def test_chat_template_places(tmp_path: Path) -> None:
+    def template(**files: Any) -> str | None:
+        return open_checkpoint(hf_directory(tmp_path / "m", **files)).chat_template
+
+    assert template() is None
+    assert template(tokenizer_config__json={"chat_template": "A"}) == "A"
+    named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
+    assert template(tokenizer_config__json={"chat_template": named}) == "D"
+    assert template(chat_template__jinja="J") == "J"
+
+
+@pytest.mark.parametrize(
+    ("fast", "message"),
+    [
+        (tokenizer_json(model={"type": "BPE", "vocab": {"a": 99}, "merges": []}), "id 99, the embedding has 16"),
+        (tokenizer_json(model={"type": "BPE", "vocab": {"a": -1}, "merges": []}), "id -1"),
+        (tokenizer_json(model={"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []}), "both 'a' and 'b'"),
+        (tokenizer_json(model={"type": "BPE", "vocab": {"a": "0"}, "merges": []}), "id '0'"),
+        (tokenizer_json(model={"type": "BPE", "vocab": {"\ud800": 0}, "merges": []}), "not Unicode"),
+        (tokenizer_json(model={"type": "BPE", "vocab": {}, "merges": [["a"]]}), r"merge \['a'\]"),
+        (tokenizer_json(model={"type": "BPE", "vocab": [], "merges": []}), "vocab or merges"),
+        (tokenizer_json(model={"type": "Unigram"}), r"tokenizer\.model \(SentencePiece\) beside"),
+        (tokenizer_json(model={"type": "BPE", "byte_fallback": True}), "SentencePiece"),
+        ("{", "no valid JSON"),
+    ],
+)
+def test_tokenizers_that_cannot_be_used(tmp_path: Path, fast: Any, message: str) -> None:
+    with pytest.raises(InvalidFile, match=message):
+        open_checkpoint(hf_directory(tmp_path / "m", tokenizer__json=fast))
+
+
+def test_sentencepiece_directory(root: Path, tmp_path: Path) -> None:
+    """tokenizer.model is passed on whole; tokens beyond it come from added_tokens.json."""
+    data = (root / "tests" / "vectors" / "tiny_gguf" / "spm512.model").read_bytes()
+    tensors = hf_tensors()
+    tensors["model.embed_tokens.weight"] = ("F32", (514, 128), bytes(514 * 128 * 4))
+    folder = hf_directory(tmp_path / "m", hf_config(vocab_size=514), tensors, tokenizer__model=data,
+                          added_tokens__json={"<pad>": 512, "</line>": 513, "<beyond>": 514, "<s>": 1})
+    spec = open_checkpoint(folder).tokenizer
+    assert spec.kind == "sentencepiece" and spec.model == data and spec.add_bos
+    assert spec.added == {"<pad>": 512, "</line>": 513}
+    hf_directory(tmp_path / "m")  # an embedding of 16 rows
+    with pytest.raises(InvalidFile, match="512 pieces for 16 embedding rows"):
+        open_checkpoint(folder)
+
+
+def test_sentencepiece_parser_against_the_library(root: Path) -> None:
+    library = pytest.importorskip("sentencepiece")
+    path = root / "tests" / "vectors" / "tiny_gguf" / "spm512.model"
+    theirs = library.SentencePieceProcessor(model_file=str(path))
+    ours = sentencepiece_model.parse(path.read_bytes(), str(path))
+    assert len(ours.pieces) == theirs.get_piece_size() == 512
+    assert ours.pieces == [theirs.id_to_piece(i) for i in range(512)]
+    assert ours.scores.tolist() == [theirs.get_score(i) for i in range(512)]
+    assert (ours.unk_id, ours.bos_id, ours.eos_id) == (theirs.unk_id(), theirs.bos_id(), theirs.eos_id())
+    assert [kind == 6 for kind in ours.types] == [theirs.is_byte(i) for i in range(512)]
+    assert ours.pad_id is None and theirs.pad_id() == -1 and ours.bpe
+
+
+# ---- fuzz ------------------------------------------------------------------------------------------------------------
+
+
+def refuses_or_opens(folder: str) -> None:
+    tracemalloc.start()
+    try:
+        c = open_checkpoint(folder)
+        for tensor in c.tensors.values():
+            assert len(bytes(tensor.data)) == tensor.data.nbytes
+    except InvalidFile as error:
+        assert "\n" not in str(error)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+WEIGHTS = handmade.safetensors(hf_tensors())
+HEADER = 8 + int.from_bytes(WEIGHTS[:8], "little")
+
+
+@given(st.lists(st.tuples(st.integers(0, HEADER - 1), st.one_of(
+    st.binary(min_size=1, max_size=4), st.sampled_from([b"[", b"]", b"9", b"-", b'"', b"}", b"\\u", b"null", b"99"])
+)), max_size=3), st.one_of(st.none(), st.none(), st.integers(0, len(WEIGHTS))))
+def test_fuzz_safetensors(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, bytes]], cut: int | None
+) -> None:
+    data = bytearray(WEIGHTS)
+    for at, content in changes:
+        data[at : at + len(content)] = content
+    folder = tmp_path_factory.getbasetemp() / "fuzz-hf"
+    hf_directory(folder)
+    (folder / "model.safetensors").write_bytes(data[:cut])
+    refuses_or_opens(str(folder))
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
+              st.sampled_from([0, 1, -1, 1e308, 2**63, "relu2", "bitnet", "BPE"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_fuzz_json(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Any JSON value in any place of the side files."""
+    files: dict[str, Any] = {
+        "config.json": hf_config(rope_parameters={"rope_type": "linear", "factor": 2.0}),
+        "tokenizer.json": tokenizer_json(post_processor=PROCESSOR),
+        "tokenizer_config.json": {"chat_template": [{"name": "default", "template": "T"}], "bos_token": "<|end|>",
+                                  "eos_token": {"content": "<|end|>"}, "add_bos_token": True,
+                                  "added_tokens_decoder": {"12": {"content": "<|end|>", "special": True}}},
+        "generation_config.json": {"eos_token_id": [1, 2], "bos_token_id": 1},
+        "added_tokens.json": {"<|end|>": 12},
+    }
+    files = json.loads(json.dumps(files))  # shared constants stay as they are
+    for _ in range(data.draw(st.integers(1, 2))):
+        place: Any = files[data.draw(st.sampled_from(sorted(files)))]
+        while True:
+            keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(st.sampled_from(keys))
+            deeper = isinstance(place[key], (dict, list)) and place[key]
+            if not deeper or data.draw(st.booleans()):
+                place[key] = data.draw(JSON)
+                break
+            place = place[key]
+    folder = tmp_path_factory.getbasetemp() / "fuzz-json"
+    hf_directory(folder)
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    refuses_or_opens(str(folder))
+
+
+@given(st.binary(max_size=60))
+def test_fuzz_sentencepiece(data: bytes) -> None:
+    try:
+        assert sentencepiece_model.parse(data, "m").pieces
+    except InvalidFile:
+        pass
+
+
+def test_floats() -> None:
+    from edge.formats.huggingface import floats
+
+    values = np.array([1.5, -2.0, 0.0, 3e-5], np.float32)
+    assert list(floats("F32", memoryview(values.tobytes()))) == values.tolist()
+    half = values.astype(np.float16)
+    assert list(floats("F16", memoryview(half.tobytes()))) == half.tolist()
+    upper = (values.view(np.uint32) >> 16).astype(np.uint16)
+    expected = (upper.astype(np.uint32) << 16).view(np.float32).tolist()
+    assert list(floats("BF16", memoryview(upper.tobytes()))) == expected
