@@ -94,6 +94,10 @@ static const struct kernels *const rows[] = {
     &kernels_scalar,
 #if defined(__x86_64__)
     &kernels_avx2,
+#elif defined(__aarch64__)
+    &kernels_neon,
+    &kernels_dotprod,
+    &kernels_i8mm,
 #endif
 };
 
@@ -101,6 +105,10 @@ static const int needs[] = {
     0,
 #if defined(__x86_64__)
     FEATURE_AVX2,
+#elif defined(__aarch64__)
+    FEATURE_NEON,
+    FEATURE_DOTPROD,
+    FEATURE_I8MM,
 #endif
 };
 

@@ -1,0 +1,199 @@
+/* arm.h: what the aarch64 rows share.  Included by neon.c, dotprod.c and i8mm.c, each with its own flags; the parts
+ * that need the dot-product instructions exist only where the flags allow them.  Everything is static: see numbers.h. */
+#ifndef BITNET_EDGE_ARM_H
+#define BITNET_EDGE_ARM_H
+
+#include "kernels.h"
+#include "numbers.h"
+
+#include <arm_neon.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- what lanes.h asks for -------------------------------------------------------------------------------------- */
+
+#define LANE_WIDTH 4
+typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
+
+INLINE vf load_half(const uint16_t *p) { return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+
+INLINE void store_half(uint16_t *p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
+
+typedef uint8_t value_weight;
+
+/* Four bytes in every lane. */
+INLINE uint8x16_t broadcast4(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return vreinterpretq_u8_u32(vdupq_n_u32(v));
+}
+
+/* ---- ternary codes ---------------------------------------------------------------------------------------------- */
+
+enum { PREFETCH = 512 }; /* bytes ahead in each row's stream */
+
+INLINE int8x16_t codes_67(uint8x16_t c) { return vreinterpretq_s8_u8(vshrq_n_u8(c, 6)); }
+INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))); }
+INLINE int8x16_t codes_23(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 2), vdupq_n_u8(3))); }
+INLINE int8x16_t codes_01(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(3))); }
+
+#if defined(__ARM_FEATURE_DOTPROD)
+
+/* n rows, read as n streams.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;
+ * the products are multiples of 4 and 16, so the shifts at the end are exact.
+ * int32 lanes: the largest sum gains 2 * 4 * 48 * 127 = 48768 a block, enough for K = 5.6 million. */
+INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    int32x4_t sum1x[4], sum4x[4], sum16x[4];
+    for (int r = 0; r < n; r++)
+        sum1x[r] = sum4x[r] = sum16x[r] = vdupq_n_s32(0);
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+        for (int half = 0; half < 32; half += 16) {
+            int8x16_t x0 = vld1q_s8(x + half), x1 = vld1q_s8(x + half + 32);
+            int8x16_t x2 = vld1q_s8(x + half + 64), x3 = vld1q_s8(x + half + 96);
+            for (int r = 0; r < n; r++) {
+                if (half == 0)
+                    __builtin_prefetch(codes + r * stride + PREFETCH);
+                uint8x16_t c = vld1q_u8(codes + r * stride + half);
+                int8x16_t c1 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30)));
+                int8x16_t c2 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x0c)));
+                sum1x[r] = vdotq_s32(sum1x[r], codes_67(c), x0);
+                sum16x[r] = vdotq_s32(sum16x[r], c1, x1);
+                sum4x[r] = vdotq_s32(sum4x[r], c2, x2);
+                sum1x[r] = vdotq_s32(sum1x[r], codes_01(c), x3);
+            }
+        }
+    for (int r = 0; r < n; r++)
+        acc[r] = vaddvq_s32(vaddq_s32(sum1x[r], vaddq_s32(vshrq_n_s32(sum4x[r], 2), vshrq_n_s32(sum16x[r], 4))));
+}
+
+static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    for (; r + 4 <= n_row; r += 4)
+        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
+    for (; r < n_row; r++)
+        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+}
+
+static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+        int32x4_t s = vdupq_n_s32(0), t = s;
+        for (int half = 0; half < 32; half += 16) {
+            uint8x16_t c = vld1q_u8(codes + half);
+            s = vdotq_s32(s, codes_67(c), vld1q_s8(x + half));
+            t = vdotq_s32(t, codes_45(c), vld1q_s8(x + half + 32));
+            s = vdotq_s32(s, codes_23(c), vld1q_s8(x + half + 64));
+            t = vdotq_s32(t, codes_01(c), vld1q_s8(x + half + 96));
+        }
+        acc[b] = vaddvq_s32(vaddq_s32(s, t));
+    }
+}
+
+/* Up to two rows against up to eight tokens: 16 sums, 8 vectors of codes, every activation vector used for each row. */
+INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride,
+                     int n_row, int n_token, int32_t *sum)
+{
+    int32x4_t s[2][8];
+    for (int r = 0; r < n_row; r++)
+        for (int t = 0; t < n_token; t++)
+            s[r][t] = vdupq_n_s32(0);
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+        for (int half = 0; half < 32; half += 16) {
+            int8x16_t c[2][4];
+            for (int r = 0; r < n_row; r++) {
+                uint8x16_t v = vld1q_u8(codes + r * row_bytes + half);
+                c[r][0] = codes_67(v), c[r][1] = codes_45(v), c[r][2] = codes_23(v), c[r][3] = codes_01(v);
+            }
+            for (int t = 0; t < n_token; t++)
+                for (int i = 0; i < 4; i++) {
+                    int8x16_t xv = vld1q_s8(x + t * x_stride + half + 32 * i);
+                    for (int r = 0; r < n_row; r++)
+                        s[r][t] = vdotq_s32(s[r][t], c[r][i], xv);
+                }
+        }
+    for (int r = 0; r < n_row; r++)
+        for (int t = 0; t < n_token; t++)
+            sum[r * n_token + t] = vaddvq_s32(s[r][t]);
+}
+
+/* ---- output head ------------------------------------------------------------------------------------------------ */
+
+/* x = 256 * high + low with both halves signed bytes (|x| <= 8191, so |high| <= 32), two dot products instead of four
+ * widening multiplies.  A lane of int32 gains at most 4 * 128 * 128 = 65536 per step of 16 elements; 16384 steps are
+ * 2^30. */
+enum { HEAD_STEP = 16, HEAD_STEPS = 16384 };
+
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
+                         float *logits)
+{
+    int64_t i = 0, total[4];
+    for (int r = 0; r < n; r++)
+        total[r] = 0;
+    while (i + HEAD_STEP <= k) {
+        int64_t end = k - i < (int64_t)HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
+        int32x4_t low[4], high[4];
+        for (int r = 0; r < n; r++)
+            low[r] = high[r] = vdupq_n_s32(0);
+        for (; i <= end; i += HEAD_STEP) {
+            int16x8_t a = vld1q_s16(x + i), b = vld1q_s16(x + i + 8), half = vdupq_n_s16(128);
+            int8x16_t xl = vuzp1q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
+            int8x16_t xh = vuzp2q_s8(vreinterpretq_s8_s16(vaddq_s16(a, half)),
+                                     vreinterpretq_s8_s16(vaddq_s16(b, half)));
+            for (int r = 0; r < n; r++) {
+                int8x16_t wv = vld1q_s8(w + r * k + i);
+                low[r] = vdotq_s32(low[r], wv, xl);
+                high[r] = vdotq_s32(high[r], wv, xh);
+            }
+        }
+        for (int r = 0; r < n; r++)
+            total[r] += vaddlvq_s32(low[r]) + 256 * vaddlvq_s32(high[r]);
+    }
+    for (int r = 0; r < n; r++) {
+        for (int64_t j = i; j < k; j++)
+            total[r] += (int32_t)w[r * k + j] * x[j];
+        logits[r] = (float)total[r] * (scale[r] / s);
+    }
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+}
+
+/* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
+
+/* Four tokens by four dimensions a vector: one dot product each. */
+INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+{
+    for (int t = 0; t < KV_PAGE; t += 16) {
+        int32x4_t a[4][4];
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vdupq_n_s32(0);
+        for (int64_t d = 0; d < head_dim; d += 4) {
+            int8x16_t kv[4];
+            for (int j = 0; j < 4; j++)
+                kv[j] = vld1q_s8(k + d * KV_PAGE + t * 4 + 16 * j);
+            for (int i = 0; i < n; i++) {
+                int8x16_t qv = vreinterpretq_s8_u8(broadcast4(q + i * head_dim + d));
+                for (int j = 0; j < 4; j++)
+                    a[i][j] = vdotq_s32(a[i][j], kv[j], qv);
+            }
+        }
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < 4; j++)
+                vst1q_s32(s[i] + t + 4 * j, a[i][j]);
+    }
+}
+
+#endif /* __ARM_FEATURE_DOTPROD */
+#endif

@@ -1,0 +1,57 @@
+/* dotprod.c: aarch64 with the ARMv8.2 dot product (Cortex-A76: Raspberry Pi 5; Neoverse N1, laptops). */
+#if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+
+#include "arm.h"
+
+enum { TILE_ROWS = 2 };
+
+INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
+                 int n_token, int32_t *sum)
+{
+    dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum);
+}
+
+#include "tiles.h"
+
+/* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */
+#define VALUE_DIMS 16
+INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
+                       int32_t (*sum)[VALUE_DIMS])
+{
+    int32x4_t a[4][4], ones[4];
+    for (int j = 0; j < 4; j++) {
+        ones[j] = vdupq_n_s32(0);
+        for (int i = 0; i < n; i++)
+            a[i][j] = vdupq_n_s32(0);
+    }
+    for (int t = 0; t < KV_PAGE; t += 4) {
+        int8x16_t vv[4];
+        for (int j = 0; j < 4; j++) {
+            vv[j] = vld1q_s8(v + t * head_dim + d * 4 + 16 * j);
+            ones[j] = vdotq_s32(ones[j], vv[j], vdupq_n_s8(1));
+        }
+        for (int i = 0; i < n; i++) {
+            int8x16_t w = vreinterpretq_s8_u8(veorq_u8(broadcast4(u[i] + t), vdupq_n_u8(0x80)));
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vdotq_s32(a[i][j], vv[j], w);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            vst1q_s32(sum[i] + 4 * j, vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7)));
+}
+
+#include "lanes.h"
+
+const struct kernels kernels_dotprod = {
+    .name = "dotprod",
+    .ternary_matvec = ternary_matvec,
+    .ternary_matmul = ternary_matmul,
+    .ternary_blocks = ternary_blocks,
+    .head_i8 = head_i8,
+    LANES_KERNELS,
+};
+
+#else
+typedef int not_compiled_for_dotprod; /* ISO C wants a declaration */
+#endif

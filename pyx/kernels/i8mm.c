@@ -1,0 +1,105 @@
+/* i8mm.c: aarch64 with the int8 matrix multiply (Neoverse N2/V1, Cortex-A510/A710 and later, recent laptops).
+ * One token is limited by memory and shares dotprod's code; several tokens go through smmla, 2 x 8 by 8 x 2. */
+#if defined(__aarch64__) && defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_DOTPROD)
+
+#include "arm.h"
+
+/* Rows and tokens go in pairs: a register holds 8 bytes of one and 8 bytes of the other. */
+INLINE int8x16_t first_halves(int8x16_t a, int8x16_t b)
+{
+    return vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
+}
+
+INLINE int8x16_t second_halves(int8x16_t a, int8x16_t b)
+{
+    return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
+}
+
+INLINE int8x16_t codes_at(uint8x16_t c, int i)
+{
+    return i == 0 ? codes_67(c) : i == 1 ? codes_45(c) : i == 2 ? codes_23(c) : codes_01(c);
+}
+
+enum { TILE_ROWS = 4 };
+
+INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
+                 int n_token, int32_t *sum)
+{
+    if (n_row == 1 || n_token == 1) { /* nothing to pair */
+        for (int r = 0; r < n_row; r++)
+            dot_tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, 1, n_token, sum + r * n_token);
+        return;
+    }
+    int32x4_t s[2][4]; /* [row pair][token pair], each row-major 2 x 2 */
+    for (int r = 0; r < 2; r++)
+        for (int t = 0; t < n_token / 2; t++)
+            s[r][t] = vdupq_n_s32(0);
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+        for (int half = 0; half < 32; half += 16) {
+            uint8x16_t first[2], second[2];
+            for (int r = 0; r < 2; r++) {
+                int8x16_t even = vreinterpretq_s8_u8(vld1q_u8(codes + 2 * r * row_bytes + half));
+                int8x16_t odd = vreinterpretq_s8_u8(vld1q_u8(codes + (2 * r + 1) * row_bytes + half));
+                first[r] = vreinterpretq_u8_s8(first_halves(even, odd));
+                second[r] = vreinterpretq_u8_s8(second_halves(even, odd));
+            }
+            for (int i = 0; i < 4; i++) {
+                int8x16_t c0[2], c1[2];
+                for (int r = 0; r < 2; r++)
+                    c0[r] = codes_at(first[r], i), c1[r] = codes_at(second[r], i);
+                for (int t = 0; t < n_token / 2; t++) {
+                    int8x16_t even = vld1q_s8(x + 2 * t * x_stride + half + 32 * i);
+                    int8x16_t odd = vld1q_s8(x + (2 * t + 1) * x_stride + half + 32 * i);
+                    int8x16_t x0 = first_halves(even, odd), x1 = second_halves(even, odd);
+                    for (int r = 0; r < 2; r++)
+                        s[r][t] = vmmlaq_s32(vmmlaq_s32(s[r][t], c0[r], x0), c1[r], x1);
+                }
+            }
+        }
+    for (int r = 0; r < 2; r++)
+        for (int t = 0; t < n_token / 2; t++) {
+            vst1_s32(sum + 2 * r * n_token + 2 * t, vget_low_s32(s[r][t]));
+            vst1_s32(sum + (2 * r + 1) * n_token + 2 * t, vget_high_s32(s[r][t]));
+        }
+}
+
+#include "tiles.h"
+
+/* usdot takes the unsigned probabilities as they are. */
+#define VALUE_DIMS 16
+INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
+                       int32_t (*sum)[VALUE_DIMS])
+{
+    int32x4_t a[4][4];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            a[i][j] = vdupq_n_s32(0);
+    for (int t = 0; t < KV_PAGE; t += 4) {
+        int8x16_t vv[4];
+        for (int j = 0; j < 4; j++)
+            vv[j] = vld1q_s8(v + t * head_dim + d * 4 + 16 * j);
+        for (int i = 0; i < n; i++) {
+            uint8x16_t w = broadcast4(u[i] + t);
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vusdotq_s32(a[i][j], w, vv[j]);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            vst1q_s32(sum[i] + 4 * j, a[i][j]);
+}
+
+#include "lanes.h"
+
+const struct kernels kernels_i8mm = {
+    .name = "i8mm",
+    .ternary_matvec = ternary_matvec,
+    .ternary_matmul = ternary_matmul,
+    .ternary_blocks = ternary_blocks,
+    .head_i8 = head_i8,
+    LANES_KERNELS,
+};
+
+#else
+typedef int not_compiled_for_i8mm; /* ISO C wants a declaration */
+#endif

@@ -1,0 +1,251 @@
+/* neon.c: every aarch64 processor (Cortex-A53 and A72: Raspberry Pi 3, 4, Zero 2).
+ *
+ * There is no dot product: vmlal_s8 multiplies eight bytes and adds into eight int16 lanes, which the bounds below keep
+ * from overflowing, also for code 3, which a corrupt file can hold. */
+#if defined(__aarch64__)
+
+#include "arm.h"
+
+/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+
+/* The 16 bytes of c against the four vectors of x: each lane of lo and hi gains 4 products of at most 3 * 127. */
+INLINE void add_products(int16x8_t *lo, int16x8_t *hi, const int8x16_t c[4], const int8x16_t x[4])
+{
+    for (int i = 0; i < 4; i++) {
+        *lo = vmlal_s8(*lo, vget_low_s8(c[i]), vget_low_s8(x[i]));
+        *hi = vmlal_high_s8(*hi, c[i], x[i]);
+    }
+}
+
+INLINE void unpack(const uint8_t *p, int8x16_t c[4])
+{
+    uint8x16_t v = vld1q_u8(p);
+    c[0] = codes_67(v), c[1] = codes_45(v), c[2] = codes_23(v), c[3] = codes_01(v);
+}
+
+/* Eight products a block and lane: 10 * 8 * 3 * 127 = 30480 <= 32767. */
+enum { INT16_BLOCKS = 10 };
+
+INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    int32x4_t total[4];
+    for (int r = 0; r < n; r++)
+        total[r] = vdupq_n_s32(0);
+    for (int64_t b = 0; b < n_block; b += INT16_BLOCKS) {
+        int64_t nb = n_block - b < INT16_BLOCKS ? n_block - b : INT16_BLOCKS;
+        int16x8_t lo[4], hi[4];
+        for (int r = 0; r < n; r++)
+            lo[r] = hi[r] = vdupq_n_s16(0);
+        for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+            for (int half = 0; half < 32; half += 16) {
+                int8x16_t xv[4], c[4];
+                for (int j = 0; j < 4; j++)
+                    xv[j] = vld1q_s8(x + half + 32 * j);
+                for (int r = 0; r < n; r++) {
+                    if (half == 0)
+                        __builtin_prefetch(codes + r * stride + PREFETCH);
+                    unpack(codes + r * stride + half, c);
+                    add_products(&lo[r], &hi[r], c, xv);
+                }
+            }
+        for (int r = 0; r < n; r++)
+            total[r] = vpadalq_s16(vpadalq_s16(total[r], lo[r]), hi[r]);
+    }
+    for (int r = 0; r < n; r++)
+        acc[r] = vaddvq_s32(total[r]);
+}
+
+static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    for (; r + 4 <= n_row; r += 4)
+        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
+    for (; r < n_row; r++)
+        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+}
+
+static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    for (int64_t b = 0; b < n_block; b++)
+        matvec_rows(codes + b * TERNARY_BLOCK_BYTES, 1, 1, x + b * TERNARY_BLOCK, acc + b);
+}
+
+/* One row against up to eight tokens; the block is unpacked once. */
+enum { TILE_ROWS = 1 };
+
+INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
+                 int n_token, int32_t *sum)
+{
+    int32x4_t total[8];
+    (void)row_bytes, (void)n_row;
+    for (int t = 0; t < n_token; t++)
+        total[t] = vdupq_n_s32(0);
+    for (int64_t b = 0; b < n_block; b += INT16_BLOCKS) {
+        int64_t nb = n_block - b < INT16_BLOCKS ? n_block - b : INT16_BLOCKS;
+        int16x8_t lo[8], hi[8];
+        for (int t = 0; t < n_token; t++)
+            lo[t] = hi[t] = vdupq_n_s16(0);
+        for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
+            for (int half = 0; half < 32; half += 16) {
+                int8x16_t c[4], xv[4];
+                unpack(codes + half, c);
+                for (int t = 0; t < n_token; t++) {
+                    for (int j = 0; j < 4; j++)
+                        xv[j] = vld1q_s8(x + t * x_stride + half + 32 * j);
+                    add_products(&lo[t], &hi[t], c, xv);
+                }
+            }
+        for (int t = 0; t < n_token; t++)
+            total[t] = vpadalq_s16(vpadalq_s16(total[t], lo[t]), hi[t]);
+    }
+    for (int t = 0; t < n_token; t++)
+        sum[t] = vaddvq_s32(total[t]);
+}
+
+#include "tiles.h"
+
+/* ---- output head ------------------------------------------------------------------------------------------------ */
+
+/* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
+enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
+
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
+                         float *logits)
+{
+    int64_t i = 0, total[4];
+    for (int r = 0; r < n; r++)
+        total[r] = 0;
+    while (i + HEAD_STEP <= k) {
+        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
+        int32x4_t a[4], b[4];
+        for (int r = 0; r < n; r++)
+            a[r] = b[r] = vdupq_n_s32(0);
+        for (; i <= end; i += HEAD_STEP) {
+            int16x8_t x0 = vld1q_s16(x + i), x1 = vld1q_s16(x + i + 8);
+            for (int r = 0; r < n; r++) {
+                int8x16_t wv = vld1q_s8(w + r * k + i);
+                int16x8_t w0 = vmovl_s8(vget_low_s8(wv)), w1 = vmovl_high_s8(wv);
+                a[r] = vmlal_s16(a[r], vget_low_s16(w0), vget_low_s16(x0));
+                b[r] = vmlal_high_s16(b[r], w0, x0);
+                a[r] = vmlal_s16(a[r], vget_low_s16(w1), vget_low_s16(x1));
+                b[r] = vmlal_high_s16(b[r], w1, x1);
+            }
+        }
+        for (int r = 0; r < n; r++)
+            total[r] += vaddlvq_s32(a[r]) + vaddlvq_s32(b[r]);
+    }
+    for (int r = 0; r < n; r++) {
+        for (int64_t j = i; j < k; j++)
+            total[r] += (int32_t)w[r * k + j] * x[j];
+        logits[r] = (float)total[r] * (scale[r] / s);
+    }
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+}
+
+/* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
+
+/* Two groups of four dimensions at a time: two products of at most 127 * 127 are 32258 in int16. */
+INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+{
+    for (int t = 0; t < KV_PAGE; t += 8) {
+        int32x4_t a[4][4];
+        int64_t d = 0;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vdupq_n_s32(0);
+        for (; d + 8 <= head_dim; d += 8) {
+            const int8_t *p = k + d * KV_PAGE + t * 4;
+            int8x16_t k0 = vld1q_s8(p), k1 = vld1q_s8(p + 16);
+            int8x16_t k2 = vld1q_s8(p + 4 * KV_PAGE), k3 = vld1q_s8(p + 4 * KV_PAGE + 16);
+            for (int i = 0; i < n; i++) {
+                int8x16_t q0 = vreinterpretq_s8_u8(broadcast4(q + i * head_dim + d));
+                int8x16_t q1 = vreinterpretq_s8_u8(broadcast4(q + i * head_dim + d + 4));
+                int16x8_t m0 = vmlal_s8(vmull_s8(vget_low_s8(k0), vget_low_s8(q0)), vget_low_s8(k2), vget_low_s8(q1));
+                int16x8_t m1 = vmlal_high_s8(vmull_high_s8(k0, q0), k2, q1);
+                int16x8_t m2 = vmlal_s8(vmull_s8(vget_low_s8(k1), vget_low_s8(q0)), vget_low_s8(k3), vget_low_s8(q1));
+                int16x8_t m3 = vmlal_high_s8(vmull_high_s8(k1, q0), k3, q1);
+                a[i][0] = vpadalq_s16(a[i][0], m0);
+                a[i][1] = vpadalq_s16(a[i][1], m1);
+                a[i][2] = vpadalq_s16(a[i][2], m2);
+                a[i][3] = vpadalq_s16(a[i][3], m3);
+            }
+        }
+        if (d < head_dim) {
+            const int8_t *p = k + d * KV_PAGE + t * 4;
+            int8x16_t k0 = vld1q_s8(p), k1 = vld1q_s8(p + 16);
+            for (int i = 0; i < n; i++) {
+                int8x16_t q0 = vreinterpretq_s8_u8(broadcast4(q + i * head_dim + d));
+                a[i][0] = vpadalq_s16(a[i][0], vmull_s8(vget_low_s8(k0), vget_low_s8(q0)));
+                a[i][1] = vpadalq_s16(a[i][1], vmull_high_s8(k0, q0));
+                a[i][2] = vpadalq_s16(a[i][2], vmull_s8(vget_low_s8(k1), vget_low_s8(q0)));
+                a[i][3] = vpadalq_s16(a[i][3], vmull_high_s8(k1, q0));
+            }
+        }
+        for (int i = 0; i < n; i++) { /* two halves of a token are neighbours */
+            vst1q_s32(s[i] + t, vpaddq_s32(a[i][0], a[i][1]));
+            vst1q_s32(s[i] + t + 4, vpaddq_s32(a[i][2], a[i][3]));
+        }
+    }
+}
+
+/* u - 128 is a signed byte; 128 times the sum of the values makes up for it.  Two groups of four tokens at a time: two
+ * products of at most 128 * 127 are 32512 in int16. */
+#define VALUE_DIMS 8
+INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
+                       int32_t (*sum)[VALUE_DIMS])
+{
+    const uint8x16_t flip = vdupq_n_u8(0x80);
+    int32x4_t a[4][4];
+    int16x8_t ones0 = vdupq_n_s16(0), ones1 = ones0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            a[i][j] = vdupq_n_s32(0);
+    for (int t = 0; t < KV_PAGE; t += 8) {
+        const int8_t *p = v + t * head_dim + d * 4, *p2 = p + head_dim * 4;
+        int8x16_t v0 = vld1q_s8(p), v1 = vld1q_s8(p + 16), v2 = vld1q_s8(p2), v3 = vld1q_s8(p2 + 16);
+        ones0 = vpadalq_s8(vpadalq_s8(ones0, v0), v2); /* 32 values of at most 127 in two lanes */
+        ones1 = vpadalq_s8(vpadalq_s8(ones1, v1), v3);
+        for (int i = 0; i < n; i++) {
+            int8x16_t w0 = vreinterpretq_s8_u8(veorq_u8(broadcast4(u[i] + t), flip));
+            int8x16_t w1 = vreinterpretq_s8_u8(veorq_u8(broadcast4(u[i] + t + 4), flip));
+            int16x8_t m0 = vmlal_s8(vmull_s8(vget_low_s8(v0), vget_low_s8(w0)), vget_low_s8(v2), vget_low_s8(w1));
+            int16x8_t m1 = vmlal_high_s8(vmull_high_s8(v0, w0), v2, w1);
+            int16x8_t m2 = vmlal_s8(vmull_s8(vget_low_s8(v1), vget_low_s8(w0)), vget_low_s8(v3), vget_low_s8(w1));
+            int16x8_t m3 = vmlal_high_s8(vmull_high_s8(v1, w0), v3, w1);
+            a[i][0] = vpadalq_s16(a[i][0], m0);
+            a[i][1] = vpadalq_s16(a[i][1], m1);
+            a[i][2] = vpadalq_s16(a[i][2], m2);
+            a[i][3] = vpadalq_s16(a[i][3], m3);
+        }
+    }
+    int32x4_t sum0 = vshlq_n_s32(vpaddlq_s16(ones0), 7), sum1 = vshlq_n_s32(vpaddlq_s16(ones1), 7);
+    for (int i = 0; i < n; i++) {
+        vst1q_s32(sum[i], vaddq_s32(vpaddq_s32(a[i][0], a[i][1]), sum0));
+        vst1q_s32(sum[i] + 4, vaddq_s32(vpaddq_s32(a[i][2], a[i][3]), sum1));
+    }
+}
+
+#include "lanes.h"
+
+const struct kernels kernels_neon = {
+    .name = "neon",
+    .ternary_matvec = ternary_matvec,
+    .ternary_matmul = ternary_matmul,
+    .ternary_blocks = ternary_blocks,
+    .head_i8 = head_i8,
+    LANES_KERNELS,
+};
+
+#else
+typedef int not_compiled_for_neon; /* ISO C wants a declaration */
+#endif
