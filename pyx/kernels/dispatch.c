@@ -8,7 +8,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-enum { FEATURE_AVX2 = 1, FEATURE_AVX512VNNI = 2 };
+enum { FEATURE_AVX2 = 1, FEATURE_AVX512VNNI = 2 }; /* the second only with the first */
 
 /* XCR0: which register files the operating system saves.  Without this check AVX in a kernel or hypervisor that
  * does not save the upper halves corrupts silently. */
@@ -94,6 +94,7 @@ static const struct kernels *const rows[] = {
     &kernels_scalar,
 #if defined(__x86_64__)
     &kernels_avx2,
+    &kernels_avx512vnni,
 #elif defined(__aarch64__)
     &kernels_neon,
     &kernels_dotprod,
@@ -105,6 +106,7 @@ static const int needs[] = {
     0,
 #if defined(__x86_64__)
     FEATURE_AVX2,
+    FEATURE_AVX512VNNI,
 #elif defined(__aarch64__)
     FEATURE_NEON,
     FEATURE_DOTPROD,

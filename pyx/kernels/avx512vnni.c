@@ -1,0 +1,257 @@
+/* avx512vnni.c: x86-64 with AVX-512 F/BW/VL/DQ and VNNI (Cascade Lake 2019, Ice Lake, Zen 4).
+ *
+ * vpdpbusd multiplies unsigned by signed bytes and adds four products into an int32 lane, without saturation. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) &&                 \
+    defined(__AVX512VNNI__)
+
+#include "kernels.h"
+#include "numbers.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+
+INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
+
+INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+/* 32 bytes of p and 32 bytes of q. */
+INLINE __m512i load_halves(const void *p, const void *q)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(load256(p)), load256(q), 1);
+}
+
+INLINE __m512i set_mask(int byte) { return _mm512_set1_epi8((char)byte); }
+
+enum { PREFETCH = 1024 };
+
+/* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64, 16,
+ * 4 and 1; the products are multiples of the weight, so the shifts at the end are exact.
+ * int32 lanes: weight 64 gains at most 4 * 192 * 127 = 97536 a step of 256 codes, enough for K = 5.6 million. */
+INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    const __m512i m67 = set_mask(0xc0), m45 = set_mask(0x30), m23 = set_mask(0x0c), m01 = set_mask(0x03);
+    const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    __m512i s67[4], s45[4], s23[4], s01[4];
+    for (int r = 0; r < n; r++)
+        s67[r] = s45[r] = s23[r] = s01[r] = _mm512_setzero_si512();
+    int64_t b = 0;
+    for (; b + 2 <= n_block; b += 2, x += 2 * TERNARY_BLOCK, codes += 2 * TERNARY_BLOCK_BYTES) {
+        __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
+        __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
+        for (int r = 0; r < n; r++) {
+            _mm_prefetch((const char *)(codes + r * stride + PREFETCH), _MM_HINT_T0);
+            __m512i c = load512(codes + r * stride);
+            s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
+            s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
+            s23[r] = _mm512_dpbusd_epi32(s23[r], _mm512_and_si512(c, m23), x2);
+            s01[r] = _mm512_dpbusd_epi32(s01[r], _mm512_and_si512(c, m01), x3);
+        }
+    }
+    if (b < n_block) { /* an odd block: the upper half is zero */
+        __m512i x0 = _mm512_zextsi256_si512(load256(x)), x1 = _mm512_zextsi256_si512(load256(x + 32));
+        __m512i x2 = _mm512_zextsi256_si512(load256(x + 64)), x3 = _mm512_zextsi256_si512(load256(x + 96));
+        for (int r = 0; r < n; r++) {
+            __m512i c = _mm512_zextsi256_si512(load256(codes + r * stride));
+            s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
+            s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
+            s23[r] = _mm512_dpbusd_epi32(s23[r], _mm512_and_si512(c, m23), x2);
+            s01[r] = _mm512_dpbusd_epi32(s01[r], _mm512_and_si512(c, m01), x3);
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        __m512i a = _mm512_add_epi32(_mm512_srai_epi32(s67[r], 6), _mm512_srai_epi32(s45[r], 4));
+        __m512i c = _mm512_add_epi32(_mm512_srai_epi32(s23[r], 2), s01[r]);
+        acc[r] = _mm512_reduce_add_epi32(_mm512_add_epi32(a, c));
+    }
+}
+
+static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    for (; r + 4 <= n_row; r += 4)
+        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
+    for (; r < n_row; r++)
+        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+}
+
+INLINE int32_t sum256(__m256i a)
+{
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    const __m256i low = _mm256_set1_epi8(0x03);
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+        __m256i c = load256(codes), s = _mm256_setzero_si256(), t = s;
+        s = _mm256_dpbusd_epi32(s, _mm256_and_si256(_mm256_srli_epi16(c, 6), low), load256(x));
+        t = _mm256_dpbusd_epi32(t, _mm256_and_si256(_mm256_srli_epi16(c, 4), low), load256(x + 32));
+        s = _mm256_dpbusd_epi32(s, _mm256_and_si256(_mm256_srli_epi16(c, 2), low), load256(x + 64));
+        t = _mm256_dpbusd_epi32(t, _mm256_and_si256(c, low), load256(x + 96));
+        acc[b] = sum256(_mm256_add_epi32(s, t));
+    }
+}
+
+/* Four rows, two in each register (32 bytes of one, 32 of the other), against up to eight tokens, whose activations are
+ * broadcast to both halves: 16 sums, 8 vectors of codes. */
+enum { TILE_ROWS = 4 };
+
+INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
+                 int n_token, int32_t *sum)
+{
+    const __m512i low = set_mask(0x03);
+    const int pairs = (n_row + 1) / 2; /* a single row fills both halves, and the upper result is dropped */
+    __m512i s[2][8];
+    for (int r = 0; r < pairs; r++)
+        for (int t = 0; t < n_token; t++)
+            s[r][t] = _mm512_setzero_si512();
+    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+        __m512i c[2][4];
+        for (int r = 0; r < pairs; r++) {
+            __m512i v = load_halves(codes + 2 * r * row_bytes, codes + (2 * r + (n_row > 1)) * row_bytes);
+            c[r][0] = _mm512_and_si512(_mm512_srli_epi16(v, 6), low);
+            c[r][1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+            c[r][2] = _mm512_and_si512(_mm512_srli_epi16(v, 2), low);
+            c[r][3] = _mm512_and_si512(v, low);
+        }
+        for (int t = 0; t < n_token; t++)
+            for (int i = 0; i < 4; i++) {
+                __m512i xv = _mm512_broadcast_i64x4(load256(x + t * x_stride + 32 * i));
+                for (int r = 0; r < pairs; r++)
+                    s[r][t] = _mm512_dpbusd_epi32(s[r][t], c[r][i], xv);
+            }
+    }
+    for (int r = 0; r < pairs; r++)
+        for (int t = 0; t < n_token; t++) {
+            sum[2 * r * n_token + t] = sum256(_mm512_castsi512_si256(s[r][t]));
+            if (n_row > 1)
+                sum[(2 * r + 1) * n_token + t] = sum256(_mm512_extracti64x4_epi64(s[r][t], 1));
+        }
+}
+
+#include "tiles.h"
+
+/* ---- output head ------------------------------------------------------------------------------------------------ */
+
+/* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
+enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
+
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
+                         float *logits)
+{
+    int64_t i = 0;
+    __m512i wide[4];
+    for (int r = 0; r < n; r++)
+        wide[r] = _mm512_setzero_si512();
+    while (i + HEAD_STEP <= k) {
+        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
+        __m512i sum[4];
+        for (int r = 0; r < n; r++)
+            sum[r] = _mm512_setzero_si512();
+        for (; i <= end; i += HEAD_STEP) {
+            __m512i xv = load512(x + i);
+            for (int r = 0; r < n; r++)
+                sum[r] = _mm512_dpwssd_epi32(sum[r], _mm512_cvtepi8_epi16(load256(w + r * k + i)), xv);
+        }
+        for (int r = 0; r < n; r++)
+            wide[r] = _mm512_add_epi64(wide[r],
+                                       _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sum[r])),
+                                                        _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sum[r], 1))));
+    }
+    for (int r = 0; r < n; r++) {
+        int64_t total = _mm512_reduce_add_epi64(wide[r]);
+        for (int64_t j = i; j < k; j++)
+            total += (int32_t)w[r * k + j] * x[j];
+        logits[r] = (float)total * (scale[r] / s);
+    }
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+}
+
+/* ---- what lanes.h asks for -------------------------------------------------------------------------------------- */
+
+#define LANE_WIDTH 16
+typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
+
+INLINE vf load_half(const uint16_t *p) { return (vf)_mm512_cvtph_ps(load256(p)); }
+
+INLINE void store_half(uint16_t *p, vf v)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE __m512i broadcast4(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return _mm512_set1_epi32(v);
+}
+
+/* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off again. */
+INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+{
+    const __m512i flip = set_mask(0x80);
+    __m512i a[4], b[4], offset[4];
+    for (int i = 0; i < n; i++)
+        a[i] = b[i] = offset[i] = _mm512_setzero_si512();
+    for (int64_t d = 0; d < head_dim; d += 4) {
+        __m512i k0 = _mm512_xor_si512(load512(k + d * KV_PAGE), flip);
+        __m512i k1 = _mm512_xor_si512(load512(k + d * KV_PAGE + 64), flip);
+        for (int i = 0; i < n; i++) {
+            __m512i qv = broadcast4(q + i * head_dim + d);
+            a[i] = _mm512_dpbusd_epi32(a[i], k0, qv);
+            b[i] = _mm512_dpbusd_epi32(b[i], k1, qv);
+            offset[i] = _mm512_dpbusd_epi32(offset[i], flip, qv);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        _mm512_storeu_si512(s[i], _mm512_sub_epi32(a[i], offset[i]));
+        _mm512_storeu_si512(s[i] + 16, _mm512_sub_epi32(b[i], offset[i]));
+    }
+}
+
+typedef uint8_t value_weight;
+
+#define VALUE_DIMS 16
+INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
+                       int32_t (*sum)[VALUE_DIMS])
+{
+    __m512i a[4];
+    for (int i = 0; i < n; i++)
+        a[i] = _mm512_setzero_si512();
+    for (int t = 0; t < KV_PAGE; t += 4) {
+        __m512i vv = load512(v + t * head_dim + d * 4);
+        for (int i = 0; i < n; i++)
+            a[i] = _mm512_dpbusd_epi32(a[i], broadcast4(u[i] + t), vv);
+    }
+    for (int i = 0; i < n; i++)
+        _mm512_storeu_si512(sum[i], a[i]);
+}
+
+#include "lanes.h"
+
+const struct kernels kernels_avx512vnni = {
+    .name = "avx512vnni",
+    .ternary_matvec = ternary_matvec,
+    .ternary_matmul = ternary_matmul,
+    .ternary_blocks = ternary_blocks,
+    .head_i8 = head_i8,
+    LANES_KERNELS,
+};
+
+#else
+typedef int not_compiled_for_avx512vnni; /* ISO C wants a declaration */
+#endif
