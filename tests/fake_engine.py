@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from edge.config import ModelConfig  # noqa: E402
 from edge.engine import Engine  # noqa: E402
+from edge.errors import UnsupportedCPU  # noqa: E402
 from edge.kv_config import Footprint, KVConfig  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259
@@ -163,10 +164,13 @@ def load(
     memory: str | int | None = None,
     force_memory: bool = False,
     overflow: str = "slide",
+    isa: str | None = None,
     progress: Any = None,
     **_rest: Any,
 ) -> Engine:
     """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
+    if isa == "lacking":
+        raise UnsupportedCPU("the instruction set 'lacking' is lacking")
     if model is not None:
         from edge.formats import open_checkpoint
 

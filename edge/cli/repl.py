@@ -108,22 +108,22 @@ class Repl:
         while True:
             try:
                 text = self.read_message()
+                interrupts = 0
+                code = self.handle(text) if text.strip() else None
+                if code is not None:
+                    return code
             except EOFError:
                 if self.reader.interactive:
                     self.out.line()
                 return self.code
-            except Interrupted as stop:
-                interrupts = 1 if stop.had_text else interrupts + 1
+            except (Interrupted, KeyboardInterrupt) as stop:
+                if not self.reader.interactive:
+                    raise
+                # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
+                interrupts = 1 if getattr(stop, "had_text", False) else interrupts + 1
                 if interrupts > 1:
                     return 130
                 self.out.info("(Ctrl-C again leaves; so does Ctrl-D)", "dim")
-                continue
-            interrupts = 0
-            if not text.strip():
-                continue
-            code = self.handle(text)
-            if code is not None:
-                return code
 
     def handle(self, text: str) -> int | None:
         """One message or command; an exit code when the chat is to end.

@@ -1,0 +1,65 @@
+"""Writes docs/cli.md from the command line itself: python docs/make_cli.py
+
+tests/test_cli.py fails when the page is not what this makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent / "cli.md"
+sys.path.insert(0, str(PAGE.parent.parent))
+
+import click  # noqa: E402
+
+from edge.cli.group import cli  # noqa: E402
+
+INTRO = """\
+# The commands
+
+Made from the program by `python docs/make_cli.py`; `bitnet-edge COMMAND --help` says the same. What scripts may rely on
+beyond the options is in [contract.md](contract.md).
+
+Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
+those that carry the prompt, and `--stop`. The flag wins. `BITNET_EDGE_HOME` is the folder of the chat history. `NO_COLOR`,
+`CLICOLOR_FORCE` and `TERM=dumb` are obeyed.
+"""
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    """Every command with a context that knows its full name, parents first."""
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from commands(child, click.Context(child, info_name=name, parent=context, **settings(child)))
+
+
+def settings(command: click.Command) -> dict[str, object]:
+    return {**command.context_settings, "terminal_width": 100, "max_content_width": 100}
+
+
+def page() -> str:
+    """The whole page."""
+    sections = [INTRO]
+    root = click.Context(cli, info_name="bitnet-edge", **settings(cli))  # type: ignore[arg-type]
+    for command, context in commands(cli, root):
+        level = "##" if context.parent is None or context.parent.parent is None else "###"
+        sections.append(f"{level} {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```\n")
+    sections.append(chat_commands())
+    return "\n".join(sections)
+
+
+def chat_commands() -> str:
+    """The /commands of the chat."""
+    from edge.cli.repl import COMMANDS
+
+    rows = "\n".join(f"| `{command.usage}` | {command.help} |" for command in COMMANDS.values())
+    return f"## Commands in the chat\n\n| type | to |\n|---|---|\n{rows}\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

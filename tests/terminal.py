@@ -1,0 +1,81 @@
+"""A program on a pseudo-terminal, for tests: type, wait for what appears, press Ctrl-C, resize nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+
+CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
+PASTE = "\x1b[200~{}\x1b[201~"
+
+
+class Terminal:
+    """``command`` with a terminal of its own as standard input, output and error; a context manager."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self.screen = ""
+        self._fd, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (40, 100)) if hasattr(termios, "tcsetwinsize") else None
+
+        def own_terminal() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches this program
+
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=dict(env), preexec_fn=own_terminal
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        os.close(self._fd)
+
+    def type(self, text: str) -> None:
+        """Press these keys."""
+        os.write(self._fd, text.encode())
+
+    def line(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self.type(text + ENTER)
+
+    def expect(self, pattern: str, timeout: float = 20.0) -> str:
+        """Wait until ``pattern`` appears behind what was matched before; returns all up to its end."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = re.search(pattern, self.screen, re.DOTALL)
+            if found:
+                seen, self.screen = self.screen[: found.end()], self.screen[found.end() :]
+                return seen
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._read(left):
+                raise AssertionError(f"{pattern!r} did not appear; the screen has {self.screen!r}")
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """The exit code, once the program has ended."""
+        deadline = time.monotonic() + timeout
+        while self._read(max(0.0, min(0.2, deadline - time.monotonic()))) or self.process.poll() is None:
+            assert time.monotonic() < deadline, f"still running; the screen has {self.screen!r}"
+        return self.process.wait()
+
+    def _read(self, timeout: float) -> bool:
+        if not select.select([self._fd], [], [], timeout)[0]:
+            return False
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:  # the program has closed its side
+            return False
+        self.screen += data.decode("utf-8", "replace")
+        return bool(data)

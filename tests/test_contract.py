@@ -1,0 +1,640 @@
+"""docs/contract.md, line by line: one test of the same name for each.
+
+All run the program as a process, most of them with the scripted engine of tests/fake_engine.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import reply
+from terminal import CTRL_C, CTRL_D, Terminal
+
+from edge.errors import EXIT_CODES
+
+ROOT = Path(__file__).resolve().parent.parent
+FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
+REAL = [sys.executable, "-m", "edge"]
+STATS = re.compile(
+    r"prompt \d+ tok \(\d+ cached\) \d+\.\d t/s \| answer \d+ tok \d+\.\d t/s \| first \d+\.\d s"
+    r" \| kv \d+/\w+ [\d.]+ (MB|GB) \| rss [\d.]+ (MB|GB)"
+)
+
+Done = subprocess.CompletedProcess
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A plain environment; state goes to a folder of the test's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BITNET_EDGE_")}
+    for name in ("NO_COLOR", "CLICOLOR_FORCE"):
+        kept.pop(name, None)
+    return {**kept, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm",
+            "PROMPT_TOOLKIT_NO_CPR": "1", "LC_ALL": "C.UTF-8"}  # fmt: skip
+
+
+@pytest.fixture
+def call(env: dict[str, str]) -> Any:
+    """Run to the end: call("run", "hello", stdin="", delay=0.0) -> CompletedProcess with text."""
+
+    def run(*args: str, stdin: str | bytes = "", delay: float = 0, command: Sequence[str] = FAKE, **extra: str) -> Done:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run([*command, *args], input=data, capture_output=True, timeout=60,
+                              env={**env, "FAKE_DELAY": str(delay), **extra})  # fmt: skip
+        return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run
+
+
+@pytest.fixture
+def start(env: dict[str, str]) -> Any:
+    """Start and leave running: start("run", "long", delay=0.05) -> Popen with pipes."""
+    running = []
+
+    def run(*args: str, delay: float = 0, **extra: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [*FAKE, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+            env={**env, "FAKE_DELAY": str(delay), **extra},
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+
+
+@pytest.fixture
+def terminal(env: dict[str, str]) -> Any:
+    """Start on a terminal: with terminal("chat") as t: ..."""
+
+    def run(*args: str, delay: float = 0, **extra: str) -> Terminal:
+        return Terminal([*FAKE, *args], {**env, "FAKE_DELAY": str(delay), **extra})
+
+    return run
+
+
+def begin_answer(process: subprocess.Popen[bytes]) -> None:
+    """Close standard input and wait for the first bytes of the answer."""
+    assert process.stdin and process.stdout
+    process.stdin.close()
+    assert select.select([process.stdout], [], [], 20)[0]
+    assert process.stdout.read(1) == b"a"  # of "all work and no play"
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_answer_ends_with_one_newline(call: Any) -> None:
+    for question in ("hello", "lines", "nothing"):
+        assert call("run", question).stdout == reply(question).rstrip("\n") + "\n"
+
+
+def test_nothing_but_the_answer(call: Any) -> None:
+    done = call("run", "hello")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello\n", "")
+
+
+def test_streamed(start: Any) -> None:
+    process = start("run", "long", delay=0.02)
+    begin_answer(process)
+    assert process.poll() is None  # 7800 tokens of 20 ms are far from written
+
+
+def test_by_sentence(call: Any) -> None:
+    pieces = {}
+    for by in ("token", "word", "sentence", "all"):
+        done = call("run", "two", "--by", by, "--jsonl")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        pieces[by] = [event["text"] for event in events if event["ev"] == "text"]
+        assert "".join(pieces[by]) == reply("two")
+    assert pieces["sentence"] == ["First sentence. ", "Second one."]
+    assert len(pieces["all"]) == 1 and len(pieces["word"]) == 4 and len(pieces["token"]) == len(reply("two"))
+
+
+def test_terminal_is_protected(call: Any, terminal: Any) -> None:
+    assert call("run", "escape").stdout == reply("escape") + "\n"
+    with terminal("run", "escape") as t:
+        assert t.wait() == 0
+        assert "\x1b[31m" not in t.screen and "\x07" not in t.screen and "red" in t.screen
+
+
+def test_colour_only_on_terminals(call: Any, terminal: Any) -> None:
+    def coloured(done: Done) -> bool:
+        return "\x1b[" in done.stderr
+
+    bad = ("run", "--temp", "-1", "x")
+    assert not coloured(call(*bad))
+    assert coloured(call(*bad, "--color", "always"))
+    assert coloured(call(*bad, CLICOLOR_FORCE="1"))
+    assert not coloured(call(*bad, CLICOLOR_FORCE="1", NO_COLOR="1"))
+    assert coloured(call(*bad, "--color", "always", NO_COLOR="1"))
+    for extra, expected in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        with terminal(*bad, **extra) as t:
+            assert t.wait() == 2
+            assert ("\x1b[" in t.screen) is expected
+
+
+def test_one_line_errors(call: Any) -> None:
+    for args in (("run", "--temp", "-1", "x"), ("run", "-q", "x", "-m", "none.gguf"), ("rum",), ("run", "--rubbish")):
+        done = call(*args)
+        assert done.returncode and done.stdout == ""
+        assert done.stderr.startswith("bitnet-edge: ") and done.stderr.count("\n") == 1
+    assert "Traceback" in call("run", "-v", "x", "-m", "nowhere.gguf").stderr
+
+
+def test_bugs_ask_for_a_report(call: Any) -> None:
+    done = call("run", "crash")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1 and "report" in done.stderr and "-v" in done.stderr
+    assert "Traceback" in call("run", "crash", "-v").stderr
+
+
+def test_utf8_whatever_the_locale(call: Any) -> None:
+    latin = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
+    assert call("run", "snow").stdout == reply("snow") + "\n"
+    done = subprocess.run([*FAKE, "run", "snow"], input=b"", capture_output=True, env={**os.environ, **latin})
+    assert done.returncode == 0 and done.stdout.decode("latin-1") == "Schnee: ?, Öl.\n"
+    done = subprocess.run([*FAKE, "run", "snow", "--json"], input=b"", capture_output=True, env={**os.environ, **latin})
+    assert json.loads(done.stdout)["text"] == reply("snow")
+
+
+# ---- input -----------------------------------------------------------------------------------------------------------
+
+
+def test_prompt_sources(call: Any, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("from a file\n")
+
+    def asked(*args: str, stdin: str = "") -> str:
+        done = call("run", *args, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.removeprefix("You said: ").removesuffix("\n")
+
+    assert asked("a") == "a"
+    assert asked("-p", "b") == "b"
+    assert asked("-f", str(notes)) == "from a file"
+    assert asked("a", "-f", str(notes), stdin="piped\n") == "a\n\nfrom a file\n\npiped"
+    assert asked("a", stdin="piped\r\nrows\r\n") == "a\n\npiped\nrows"
+    assert asked("-", stdin="piped\n") == "piped"
+    assert asked("-f", "-", stdin="piped\n") == "piped"
+    assert asked(stdin="piped") == "piped"
+    assert call("run", "a", "-p", "b").returncode == 2
+    unquoted = call("run", "what", "is", "it")
+    assert unquoted.returncode == 2 and "quotes" in unquoted.stderr
+
+
+def test_stdin_may_be_missing(env: dict[str, str]) -> None:
+    for redirection in ("<&-", "</dev/null"):
+        command = f"{sys.executable} {ROOT / 'tests' / 'fake_engine.py'} run hello {redirection}"
+        done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "You said: hello\n", "")
+
+
+def test_never_asks(call: Any, terminal: Any) -> None:
+    done = call("run")
+    assert done.returncode == 2 and "prompt" in done.stderr
+    with terminal("run") as t:
+        assert t.wait() == 2
+
+
+def test_not_text(call: Any, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    done = call("run", "-f", str(tmp_path / "latin.txt"))
+    assert done.returncode == 2 and "latin.txt" in done.stderr and "UTF-8" in done.stderr
+    done = call("run", "x", stdin=b"caf\xe9")
+    assert done.returncode == 2 and "standard input" in done.stderr
+    bytes_argument = [*(part.encode() for part in FAKE), b"run", b"caf\xe9"]
+    raw = subprocess.run(bytes_argument, input=b"", capture_output=True, env=env)
+    assert raw.returncode == 2 and b"UTF-8" in raw.stderr
+
+
+def test_environment(call: Any) -> None:
+    assert call("run", "hello", BITNET_EDGE_MAX_TOKENS="3").stdout == "You\n"
+    assert call("run", "hello", "-n", "8", BITNET_EDGE_MAX_TOKENS="3").stdout == "You said\n"
+    assert call("run", "hello", BITNET_EDGE_KV="f16", BITNET_EDGE_JSON="1").stdout.count('"f16"') == 1
+    assert call("run", "hello", BITNET_EDGE_STOP=" ", BITNET_EDGE_PROMPT="x").stdout == "You said: hello\n"
+
+
+# ---- exit codes ------------------------------------------------------------------------------------------------------
+
+
+def test_exit_codes_are_documented(call: Any) -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
+    assert {int(code): text for code, text in rows} == EXIT_CODES
+    shown = call("run", "--help").stdout
+    for code, text in EXIT_CODES.items():
+        assert re.search(rf"^  {code}\s+{re.escape(text)}$", shown, re.MULTILINE)
+
+
+def test_exit_2_usage(call: Any) -> None:
+    for args, hint in (
+        (("rum",), "'run'"),
+        (("run", "x", "--tmp", "1"), "--temp"),
+        (("run", "x", "--kv", "q3"), "int8"),
+        (("run", "x", "--top-k", "many"), "--top-k"),
+        (("run", "x", "--json", "--jsonl"), "--json"),
+        (("run", "x", "--greedy", "--temp", "1"), "--greedy"),
+        (("run", "x", "--memory", "lots"), "1500M"),
+        (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
+        (("run", "x", "--raw", "-sys", "y"), "--raw"),
+        (("what is the time?",), "bitnet-edge run"),
+    ):
+        done = call(*args)
+        assert done.returncode == 2 and hint in done.stderr, (args, done.stderr)
+
+
+def test_exit_3_not_found(call: Any, tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.gguf", tmp_path):
+        done = call("run", "x", "-m", str(path))
+        assert done.returncode == 3 and str(path) in done.stderr
+
+
+def test_exit_4_invalid(call: Any, tmp_path: Path) -> None:
+    for data in (b"", b"GGUF", b"not a model at all", b"GGUF\x03\0\0\0" + b"\xff" * 64):
+        path = tmp_path / "bad.gguf"
+        path.write_bytes(data)
+        done = call("run", "x", "-m", str(path))
+        assert done.returncode == 4 and "bad.gguf" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_exit_5_memory(call: Any) -> None:
+    done = call("run", "x", "--memory", "100")
+    assert done.returncode == 5 and "limit" in done.stderr
+
+
+def test_exit_6_processor(call: Any) -> None:
+    from pyx import cpu
+
+    done = call("run", "x", "--isa", "lacking")  # as the fake says
+    assert done.returncode == 6 and "lacking" in done.stderr
+    for name in set(cpu.isas()) - set(cpu.supported()):
+        assert call("run", "x", "--isa", name, command=REAL).returncode == 6
+        assert call("run", "x", command=REAL, BITNET_EDGE_ISA=name).returncode == 6
+    assert call("run", "x", "--isa", "rubbish", command=REAL).returncode == 2
+    assert call("run", "x", command=REAL, BITNET_EDGE_ISA="rubbish").returncode == 2
+
+
+def test_exit_7_context_full(call: Any) -> None:
+    done = call("run", "long", "--overflow", "stop", "--ctx", "64")
+    assert done.returncode == 7
+    assert done.stdout.startswith("all work") and done.stdout.endswith("\n") and len(done.stdout) > 40
+    done = call("run", "x" * 100, "--overflow", "stop", "--ctx", "64")
+    assert (done.returncode, done.stdout) == (7, "")
+
+
+def test_exit_124_timeout(call: Any) -> None:
+    begun = time.monotonic()
+    done = call("run", "long", "--timeout", "1.5", delay=0.02, FAKE_LOAD="0.5")
+    assert done.returncode == 124 and time.monotonic() - begun < 10
+    assert done.stdout.startswith("all work") and done.stdout.endswith("\n")
+    assert len(done.stdout) < 1.2 / 0.02
+    late = call("run", "long", "--timeout", "0.1", "--json", FAKE_LOAD="0.5")
+    assert late.returncode == 124 and json.loads(late.stdout)["finish_reason"] == "timeout"
+
+
+def test_exit_130_interrupt(start: Any) -> None:
+    process = start("run", "long", delay=0.02)
+    begin_answer(process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
+    loading = start("run", "long", FAKE_LOAD="20")
+    loading.stdin.close()
+    time.sleep(1.0)
+    loading.send_signal(signal.SIGINT)
+    assert (loading.wait(20), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
+
+
+def test_exit_143_terminate(start: Any) -> None:
+    process = start("run", "long", delay=0.02)
+    begin_answer(process)
+    process.terminate()
+    assert process.wait(20) == 143
+    assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
+    for args in (("chat",), ("chat", "--jsonl")):
+        waiting = start(*args)
+        if args[-1] == "--jsonl":
+            waiting.stdout.readline()
+        else:
+            time.sleep(1.0)
+        waiting.terminate()
+        assert waiting.wait(20) == 143 and waiting.stderr.read() == b""
+
+
+def test_closed_pipe_is_quiet(env: dict[str, str]) -> None:
+    for args in ("run long", "run long --jsonl", "run -h"):
+        command = f"{{ {' '.join(FAKE)} {args}; echo $? >&2; }} </dev/null | head -c 1 >/dev/null"
+        done = subprocess.run(["sh", "-c", command], env={**env, "FAKE_DELAY": "0.001"}, capture_output=True, text=True)
+        assert done.stderr == "0\n", args
+
+
+def test_full_disk(env: dict[str, str]) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    with open("/dev/full", "wb") as full:
+        for args in (["run", "hello"], ["run", "hello", "--json"], []):
+            done = subprocess.run([*FAKE, *args], input=b"", stdout=full, stderr=subprocess.PIPE, env=env)
+            assert done.returncode == 1 and done.stderr == b"bitnet-edge: No space left on device\n"
+
+
+# ---- facts for programs ----------------------------------------------------------------------------------------------
+
+
+def test_stats_line(call: Any) -> None:
+    for flag in ("--stats", "-v"):
+        done = call("run", "hello", flag)
+        assert done.stdout == "You said: hello\n"
+        assert STATS.fullmatch(done.stderr.splitlines()[-1])
+    assert STATS.search((ROOT / "docs" / "contract.md").read_text())
+    assert call("run", "hello", "-v", "--no-stats").stderr.count("prompt") == 0
+
+
+def test_json_object(call: Any) -> None:
+    done = call("run", "hello", "--json")
+    assert done.stdout.count("\n") == 1
+    answer = json.loads(done.stdout)
+    assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15}
+    assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
+    assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
+    assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"
+
+
+def test_jsonl_events(call: Any) -> None:
+    done = call("run", "hello", "--jsonl")
+    kinds = [json.loads(line)["ev"] for line in done.stdout.splitlines()]
+    assert kinds[0] == "ready" and kinds[-1] == "done" and set(kinds[1:-1]) == {"prefill", "text"}
+    failed = call("run", "hello", "--jsonl", "-m", "nowhere.gguf")
+    assert failed.returncode == 3 and json.loads(failed.stdout)["code"] == "model_not_found"
+    assert failed.stderr.count("\n") == 1
+
+
+def test_version_is_fast(call: Any) -> None:
+    done = call("--version", command=REAL)
+    assert re.fullmatch(r"bitnet-edge \d+\.\d+\.\d+\n", done.stdout)
+    probe = "import sys; sys.argv = ['x', '--version']\nfrom edge.cli.main import main\ntry: main()\n" \
+            "finally: print(sorted(set(sys.modules) & {'click', 'edge.engine', 'typing', 'pyx'}))"  # fmt: skip
+    assert call(command=[sys.executable, "-S", "-c", probe]).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_run_imports_no_numpy(call: Any) -> None:
+    heavy = "numpy sentencepiece safetensors psutil prompt_toolkit tokenizers torch asyncio"
+    probe = (
+        "import sys; sys.argv = ['x', 'run', 'hello', '-n', '4']\nfrom edge.cli.main import main\ntry: main()\n"
+        f"finally: print(sorted({{m.split('.')[0] for m in sys.modules}} & set('{heavy}'.split())))"
+    )
+    done = call(command=[sys.executable, "-c", probe])
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "[]"
+
+
+def test_bare_command(call: Any) -> None:
+    done = call()
+    assert done.returncode == 0 and done.stderr == ""
+    assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat" in done.stdout
+
+
+# ---- chat ------------------------------------------------------------------------------------------------------------
+
+
+def test_chat_without_terminal(call: Any) -> None:
+    done = call("chat", stdin='hello\n\n"""\na\nsnow\n"""\nx\\\ny\n//slash\n/undo\n/exit\nnever\n')
+    answers = ["You said: hello", reply("snow"), "You said: x\ny", "You said: /slash"]
+    assert (done.returncode, done.stdout) == (0, "".join(f"{answer}\n" for answer in answers))
+    assert "\x1b" not in done.stderr
+    assert call("chat", stdin="").returncode == 0
+    assert call("chat", stdin="hello").stdout == "You said: hello\n"  # a last line without its newline counts
+
+
+def test_chat_pipe_errors(call: Any) -> None:
+    done = call("chat", stdin="/rubbish\nhello\n")
+    assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "/help" in done.stderr
+    done = call("chat", "--overflow", "stop", "--ctx", "64", stdin="hello\nlong\nhello\n")
+    assert done.returncode == 7 and done.stdout.count("hello") == 1
+
+
+def test_chat_keeps_the_conversation(call: Any) -> None:
+    done = call("chat", "--stats", stdin="hello\nagain\n")
+    first, second = (int(n) for n in re.findall(r"\((\d+) cached\)", done.stderr))
+    assert first == 0 and second >= len("hello") + len(reply("hello"))
+
+
+def test_chat_interrupt_answer(terminal: Any) -> None:
+    with terminal("chat", delay=0.01) as t:
+        t.expect("> ")
+        t.line("long")
+        t.expect("all work")
+        t.type(CTRL_C)
+        t.expect("> ")
+        t.line("/context")
+        t.expect("1 turns")  # what was said is kept
+        t.line("hello")
+        t.expect("You said: hello.*> ")
+        t.type(CTRL_D)
+        assert t.wait() == 0
+
+
+def test_chat_interrupt_prompt(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type("half a question")
+        t.expect("half a question")
+        t.type(CTRL_C)
+        t.expect("Ctrl-C again")
+        t.line("hello")
+        t.expect("You said: hello.*> ")
+        t.type(CTRL_C)
+        t.expect("Ctrl-C again")
+        t.type(CTRL_C)
+        assert t.wait() == 130
+
+
+def test_chat_end(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type(CTRL_D)
+        assert t.wait() == 0
+
+
+def test_chat_history_is_private(terminal: Any, tmp_path: Path) -> None:
+    for extra, path in (
+        ({}, tmp_path / "state" / "bitnet-edge" / "history"),
+        ({"BITNET_EDGE_HOME": str(tmp_path / "home")}, tmp_path / "home" / "history"),
+    ):
+        with terminal("chat", **extra) as t:
+            t.expect("> ")
+            t.line("remember me")
+            t.expect("You said: remember me.*> ")
+            t.type(CTRL_D)
+            assert t.wait() == 0
+        assert "remember me" in path.read_text() and path.stat().st_mode & 0o777 == 0o600
+    with terminal("chat", "--no-history", BITNET_EDGE_HOME=str(tmp_path / "none")) as t:
+        t.expect("> ")
+        t.line("hello")
+        t.expect("You said: hello.*> ")
+        t.type(CTRL_D)
+        t.wait()
+    assert not (tmp_path / "none").exists()
+
+
+# ---- JSONL protocol --------------------------------------------------------------------------------------------------
+
+
+def chat(content: str, **more: Any) -> dict[str, Any]:
+    return {"op": "chat", "messages": [{"role": "user", "content": content}], **more}
+
+
+@pytest.fixture
+def protocol(call: Any) -> Any:
+    """All requests at once -> all events."""
+
+    def run(*requests: Any, args: Sequence[str] = ()) -> list[dict[str, Any]]:
+        lines = [request if isinstance(request, str) else json.dumps(request) for request in requests]
+        done = call("chat", "--jsonl", *args, stdin="\n".join(lines))
+        assert (done.returncode, done.stderr) == (0, "")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def texts(events: list[dict[str, Any]], ident: Any) -> str:
+    return "".join(event["text"] for event in events if event["ev"] == "text" and event.get("id") == ident)
+
+
+def test_jsonl_ready_first(protocol: Any) -> None:
+    assert protocol() == [{"ev": "ready", "v": 1, "model": "fake-1k", "ctx": 2048, "kv": "int8"}]
+
+
+def test_jsonl_chat(protocol: Any) -> None:
+    first = chat("hello", id="a")
+    again = {"op": "chat", "id": "b", "max_tokens": 4, "by": "all", "temperature": 0.5, "seed": 7, "messages": [
+        *first["messages"], {"role": "assistant", "content": reply("hello")}, {"role": "user", "content": "more"}]}
+    events = protocol(first, again, chat("hello", id="c", stop="said"), args=("--system", "be nice"))
+    assert texts(events, "a") == "You said: hello" and texts(events, "b") == "You " and texts(events, "c") == "You "
+    done = {event["id"]: event for event in events if event["ev"] == "done"}
+    assert list(done) == ["a", "b", "c"] and [done[i]["finish_reason"] for i in "abc"] == ["stop", "length", "stop"]
+    assert done["a"]["usage"]["prompt"] == 8 + len("be nice")
+    assert done["b"]["usage"]["cached"] >= done["a"]["usage"]["prompt"] + len(reply("hello")) - 1
+    prefill = [event for event in events if event["ev"] == "prefill" and event["id"] == "b"]
+    assert prefill[-1]["done"] == prefill[-1]["total"] == done["b"]["usage"]["prompt"]
+
+
+def test_jsonl_unknown_keys(protocol: Any) -> None:
+    events = protocol(chat("hello", id=17, colour="blue", v=1), chat("hello"))
+    assert texts(events, 17) == texts(events, None) == "You said: hello"
+    assert all("id" not in event or event["id"] == 17 for event in events)
+
+
+def test_jsonl_errors(protocol: Any) -> None:
+    bad = [
+        ("rubbish", "bad_json"), ("[1]", "bad_json"), ("[" * 100000, "bad_json"), ('{"op":"ping"', "bad_json"),
+        ({}, "unknown_op"), ({"op": ["chat"]}, "unknown_op"), ({"op": "chat"}, "bad_request"),
+        ({"op": "chat", "messages": []}, "bad_request"), ({"op": "chat", "messages": ["x"]}, "bad_request"),
+        ({"op": "chat", "messages": [{"role": "king", "content": "x"}]}, "bad_request"),
+        ({"op": "chat", "messages": [{"role": "user", "content": 5}]}, "bad_request"),
+        ({"op": "chat", "messages": [{"role": "assistant", "content": "x"}]}, "bad_request"),
+        ('{"op":"chat","messages":[{"role":"user","content":"\\ud800"}]}', "bad_request"),
+        ('{"op":"ping","id":"\\ud800"}', "bad_request"), ({"op": "ping", "id": 1.5}, "bad_request"),
+        ({"op": "ping", "v": 2}, "unsupported_version"), ({"op": "cancel", "id": "nobody"}, "unknown_id"),
+        (chat("x", max_tokens="many"), "bad_request"), (chat("x", max_tokens=True), "bad_request"),
+        (chat("x", temp=-1), "bad_request"), (chat("x", stop=[""]), "bad_request"),
+        (chat("x", by="page"), "bad_request"), (chat("x", timeout=0), "bad_request"), (chat("crash"), "internal"),
+        (json.dumps(chat("x" * 5_000_000)), "too_long"),
+    ]  # fmt: skip
+    events = protocol(*(request for request, _ in bad), chat("hello", id="last"))
+    codes = sorted(event["code"] for event in events if event["ev"] == "error")
+    assert codes == sorted(code for _, code in bad)
+    assert texts(events, "last") == "You said: hello"
+    full = protocol(chat("x" * 100, id="f"), chat("hi", id="h"), args=("--overflow", "stop", "--ctx", "64"))
+    assert [(e["id"], e["code"]) for e in full if e["ev"] == "error"] == [("f", "context_full")]
+    assert texts(full, "h") == "You said: hi"
+    many = protocol(*(chat("hello", id=i) for i in range(200)))
+    done = [event["id"] for event in many if event["ev"] == "done"]
+    busy = [event["id"] for event in many if event.get("code") == "busy"]
+    assert sorted(done + busy) == list(range(200)) and done == sorted(done)
+
+
+def send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+    assert process.stdin
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+
+
+def events_until(process: subprocess.Popen[bytes], **wanted: Any) -> list[dict[str, Any]]:
+    """Events up to the first that has these values."""
+    assert process.stdout
+    events = []
+    while line := process.stdout.readline():
+        events.append(json.loads(line))
+        if all(events[-1].get(key) == value for key, value in wanted.items()):
+            return events
+    raise AssertionError(f"{wanted} never came")
+
+
+def test_jsonl_cancel(start: Any) -> None:
+    process = start("chat", "--jsonl", delay=0.01)
+    send(process, chat("long", id="a", max_tokens=5000))
+    send(process, chat("long", id="b", max_tokens=5000))
+    send(process, chat("hello", id="c"))
+    events_until(process, id="a", ev="text")
+    send(process, {"op": "cancel", "id": "b"})
+    send(process, {"op": "cancel"})
+    done = [event for event in events_until(process, id="c", ev="done") if event["ev"] == "done"]
+    assert [(event["id"], event["finish_reason"]) for event in done] == [
+        ("a", "cancelled"), ("b", "cancelled"), ("c", "stop")]  # fmt: skip
+    assert done[1]["usage"]["completion"] == 0
+
+
+def test_jsonl_reset(protocol: Any) -> None:
+    events = protocol(chat("hello", id=1), {"op": "reset", "id": 2}, chat("hello", id=3))
+    assert [event["id"] for event in events if event["ev"] in ("done", "reset")] == [1, 2, 3]
+
+
+def test_jsonl_ping_and_info(start: Any) -> None:
+    process = start("chat", "--jsonl", delay=0.01)
+    send(process, chat("long", id="a", max_tokens=5000))
+    events_until(process, id="a", ev="text")
+    send(process, {"op": "ping", "id": "p"})
+    events_until(process, id="p", ev="pong")
+    send(process, {"op": "info", "id": "i"})
+    info = events_until(process, id="i", ev="info")[-1]
+    assert info["model"] == "fake-1k" and info["threads"] == 2 and info["kv"]["type"] == "int8" and info["pending"] == 1
+    assert info["memory"]["rss"] > 0 and re.fullmatch(r"\d+\.\d+\.\d+", info["version"])
+
+
+def test_jsonl_end(start: Any) -> None:
+    process = start("chat", "--jsonl", delay=0.005)
+    send(process, chat("hello", id="a"))
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0 and err == b"" and json.loads(out.splitlines()[-1])["ev"] == "done"
+    # a reader that goes away ends the program, too
+    gone = start("chat", "--jsonl", delay=0.005)
+    gone.stdout.readline()
+    gone.stdout.close()
+    send(gone, chat("long", id="a"))
+    assert gone.wait(20) == 0 and gone.stderr.read() == b""
+
+
+# ---- the contract itself ---------------------------------------------------------------------------------------------
+
+
+def test_each_line_has_its_test() -> None:
+    promised = re.findall(r"^- \[(\w+)\]", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
+    assert len(promised) == len(set(promised))
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert tests - {"each_line_has_its_test"} == set(promised)
