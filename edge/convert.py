@@ -336,13 +336,13 @@ def _f16(row: array[float]) -> bytes:
 
 
 def _q8_0(row: array[float]) -> bytes:
-    """Blocks of 32: float16 d = max|x| / 127, then 32 int8 round(x / d)."""
+    """Blocks of 32: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
     out = bytearray()
     for start in range(0, len(row), 32):
         block = row[start : start + 32]
         d = max(map(abs, block)) / 127
         out += struct.pack("<e", d)
-        out += struct.pack("<32b", *[round(x / d) for x in block]) if d else bytes(32)
+        out += struct.pack("<32b", *[int(x / d + math.copysign(0.5, x)) for x in block]) if d else bytes(32)
     return bytes(out)
 
 
