@@ -182,10 +182,11 @@ class _Target:
         """The TernaryMatrix of a stored projection."""
         from pyx.ternary import TernaryMatrix
 
+        rows, k = tensor.shape
         marked = bool(self.checkpoint.metadata.get("ternary_marker"))
         try:
-            return TernaryMatrix.pack(tensor.type, tensor.data, *tensor.shape, scale=tensor.scale,
-                                      layout=tensor.layout, quantize=marked)
+            return TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale, layout=tensor.layout,
+                                      quantize=marked)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
 
@@ -292,12 +293,14 @@ class _Target:
         from pyx.ternary import TernaryMatrix
 
         back = gguf.read(path)
+        failed = f"{self.checkpoint.path}: verification of the conversion failed: "
         if (back.config.activation, back.config.n_vocab) != (self.config.activation, self.config.n_vocab):
-            raise EdgeError(f"{path}: verification failed: the configuration did not survive")
+            raise EdgeError(f"{failed}other dimensions came back")
         for name, written in self.written.items():
             tensor = back.tensors[name]
             if tensor.type in TERNARY_TYPES:
-                matrix = TernaryMatrix.pack(tensor.type, tensor.data, *tensor.shape)
+                rows, k = tensor.shape
+                matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
                 crc = zlib.crc32(matrix.unpack())
                 # float16 rounds to 11 bits; I2_S keeps the float32
                 tolerance = 0.0 if tensor.type == "I2_S" else 2.0**-11
@@ -308,7 +311,7 @@ class _Target:
             else:
                 crc, same = zlib.crc32(tensor.data), tensor.type in FLOAT_TYPES
             if crc != written.crc or not same:
-                raise EdgeError(f"{path}: verification failed: tensor {name} did not survive; is the disk sound?")
+                raise EdgeError(f"{failed}tensor {name} came back different; is the disk sound?")
         with open(path, "rb") as file:
             digest = hashlib.sha256()
             while piece := file.read(1 << 20):
