@@ -2,7 +2,7 @@
 
 The main thread reads requests and stays free for cancel, ping and signals; one worker thread answers, in order.  A bad
 line is answered with an error event and never ends the process; unknown keys are ignored.  docs/contract.md describes
-the events.
+the events.  Here one client speaks through the standard streams; edge/cli/listen.py serves many through a socket.
 """
 
 from __future__ import annotations
@@ -43,10 +43,54 @@ _KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+class Client:
+    """Who asks, and where the events for it go; this one is at the other end of the standard streams."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._writing = threading.Lock()
+
+    def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
+        """Write one event; whole lines only, whichever thread writes."""
+        with self._writing:
+            self.write(event if ident is None else {"id": ident, **event})
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Called with one event at a time."""
+        self._out.json(event)
+
+
+class Lines:
+    """Cuts what arrives into lines; None stands for one that is too long."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """The lines that ``data`` completes."""
+        *lines, self._held = (self._held + data).split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            else:
+                yield line
+        if len(self._held) > LINE_LIMIT:
+            if not self._skipping:
+                yield None
+            self._skipping, self._held = True, b""
+
+    def rest(self) -> Iterator[bytes]:
+        """A last line that no newline ends."""
+        if self._held and not self._skipping:
+            yield self._held
+
+
 @dataclasses.dataclass
 class Job:
     """One request on its way through the worker."""
 
+    client: Client
     id: str | int | None
     op: str
     messages: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -63,11 +107,11 @@ class Protocol:
         self.defaults = defaults
         self.system = system
         self.session = engine.session()
+        self.client = Client(out)
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._pending: list[Job] = []  # waiting or running, oldest first
         self._running: Job | None = None
         self._lock = threading.Lock()  # guards _pending and _running
-        self._writing = threading.Lock()
         self._failure: BaseException | None = None
         self._wake_r, self._wake_w = os.pipe()
 
@@ -75,12 +119,15 @@ class Protocol:
 
     def run(self) -> int:
         """Serve; 0 when standard input ended."""
-        self.emit(records.ready(self.engine))
+        self.client.emit(records.ready(self.engine))
+        return self.serve(self._read)
+
+    def serve(self, read: Callable[[], None]) -> int:
+        """Answer, beside the caller's thread, what ``read`` hands to :meth:`handle` until it returns."""
         worker = threading.Thread(target=self._work, name="answers", daemon=True)
         worker.start()
         try:
-            for line in self._lines():
-                self.handle(line)
+            read()
             self._jobs.put(None)
             worker.join()
         except BaseException:
@@ -93,8 +140,8 @@ class Protocol:
             raise self._failure
         return 0
 
-    def _lines(self) -> Iterator[bytes | None]:
-        """Lines of standard input; None for one that is too long.
+    def _read(self) -> None:
+        """Standard input, line by line.
 
         Read below Python's buffering: a worker that fails must be able to wake us, which select() on the descriptor
         allows, and no lock of a buffer may be held when the interpreter ends.
@@ -102,29 +149,18 @@ class Protocol:
         if sys.stdin is None:
             return
         fd = sys.stdin.fileno()
-        held = b""
-        skipping = False
+        lines = Lines()
         while True:
             ready, _, _ = select.select([fd, self._wake_r], [], [])
             if self._wake_r in ready:
                 raise self._failure or RuntimeError("the worker ended")
             data = os.read(fd, 1 << 16)
-            *lines, held = (held + data).split(b"\n")
-            for line in lines:
-                if skipping:
-                    skipping = False
-                else:
-                    yield line
-            if len(held) > LINE_LIMIT:
-                if not skipping:
-                    yield None
-                skipping, held = True, b""
+            for line in lines.feed(data) if data else lines.rest():
+                self.handle(line, self.client)
             if not data:
-                if held and not skipping:
-                    yield held
                 return
 
-    def handle(self, line: bytes | None) -> None:
+    def handle(self, line: bytes | None, client: Client) -> None:
         """One request line; whatever is wrong with it becomes an error event."""
         ident: str | int | None = None
         try:
@@ -140,22 +176,23 @@ class Protocol:
             handler = self.OPS.get(op) if isinstance(op, str) else None
             if handler is None:
                 raise Refused("unknown_op", f"op is one of {', '.join(self.OPS)}")
-            handler(self, ident, request)
+            handler(self, client, ident, request)
         except Refused as refused:
-            self.emit(records.error(refused.code, str(refused)), ident)
+            client.emit(records.error(refused.code, str(refused)), ident)
         except EdgeError as error:
-            self.emit(records.error_of(error), ident)
+            client.emit(records.error_of(error), ident)
 
-    def op_chat(self, ident: str | int | None, request: dict[str, Any]) -> None:
-        self._enqueue(Job(ident, "chat", messages_of(request), self._arguments(request)))
+    def op_chat(self, client: Client, ident: str | int | None, request: dict[str, Any]) -> None:
+        self._enqueue(Job(client, ident, "chat", messages_of(request), self._arguments(request)))
 
-    def op_reset(self, ident: str | int | None, _request: dict[str, Any]) -> None:
-        self._enqueue(Job(ident, "reset"))
+    def op_reset(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
+        self._enqueue(Job(client, ident, "reset"))
 
-    def op_cancel(self, ident: str | int | None, _request: dict[str, Any]) -> None:
+    def op_cancel(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
         """Without an id: whatever is being answered now.  The answer to a cancel is the ``done`` of its request."""
         with self._lock:
-            job = self._running if ident is None else next((j for j in self._pending if j.id == ident), None)
+            own = [job for job in self._pending if job.client is client and ident in (None, job.id)]
+            job = next((job for job in own if ident is not None or job is self._running), None)
             if job is not None:
                 job.cancelled = True
                 if job is self._running:
@@ -163,16 +200,16 @@ class Protocol:
         if job is None:
             raise Refused("unknown_id", "nothing to cancel" if ident is None else "that id is not being answered")
 
-    def op_ping(self, ident: str | int | None, _request: dict[str, Any]) -> None:
-        self.emit({"ev": "pong"}, ident)
+    def op_ping(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
+        client.emit({"ev": "pong"}, ident)
 
-    def op_info(self, ident: str | int | None, _request: dict[str, Any]) -> None:
+    def op_info(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
         from edge import __version__
 
         engine = self.engine
         with self._lock:
             pending = len(self._pending)
-        self.emit(
+        client.emit(
             {
                 "ev": "info",
                 "v": records.PROTOCOL,
@@ -187,7 +224,7 @@ class Protocol:
             ident,
         )
 
-    OPS: dict[str, Callable[[Protocol, str | int | None, dict[str, Any]], None]] = {
+    OPS: dict[str, Callable[[Protocol, Client, str | int | None, dict[str, Any]], None]] = {
         "chat": op_chat,
         "cancel": op_cancel,
         "reset": op_reset,
@@ -199,7 +236,7 @@ class Protocol:
         with self._lock:
             if len(self._pending) >= QUEUE_LIMIT:
                 raise Refused("busy", f"{QUEUE_LIMIT} requests are waiting already")
-            if job.id is not None and any(other.id == job.id for other in self._pending):
+            if job.id is not None and any(other.client is job.client and other.id == job.id for other in self._pending):
                 raise Refused("bad_request", "id: a request with that id is being answered")
             self._pending.append(job)
         self._jobs.put(job)
@@ -255,19 +292,19 @@ class Protocol:
         try:
             if job.op == "reset":
                 self.session.clear()
-                self.emit({"ev": "reset"}, job.id)
+                job.client.emit({"ev": "reset"}, job.id)
             else:
                 self._answer(job)
         except (BrokenPipeError, ConnectionError):
             raise
         except EdgeError as error:
-            self.emit(records.error_of(error), job.id)
+            job.client.emit(records.error_of(error), job.id)
         except Exception as error:
             if self.out.verbose:
                 import traceback
 
                 traceback.print_exc()
-            self.emit(records.error_of(error), job.id)
+            job.client.emit(records.error_of(error), job.id)
             self.session = self.engine.session()  # whatever state the old one was left in
 
     def _answer(self, job: Job) -> None:
@@ -284,19 +321,14 @@ class Protocol:
                 pieces = session.ask(
                     messages[-1]["content"],
                     **job.arguments,
-                    on_prefill=lambda *counts: self.emit(records.prefill(*counts), job.id),
+                    on_prefill=lambda *counts: job.client.emit(records.prefill(*counts), job.id),
                 )
         if pieces is None:
-            self.emit(_never_begun(), job.id)
+            job.client.emit(_never_begun(), job.id)
             return
         for piece in pieces:
-            self.emit({"ev": "text", "text": piece.text}, job.id)
-        self.emit(records.done(session), job.id)
-
-    def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
-        """Write one event; whole lines only, whichever thread writes."""
-        with self._writing:
-            self.out.json(event if ident is None else {"id": ident, **event})
+            job.client.emit({"ev": "text", "text": piece.text}, job.id)
+        job.client.emit(records.done(session), job.id)
 
 
 class Refused(Exception):
@@ -360,4 +392,3 @@ def _never_begun() -> dict[str, Any]:
         "usage": {"prompt": 0, "cached": 0, "completion": 0},
         "timings": {},
     }
-
