@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
 sys.path.insert(0, str(PAGE.parent.parent))
@@ -15,6 +16,7 @@ sys.path.insert(0, str(PAGE.parent.parent))
 import click  # noqa: E402
 
 from edge.cli.group import cli  # noqa: E402
+from edge.cli.options import CONTEXT  # noqa: E402
 
 INTRO = """\
 # The commands
@@ -23,9 +25,13 @@ Made from the program by `python docs/make_cli.py`; `bitnet-edge COMMAND --help`
 beyond the options is in [contract.md](contract.md).
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
-those that carry the prompt, and `--stop`. The flag wins. `BITNET_EDGE_HOME` is the folder of the chat history. `NO_COLOR`,
-`CLICOLOR_FORCE` and `TERM=dumb` are obeyed.
+those that carry the prompt, and `--stop`. The flag wins. `BITNET_EDGE_HOME` is the folder of the chat history.
+`NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` are obeyed.
 """
+
+
+#: settings of the contexts, whose width must not depend on the terminal this runs in
+SETTINGS: dict[str, Any] = {**CONTEXT, "terminal_width": 100}
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -35,17 +41,13 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert child is not None
-            yield from commands(child, click.Context(child, info_name=name, parent=context, **settings(child)))
-
-
-def settings(command: click.Command) -> dict[str, object]:
-    return {**command.context_settings, "terminal_width": 100, "max_content_width": 100}
+            yield from commands(child, click.Context(child, info_name=name, parent=context, **SETTINGS))
 
 
 def page() -> str:
     """The whole page."""
     sections = [INTRO]
-    root = click.Context(cli, info_name="bitnet-edge", **settings(cli))  # type: ignore[arg-type]
+    root = click.Context(cli, info_name="bitnet-edge", **SETTINGS)
     for command, context in commands(cli, root):
         level = "##" if context.parent is None or context.parent.parent is None else "###"
         sections.append(f"{level} {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```\n")

@@ -9,15 +9,10 @@ from typing import Any
 
 import click
 
-from edge.cli.options import output_options
+from edge.cli.options import CONTEXT, output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import EXIT_CODES, EdgeError
-
-CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": 100,
-}
 
 
 # One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
@@ -212,6 +207,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 @click.command(
+    "bitnet-edge",
     cls=Group,
     invoke_without_command=True,
     context_settings=CONTEXT,

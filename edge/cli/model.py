@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
 
-@click.group(help="Look into a model file.", short_help="Look into a model file.")
+@click.group(context_settings=options.CONTEXT, help="Look into a model file.")
 def model() -> None:
     """The noun; the verbs are below."""
 
@@ -73,10 +73,9 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
             "eos": list(tokenizer.eos_ids),
         },
         "template": Template.for_model(checkpoint).name,
-        "notes": list(checkpoint.notes),
     }
     plan = wishes.plan(checkpoint.config, expect(checkpoint, flags["head"], flags["weights"], rss()["rss"]))
-    facts["notes"] += plan.notes
+    facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {
         "ctx": plan.n_ctx,
         "kv": plan.kv_type,

@@ -29,6 +29,10 @@ SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 _DEFAULT = Sampling()
 
 
+#: settings of every command
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
 class Flag(click.Option):
     """An option that knows under which heading ``--help`` shows it."""
 
@@ -44,6 +48,9 @@ class Flag(click.Option):
 
 class Command(click.Command):
     """A command whose ``--help`` lists the options under headings: forty in one column nobody reads."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -179,7 +186,7 @@ sampling_options = heading(
     option("-n", "--max-tokens", "--n-predict", "max_tokens", type=_positive(0), metavar="N",
            help="At most N tokens of answer (default 512)."),
     option("--preset", type=click.Choice(list(PRESETS)), help="Values for the options below: precise is greedy, "
-           "balanced the defaults, creative a wider choice. Options beside it win."),
+           "balanced and creative choose ever more widely. Options beside it win."),
     option("--greedy", is_flag=True, help="Always the likeliest token: the same question gets the same answer."),
     option("--temp", type=float, metavar="T", help=f"Temperature; 0 is greedy (default {_DEFAULT.temp:g})."),
     option("--top-k", type=int, metavar="N", help=f"Only the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
@@ -297,7 +304,7 @@ def sampling(flags: Mapping[str, Any]) -> Sampling:
         if changes.get("temp"):
             raise UsageError("--greedy and --temp contradict each other")
         changes["temp"] = 0.0
-    return Sampling.preset(flags.get("preset") or "balanced", **changes)
+    return Sampling.preset(flags["preset"], **changes) if flags.get("preset") else Sampling(**changes)
 
 
 def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _text_options = heading(
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="JSON instead of plain text."))
 
 
-@click.group(help="Encode, decode and count tokens.", short_help="Encode, decode and count tokens.")
+@click.group(context_settings=options.CONTEXT, help="Encode, decode and count tokens.")
 def tokens() -> None:
     """The noun; the verbs are below."""
 

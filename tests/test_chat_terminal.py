@@ -1,0 +1,179 @@
+"""The chat on a terminal: what a person sees and types (the promises are in test_contract.py)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import CTRL_C, CTRL_D, PASTE, Terminal
+
+ROOT = Path(__file__).resolve().parent.parent
+FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Any:
+    """with terminal("chat", delay=0.01) as t: ..."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BITNET_EDGE_", "NO_COLOR"))}
+
+    def run(*args: str, delay: float = 0, command: list[str] | None = None, **extra: str) -> Terminal:
+        env = {**kept, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1",
+               "LC_ALL": "C.UTF-8", "FAKE_DELAY": str(delay), **extra}  # fmt: skip
+        return Terminal([*(command or FAKE), *args], env)
+
+    return run
+
+
+def test_banner_names_the_model_and_the_way_out(terminal: Any) -> None:
+    with terminal("chat") as t:
+        banner = t.expect("> ")
+        assert "fake-1k" in banner and "2048 tokens" in banner and "/help" in banner and "Ctrl-D" in banner
+    with terminal("chat", "-q") as t:
+        assert "fake-1k" not in t.expect("> ")
+
+
+def test_commands(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.line("/help")
+        t.expect(r"/regen .*Ctrl-D leaves.*> ")
+        t.line("/rubbish")
+        t.expect(r"no command /rubbish.*> ")
+        t.line("hello")
+        t.expect(r"You said: hello\r\n.*> ")
+        t.line("/regen")
+        t.expect(r"You said: hello\r\n.*> ")
+        t.line("/set temp 0")
+        t.expect("> ")
+        t.line("/regen")
+        t.expect(r"always the same.*You said: hello\r\n.*> ")
+        t.line("/set temp hot")
+        t.expect(r"no number.*> ")
+        t.line("/set max_tokens 3")
+        t.expect("> ")
+        t.line("hello")
+        t.expect(r"You\r\n.*cut at the token limit.*> ")
+        t.line("/set stats on")
+        t.expect("> ")
+        t.line("hello")
+        t.expect(r"prompt \d+ tok .* rss .*> ")
+        t.line("/undo")
+        t.expect(r"taken back.*> ")
+        t.line("/context")
+        t.expect(r"\[#+\.+\].*2 turns.*> ")
+        t.line("/clear")
+        t.expect(r"new conversation.*> ")
+        t.line("/regen")
+        t.expect(r"no question.*> ")
+        t.line("/bye")
+        assert t.wait() == 0
+
+
+def test_pasted_lines_are_one_message(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type(PASTE.format("first\rsecond\rlong words\rsnow"))
+        t.line("")
+        t.expect("Schnee: ❄, Öl.*> ")
+        t.line("/context")
+        t.expect("1 turns")
+
+
+def test_several_lines(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.line("one\\")
+        t.expect(r"\. ")
+        t.line("two")
+        t.expect(r"First sentence\. Second one\..*> ")
+        t.line('"""a')
+        t.expect(r"\. ")
+        t.line('b"""')
+        t.expect(r"You said: a\r\nb\r\n.*> ")
+        t.line("/multi")
+        t.expect(r"/end alone.*\. ")
+        t.line("x")
+        t.expect(r"\. ")
+        t.line("y")
+        t.expect(r"\. ")
+        t.line("/end")
+        t.expect(r"You said: x\r\ny\r\n.*> ")
+
+
+def test_tab_completes_commands_and_arrow_up_brings_lines_back(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.type("/con\t")
+        t.expect("/context")
+        t.line("")
+        t.expect(r"0 turns.*> ")
+        t.line("hello there")
+        t.expect(r"You said: hello there\r\n.*> ")
+        t.type("\x1b[A")
+        t.expect("hello there")
+        t.line("")
+        t.expect(r"You said: hello there\r\n.*> ")
+
+
+def test_second_interrupt_ends_an_answer_that_does_not_listen(terminal: Any) -> None:
+    with terminal("chat", delay=1.0) as t:
+        t.expect("> ")
+        t.line("hello")
+        t.expect("hello")
+        t.type(CTRL_C)
+        t.type(CTRL_C)
+        t.expect("> ")
+        t.type(CTRL_D)
+        assert t.wait() == 0
+
+
+def test_terminate_at_the_prompt(terminal: Any) -> None:
+    with terminal("chat") as t:
+        t.expect("> ")
+        t.process.send_signal(signal.SIGTERM)
+        assert t.wait() == 143
+        assert "Traceback" not in t.screen
+
+
+def test_terminal_that_cannot_move_its_cursor(terminal: Any) -> None:
+    with terminal("chat", TERM="dumb") as t:
+        t.expect("> ")
+        t.line("hello")
+        t.expect(r"You said: hello\r\n.*> ")
+        t.type(CTRL_C)
+        t.expect("Ctrl-C again")
+        t.type(CTRL_C)
+        assert t.wait() == 130
+        assert "\x1b[" not in t.screen
+
+
+def test_piped_input_and_terminal_output(terminal: Any) -> None:
+    shell = ["sh", "-c", f"printf 'hello\\n' | {' '.join(FAKE)} chat"]
+    with terminal(command=shell) as t:
+        assert t.wait() == 0
+        assert t.screen == "You said: hello\r\n"
+
+
+def test_slow_things_show_progress(terminal: Any) -> None:
+    with terminal("run", "hello", FAKE_LOAD="2.5") as t:
+        t.expect(r"loading the model.* [1-9]0 %.*\r\x1b\[K", timeout=20)
+        t.expect("You said: hello")
+        assert t.wait() == 0
+    with terminal("run", "hello", "-q", FAKE_LOAD="1.5") as t:
+        assert t.wait() == 0
+        assert t.screen == "You said: hello\r\n"
+
+
+def test_real_chat(terminal: Any, bundled_model: Path) -> None:
+    with terminal("chat", "-n", "20", command=[sys.executable, "-m", "edge"], PYTHONPATH=str(ROOT)) as t:
+        t.expect(bundled_model.stem.split("-")[0] + ".*> ", timeout=60)
+        t.line("Hello!")
+        t.expect(r"Hello!.*\r\n\w.*> ", timeout=60)
+        t.line("/stats")
+        t.expect(r"answer \d+ tok")
+        t.type(CTRL_D)
+        assert t.wait() == 0

@@ -1,0 +1,375 @@
+"""The command line from inside: options, help, documentation, completion, streams; and its way with the real engine.
+
+What users may rely on is in test_contract.py, the chat on a terminal in test_chat_terminal.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import fake_engine
+import pytest
+from click.testing import CliRunner, Result
+
+import edge
+from edge.cli import options, output, records
+from edge.cli.group import COMMANDS, cli
+from edge.errors import ContextFull, UsageError
+from edge.sampling import PRESETS, Sampling
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """invoke("run", "hello") with the scripted engine, in this process."""
+    monkeypatch.setattr(edge, "load", fake_engine.load, raising=False)
+    for name in list(os.environ):
+        if name.startswith("BITNET_EDGE_"):
+            monkeypatch.delenv(name)
+
+    def run(*args: str, stdin: str = "") -> Result:
+        return CliRunner().invoke(cli, args, input=stdin)
+
+    return run
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch, bundled_model: Path) -> Any:
+    """invoke() with the real engine and the model that ships inside."""
+    for name in list(os.environ):
+        if name.startswith("BITNET_EDGE_"):
+            monkeypatch.delenv(name)
+
+    def run(*args: str, stdin: str = "") -> Result:
+        return CliRunner().invoke(cli, args, input=stdin)
+
+    return run
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """(full name, command), groups included."""
+
+    def walk(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield name, command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for child in command.list_commands(context):
+                found = command.get_command(context, child)
+                assert found
+                yield from walk(f"{name} {child}", found)
+
+    return walk("bitnet-edge", cli)
+
+
+ALL = dict(every_command())
+
+
+# ---- help and documentation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_and_option_has_help(name: str) -> None:
+    command = ALL[name]
+    assert command.help and command.help[0].isupper()
+    assert command.help == command.help.strip()  # given as help=, not taken from a docstring a frozen build may drop
+    context = click.Context(command, info_name=name, **options.CONTEXT)
+    for param in command.get_params(context):
+        if isinstance(param, click.Option):
+            assert param.help and param.help.strip().endswith((".", ").")), f"{name} {param.opts}"
+            first = param.help.split(":")[0].split()[0]
+            assert first[0].isupper() or first.islower(), f"{name} {param.opts}"
+    shown = command.get_help(context)
+    assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_and_option_is_documented(name: str) -> None:
+    command = ALL[name]
+    text = (ROOT / "docs" / "cli.md").read_text()
+    assert f"# {name}\n" in text
+    section = text[text.index(f"# {name}\n") :]
+    section = section[: section.find("\n## ") if "\n## " in section else len(section)]
+    for param in command.params:
+        for option in [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []:
+            assert option in section, f"{name} {option}"
+
+
+def test_documentation_is_what_the_program_says() -> None:
+    spec = importlib.util.spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "cli.md").read_text() == module.page(), "run: python docs/make_cli.py"
+
+
+def test_help_lists_the_short_texts_of_the_commands(invoke: Any) -> None:
+    shown = invoke("-h").stdout
+    for name, (load, text) in COMMANDS.items():
+        assert load().name == name
+        assert name in shown and text.split(";")[0].split(",")[0] in shown
+        assert invoke(name, "-h").exit_code == invoke(name, "--help").exit_code == 0
+
+
+def test_help_of_one_command_imports_no_other() -> None:
+    probe = (
+        "import sys; sys.argv = ['x', 'tokens', '-h']\nfrom edge.cli.main import main\ntry: main()\nfinally: "
+        "print(sorted(m for m in sys.modules if m.startswith(('edge.', 'pyx.', 'prompt_toolkit'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    for name in ("edge.engine", "edge.cli.chat", "edge.tokenizer", "edge.formats", "pyx", "prompt_toolkit"):
+        assert f"'{name}'" not in loaded
+
+
+def test_defaults_in_help_are_those_of_sampling(invoke: Any) -> None:
+    shown = " ".join(invoke("run", "-h").stdout.split())
+    for field in ("temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n"):
+        value = getattr(Sampling(), field.replace("-", "_"))
+        text = shown[shown.index(f"--{field} ") :]
+        assert f"(default {value:g})" in text[: text.index("--", 3)]
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def parsed(*args: str) -> dict[str, Any]:
+    """What `run` makes of these options."""
+    context = COMMANDS["run"][0]().make_context("run", [*args, "x"])
+    return context.params
+
+
+def test_options_become_arguments_of_load() -> None:
+    nothing = {"head": "int8", "weights": "auto", "i2s_layout": "128", "overflow": "slide"}
+    assert options.load_arguments(parsed()) == nothing
+    flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
+                   "--isa", "neon", "--head", "f16", "--weights", "copy", "--template", "llama3", "--i2s-layout", "64",
+                   "--activation", "silu", "--overflow", "stop", "--force-memory")  # fmt: skip
+    assert options.load_arguments(flags) == {
+        "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
+        "isa": "neon", "head": "f16", "weights": "copy", "template": "llama3", "i2s_layout": "64", "activation": "silu",
+        "overflow": "stop",
+    }  # fmt: skip
+
+
+def test_every_name_a_finger_knows() -> None:
+    assert parsed("--ctx-size", "64")["n_ctx"] == parsed("-c64")["n_ctx"] == 64
+    assert parsed("--keep", "3")["sinks"] == 3 and parsed("--mem", "1G")["memory"] == "1G"
+    assert parsed("--n-predict", "5")["max_tokens"] == parsed("-n5")["max_tokens"] == 5
+    assert parsed("-s7")["seed"] == 7 and parsed("-r", "a", "--stop", r"b\n")["stop"] == ("a", "b\n")
+    assert parsed("-sys", "hi")["system"] == "hi"
+    assert options.kv_type(parsed("-ctk", "q8_0")) == "q8_0:q8_0"
+    assert options.kv_type(parsed("-ctk", "f16", "-ctv", "q8_0")) == "f16:q8_0"
+    with pytest.raises(UsageError):
+        options.kv_type(parsed("--kv", "f16", "-ctk", "f16"))
+
+
+def test_load_knows_every_argument() -> None:
+    import inspect
+
+    from edge.engine import load
+    from edge.session import Session
+
+    everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
+                        "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1")  # fmt: skip
+    known = set(inspect.signature(load).parameters)
+    assert set(options.load_arguments(everything)) == known - {"model", "progress"}
+    for method in (Session.ask, Session.complete):
+        asked = options.ask_arguments(parsed("-n", "5", "--ignore-eos"))
+        known = set(inspect.signature(method).parameters)
+        assert {*asked, "timeout", "on_prefill"} == known - {"self", "text", "prompt"}
+
+
+def test_presets_and_their_exceptions() -> None:
+    assert options.sampling(parsed()) == Sampling()
+    for name, preset in PRESETS.items():
+        assert options.sampling(parsed("--preset", name)) == preset
+    assert options.sampling(parsed("--preset", "creative", "--top-k", "3")).top_k == 3
+    assert options.sampling(parsed("--greedy")).temp == 0
+    assert options.sampling(parsed("--temp", "0.25", "-s", "1")) == Sampling(temp=0.25, seed=1)
+
+
+def test_escapes_in_stop_strings() -> None:
+    convert = options.Escaped().convert
+    assert convert(r"a\nb\tc\\n", None, None) == "a\nb\tc\\n"
+    assert convert("\\x", None, None) == "\\x"
+
+
+def test_system_prompt(invoke: Any, tmp_path: Path) -> None:
+    page = tmp_path / "museum.txt"
+    page.write_bytes(b"\xef\xbb\xbfYou are a guide.\r\n")
+    assert options.system_prompt({"system_file": str(page)}) == "You are a guide."
+    usage = json.loads(invoke("run", "hello", "-sysf", str(page), "--json").stdout)["usage"]
+    assert usage["prompt"] == 8 + len("You are a guide.")
+    assert invoke("run", "hello", "-sysf", str(page), "-sys", "x").exit_code == 2
+    assert invoke("run", "hello", "-sysf", str(tmp_path / "none")).exit_code == 2
+
+
+def test_environment_names(invoke: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, command in ALL.items():
+        for param in command.params:
+            if isinstance(param, click.Option) and param.envvar:
+                variable = str(param.envvar).removeprefix("BITNET_EDGE_")
+                assert f"--{variable.lower().replace('_', '-')}" in param.opts, name
+    monkeypatch.setenv("BITNET_EDGE_VERSION", "1")
+    monkeypatch.setenv("BITNET_EDGE_HELP", "1")
+    assert invoke("run", "hello").stdout == "You said: hello\n"
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_answer_holds_newlines_back(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = output.Answer(output.Output())
+    seen = []
+    for piece in ("a\n", "\n", "b", "\n\n", ""):
+        answer.feed(piece)
+        seen.append(capsys.readouterr().out)
+    answer.end()
+    answer.end()
+    assert seen == ["a", "", "\n\nb", "", ""] and capsys.readouterr().out == "\n"
+    assert answer.text == "a\n\nb\n\n"
+
+
+class Screen(io.StringIO):
+    """A terminal that only remembers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_itself_late_and_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Screen())
+    quick = output.Output().progress("loading")
+    quick(1, 10)
+    quick.close()
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    monkeypatch.setattr(output.Progress, "DELAY", 0.0)
+    slow = output.Output().progress("loading")
+    slow(1, 10)
+    slow.close()
+    slow(5, 10)
+    assert sys.stderr.getvalue() == "\rloading 10 %\x1b[K\r\x1b[K"  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    pipe = output.Output().progress("loading")
+    pipe(1, 10)
+    pipe.close()
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_records() -> None:
+    assert records.error_of(ContextFull("full")) == {"ev": "error", "code": "context_full", "message": "full"}
+    assert records.error_of(ValueError("x"))["code"] == "internal"
+    assert records.plain({"a": (1.00000049, {"b": None})}) == {"a": [1.0, {"b": None}]}
+
+
+# ---- other commands --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(invoke: Any, shell: str) -> None:
+    done = invoke("completion", shell)
+    assert done.exit_code == 0 and "_BITNET_EDGE_COMPLETE" in done.stdout and "bitnet-edge" in done.stdout
+    if shell == "bash" and shutil.which("bash"):
+        subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
+    assert invoke("completion", "tcsh").exit_code == 2
+
+
+def test_completion_completes() -> None:
+    def completed(words: str, at: int) -> list[str]:
+        env = {**os.environ, "_BITNET_EDGE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run([sys.executable, "-m", "edge"], cwd=ROOT, env=env, capture_output=True, text=True)
+        return [line.split(",")[1] for line in done.stdout.splitlines()]
+
+    assert completed("bitnet-edge to", 1) == ["tokens"]
+    assert completed("bitnet-edge run --repeat", 2) == ["--repeat-penalty", "--repeat-last-n"]
+    assert completed("bitnet-edge run --preset c", 3) == ["creative"]
+
+
+def test_tokens(real: Any) -> None:
+    text = "Hello, wörld!\n"
+    ids = json.loads(real("tokens", "encode", text, "--json").stdout)
+    assert real("tokens", "encode", text).stdout == " ".join(map(str, ids)) + "\n"
+    assert real("tokens", "encode", "-", stdin=text).stdout == real("tokens", "encode", stdin=text).stdout
+    assert real("tokens", "count", text).stdout == f"{len(ids)}\n"
+    assert json.loads(real("tokens", "count", text, "--json").stdout) == {"tokens": len(ids)}
+    assert real("tokens", "decode", *map(str, ids)).stdout == text + "\n"
+    assert json.loads(real("tokens", "decode", "--json", stdin=json.dumps(ids)).stdout) == {"text": text}
+    pieces = [line.split("\t") for line in real("tokens", "encode", text, "--pieces").stdout.splitlines()]
+    assert [int(number) for number, _ in pieces] == ids
+    assert real("tokens", "encode", "<|eot_id|>").stdout != real("tokens", "encode", "<|eot_id|>", "--special").stdout
+    for bad in (("decode", "x"), ("decode", "99999999"), ("decode",), ("encode", "a", "-f", "b")):
+        assert real("tokens", *bad).exit_code == 2
+    assert real("tokens", "count", "x", "-m", "none.gguf").exit_code == 3
+
+
+def test_model_show(real: Any, bundled_model: Path) -> None:
+    shown = real("model", "show", "--tensors")
+    assert shown.exit_code == 0
+    for word in ("6 layers", "I2_S", "blk.0.attn_q.weight", "running it would take", "total"):
+        assert word in shown.stdout
+    facts = json.loads(real("model", "show", str(bundled_model), "--json", "-c", "256", "--kv", "f16").stdout)
+    assert facts["config"]["n_layer"] == 6 and facts["plan"]["ctx"] == 256 and facts["plan"]["kv"] == "f16"
+    assert facts["bytes"] == bundled_model.stat().st_size
+    assert sum(entry["bytes"] for entry in facts["types"].values()) < facts["bytes"]
+    assert real("model", "show", "none.gguf").exit_code == 3
+    assert real("model", "show", "--memory", "1k").exit_code == 5
+
+
+def test_convert(real: Any, bundled_model: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new.gguf"
+    done = real("convert", str(bundled_model), str(target), "--json")
+    result = json.loads(done.stdout)
+    assert done.exit_code == 0 and result["nbytes"] == target.stat().st_size and len(result["sha256"]) == 64
+    assert real("convert", str(bundled_model), str(target)).exit_code == 2
+    again = real("convert", str(bundled_model), str(target), "--force", "--embedding", "Q8_0")
+    assert again.exit_code == 0 and "sha256" in again.stdout and target.stat().st_size < result["nbytes"]
+    assert real("convert", str(tmp_path / "none"), str(target), "--force").exit_code == 3
+
+
+def test_bench(real: Any) -> None:
+    fast = ("bench", "-d", "16", "-n", "4", "-r", "1", "-t", "1")
+    report = json.loads(real(*fast, "--json").stdout)
+    assert report["rows"][0]["depth"] == 16 and report["rows"][0]["tg"] > 0
+    assert real(*fast, "--csv").stdout.startswith("isa,threads")
+    assert "| isa |" in real(*fast).stdout
+    assert real("bench", "-d", "many").exit_code == 2
+
+
+def test_doctor(real: Any) -> None:
+    done = real("doctor")
+    assert done.exit_code == 0 and "instructions" in done.stdout
+    assert json.loads(real("doctor", "--json", "--no-selftest").stdout)["ok"] is True
+
+
+# ---- the real engine -------------------------------------------------------------------------------------------------
+
+
+def test_real_run(real: Any) -> None:
+    done = real("run", "Hello!", "--greedy", "-n", "24", "--json")
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["text"].strip() and answer["usage"]["completion"] <= 24
+    plain = real("run", "Hello!", "--greedy", "-n", "24", "-t", "1", "--by", "sentence")
+    assert plain.stdout == answer["text"].rstrip("\n") + "\n"
+    seeded = [real("run", "Hello!", "-s", "5", "-n", "12").stdout for _ in range(2)]
+    assert seeded[0] == seeded[1]
+    raw = real("run", "--raw", "Once upon a time", "--greedy", "-n", "8", "--ignore-eos", "--stats")
+    assert raw.exit_code == 0 and "answer 8 tok" in raw.stderr
+
+
+def test_real_chat(real: Any) -> None:
+    done = real("chat", "--greedy", "-n", "16", "--stats", stdin="Hello!\nThanks!\n")
+    first, second = done.stderr.splitlines()
+    assert done.exit_code == 0 and "(0 cached)" in first and "(0 cached)" not in second
