@@ -103,6 +103,10 @@ def _cores() -> dict[str, int | None]:
 def _libgomp() -> str | None:
     """Path of the OpenMP library the compiled floor has mapped into this process."""
     try:
+        import pyx.transformer  # noqa: F401 - links it
+    except ImportError:
+        return None
+    try:
         with open("/proc/self/maps") as file:
             paths = sorted({line.split()[-1] for line in file if "libgomp" in line})
     except OSError:
