@@ -50,6 +50,12 @@ class ContextFull(EdgeError):
     exit_code = 7
 
 
+class Busy(EdgeError):
+    """Another process holds what was asked for; later it may be free."""
+
+    exit_code = 75
+
+
 class AnswerTimeout(EdgeError):
     """``--timeout`` was reached; what had been answered stands."""
 
@@ -66,6 +72,7 @@ EXIT_CODES = {
     5: "refused: would not fit in memory",
     6: "processor or forced instruction set unsupported",
     7: "context full with --overflow stop",
+    75: "busy: another process listens at the socket",
     124: "--timeout reached; the partial answer was printed",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",

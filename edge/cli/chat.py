@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, heading, option
+from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.cli.repl import PipeReader, PlainReader, Repl
 from edge.errors import EXIT_CODES
@@ -25,7 +26,7 @@ it clears the line, twice it leaves. Ctrl-D leaves. A trailing \\ or three doubl
 message of several lines. Without a terminal each line of standard input is a message.
 
 Exit codes:
-""" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items() if code != 124)
+""" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
 
 
 @click.command(
@@ -43,14 +44,17 @@ Exit codes:
 @heading(
     "Output",
     option("--jsonl", "as_jsonl", is_flag=True, help="One JSON object a line, both ways (docs/contract.md)."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the same to many programs through a "
+           "unix socket; systemd is told when it is ready and alive (docs/kiosk.md)."),
     option("--no-history", is_flag=True, help="Neither read nor write the file of typed lines."),
-)
+)  # fmt: skip
 @options.stats_option
 @options.output_options
 @click.pass_context
 def chat(
     ctx: click.Context,
     as_jsonl: bool,
+    socket_path: str | None,
     no_history: bool,
     stats: bool | None,
     timeout: float | None,
@@ -62,6 +66,11 @@ def chat(
     arguments = options.ask_arguments(flags)
     if timeout is not None:
         arguments["timeout"] = timeout
+    if socket_path is not None:
+        from edge.cli.listen import Listener, Service
+
+        with closing(Listener(socket_path)) as listener, options.loaded(out, flags) as engine:
+            return Service(out, engine, arguments, system, listener).run()
     with options.loaded(out, flags) as engine:
         if as_jsonl:
             from edge.cli.jsonl import Protocol

@@ -44,20 +44,16 @@ _KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 class Client:
-    """Who asks, and where the events for it go; this one is at the other end of the standard streams."""
+    """Who asks; the events for it go to ``write``, one at a time."""
 
-    def __init__(self, out: Output) -> None:
-        self._out = out
+    def __init__(self, write: Callable[[dict[str, Any]], None]) -> None:
+        self._write = write
         self._writing = threading.Lock()
 
     def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
         """Write one event; whole lines only, whichever thread writes."""
         with self._writing:
-            self.write(event if ident is None else {"id": ident, **event})
-
-    def write(self, event: dict[str, Any]) -> None:
-        """Called with one event at a time."""
-        self._out.json(event)
+            self._write(event if ident is None else {"id": ident, **event})
 
 
 class Lines:
@@ -107,7 +103,7 @@ class Protocol:
         self.defaults = defaults
         self.system = system
         self.session = engine.session()
-        self.client = Client(out)
+        self.client = Client(out.json)
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._pending: list[Job] = []  # waiting or running, oldest first
         self._running: Job | None = None
