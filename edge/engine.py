@@ -8,6 +8,7 @@ lock is taken for one step at a time, so sessions advance in turns.  Not to be u
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
@@ -31,6 +32,8 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 MODELS = Path(__file__).resolve().parent / "models"
 #: bytes of float32 logits and of the sampler's tables, per vocabulary entry and session
 ROW_BYTES = 4 + 12
+#: an embedding up to this size is soon resident as a whole; of a larger one only the rows in use are
+SMALL_TABLE = 16 << 20
 
 
 class Engine:
@@ -64,6 +67,7 @@ class Engine:
         self.load_seconds = load_seconds
         self.n_threads: int = transformer.n_threads
         self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
+        self.answer_lead: str = template.answer_lead()
         self.lock = threading.Lock()
         self.closed = False
         self._make_kv = new_kv
@@ -180,6 +184,8 @@ def load(
     _choose_isa(isa)
     report = progress or (lambda done, total: None)
 
+    import pyx.sampler
+    import pyx.transformer  # noqa: F401  both imported here so that the program's size is measured with them
     from edge import weights as building
     from edge.formats import open_checkpoint
     from edge.template import Template
@@ -194,14 +200,16 @@ def load(
     chat = Template.for_model(checkpoint, name=template)
     report(3, 10)
 
+    _release_pages(checkpoint)
     program = rss()["rss"]
     expected = expect(checkpoint, head, weights, program)
     wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
-    options: dict[str, Any] = {} if weights == "auto" else {"weights": weights}
+    kind = "huge" if weights == "copy" else "map"
     try:
-        transformer = building.build(checkpoint, n_threads=threads or cpu.cores(), head=head, **options)
+        transformer = building.build(checkpoint, n_threads=threads or cpu.cores(), head=head, weights=kind)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
+    _release_pages(checkpoint)
     plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program))
     report(10, 10)
     return Engine(
@@ -235,7 +243,7 @@ def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", pr
     size = config.n_vocab * (config.hidden * width + (4 if head == "int8" else 0))
     in_place = stored in ("F16", "F32") and head in ("native", stored.lower())
     return Footprint(
-        mapped=mapped,
+        mapped=mapped + _embedding_bytes(checkpoint),
         allocated=allocated,
         head_mapped=size if in_place else 0,
         head_allocated=0 if in_place else size,
@@ -244,17 +252,35 @@ def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", pr
     )
 
 
+def _embedding_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of the embedding that count: it is read row by row from the file's map."""
+    table = checkpoint.tensors.get("token_embd.weight")
+    return table.data.nbytes if table and table.data.nbytes <= SMALL_TABLE else 0
+
+
 def _measure(transformer: Any, checkpoint: Checkpoint, program: int) -> Footprint:
     """The same from the loaded transformer, exactly."""
     allocated, head_allocated = transformer.weight_bytes_allocated, transformer.head_bytes_allocated
     return Footprint(
-        mapped=transformer.weight_bytes - allocated,
+        mapped=transformer.weight_bytes - allocated + _embedding_bytes(checkpoint),
         allocated=allocated,
         head_mapped=transformer.head_bytes - head_allocated,
         head_allocated=head_allocated,
         scratch=transformer.scratch_bytes + ROW_BYTES * checkpoint.config.n_vocab,
         program=program,
     )
+
+
+def _release_pages(checkpoint: Checkpoint) -> None:
+    """Let go of what was read only once through the file's map (the embedding behind an int8 head, for one).
+
+    It stays in the system's cache; what the model goes on using comes back page by page, the rest no longer counts as
+    ours.
+    """
+    maps = {id(tensor.data.obj): tensor.data.obj for tensor in checkpoint.tensors.values()}
+    for owner in maps.values():
+        if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            owner.madvise(mmap.MADV_DONTNEED)
 
 
 def _choose_isa(isa: str | None) -> None:

@@ -50,6 +50,7 @@ class _Options:
     timeout: float | None
     ignore_eos: bool
     on_prefill: OnPrefill | None
+    lead: str  # what the template puts before every answer
 
     def __post_init__(self) -> None:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
@@ -107,7 +108,8 @@ class Session:
         without any text leaves no trace.  Raises ContextFull when the prompt does not fit and ``overflow`` is "stop".
         """
         _check_text(text)
-        options = self._options(max_tokens, sampling, stop, by, timeout, ignore_eos, on_prefill)
+        lead = self.engine.answer_lead
+        options = self._options(max_tokens, sampling, stop, by, timeout, ignore_eos, on_prefill, lead)
         return self._run(options, message=text)
 
     def complete(
@@ -243,6 +245,7 @@ class Session:
         timeout: float | None,
         ignore_eos: bool,
         on_prefill: OnPrefill | None,
+        lead: str = "",
     ) -> _Options:
         self._not_busy()
         self._cancelled = False  # here, not at the first token: a cancel() right after ask() counts
@@ -254,6 +257,7 @@ class Session:
             timeout,
             ignore_eos,
             on_prefill,
+            lead,
         )
 
     def _interrupted(self, deadline: float | None) -> str | None:
@@ -376,7 +380,7 @@ class Session:
         self.usage = Usage(len(ids), cached)
         self.timings = Timings(prompt_seconds)
 
-        stream = Stream(engine.tokenizer.stream(), options.stop, options.by)
+        stream = Stream(engine.tokenizer.stream(), options.stop, options.by, options.lead)
         push = stream.push
         stop_ids = frozenset() if options.ignore_eos else engine.stop_ids
         sampling = options.sampling

@@ -85,9 +85,13 @@ def _is_abbreviation(before: str) -> bool:
 
 
 class Stream:
-    """Turns ids into pieces.  ``stopped`` becomes true when a stop string has been met; nothing of it is passed on."""
+    """Turns ids into pieces.
 
-    def __init__(self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token") -> None:
+    ``stopped`` becomes true when a stop string has been met; nothing of it is passed on.  ``lead`` is what a format
+    puts before every answer (a blank behind "Assistant:"); it is dropped once.
+    """
+
+    def __init__(self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "") -> None:
         if by not in BY:
             raise UsageError(f"by is {by!r}; it is one of {', '.join(BY)}")
         self.stopped = False
@@ -95,6 +99,7 @@ class Stream:
         self._stop = tuple(stop)
         self._by = by
         self._plain = by == "token" and not self._stop
+        self._lead = lead
         self._held = ""  # decoded, may be the start of a stop string
         self._group = ""  # passed the stop strings, not yet a whole unit
         self._decoded = 0  # characters decoded so far
@@ -105,6 +110,8 @@ class Stream:
     def push(self, token: int) -> Sequence[Piece]:
         """The pieces that this token completes, mostly none or one."""
         text = self._decoder.push(token)
+        if self._lead and text:
+            text = self._without_lead(text)
         if self._plain:
             self._ids.append(token)
             if not text:
@@ -129,6 +136,13 @@ class Stream:
             pieces.append(Piece("", tuple(token for _, token in self._waiting)))
             self._waiting.clear()
         return pieces
+
+    def _without_lead(self, text: str) -> str:
+        n = 0
+        while n < min(len(text), len(self._lead)) and text[n] == self._lead[n]:
+            n += 1
+        self._lead = self._lead[n:] if n == len(text) else ""
+        return text[n:]
 
     def _advance(self, text: str, last: bool) -> list[Piece]:
         self._group += self._past_stop(text, last)

@@ -68,6 +68,9 @@ class Template:
     def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
         return {EOT}
 
+    def answer_lead(self) -> str:
+        return ""
+
 
 class KV:
     """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given."""

@@ -224,6 +224,25 @@ def test_half_characters_are_held_back():
     assert [len(piece.ids) for piece in pieces] == [1, 3, 4, 2]
 
 
+@pytest.mark.parametrize("by", ["token", "word", "all"])
+@pytest.mark.parametrize(
+    ("lead", "parts", "expected"),
+    [
+        (" ", [" Yes", " no"], "Yes no"),
+        (" ", ["Yes"], "Yes"),
+        (" ", [" ", " Yes"], " Yes"),
+        ("\n\n", ["\n", "\n", "a\n"], "a\n"),
+        ("\n\n", ["\n", "a"], "a"),
+        (" ", [" "], ""),
+    ],
+)
+def test_what_the_template_puts_before_an_answer_is_dropped_once(by, lead, parts, expected):
+    stream = Stream(Letters(parts), by=by, lead=lead)
+    pieces = [piece for i in range(len(parts)) for piece in stream.push(i)] + list(stream.flush())
+    assert text(pieces) == expected
+    assert [i for piece in pieces for i in piece.ids] == list(range(len(parts)))
+
+
 # ---- stop strings -------------------------------------------------------------------------------------------------
 
 
