@@ -17,16 +17,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from edge.config import ModelConfig
 from edge.errors import EdgeError, InvalidFile, UsageError
-from edge.formats import gguf, names, open_checkpoint, sentencepiece_model
-from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor, TokenizerSpec
+from edge.formats import gguf, names, open_checkpoint
+from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.gguf_keys import architecture, model_keys, tokenizer_keys
+from edge.formats.gguf_writer import Buffer
 
 TYPES = ("I2_S", "TQ2_0")
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
-
-#: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37}
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
@@ -93,7 +91,7 @@ def convert(
         entry._replace(data=partial(_reporting, entry, progress, index, len(entries)))
         for index, entry in enumerate(entries)
     ]
-    metadata = {**_metadata(checkpoint, target.arch, type), **(extra or {}), **_tokenizer(checkpoint)}
+    metadata = {**model_keys(checkpoint, type), **(extra or {}), **tokenizer_keys(checkpoint)}
     unverified = f"{dst}.unverified-{os.getpid()}"
     try:
         gguf.write(unverified, metadata, reported)
@@ -111,7 +109,7 @@ def convert(
 
 def _reporting(
     entry: gguf.Entry, progress: Callable[[int, int, str], None] | None, index: int, total: int
-) -> Iterable[gguf.Buffer]:
+) -> Iterable[Buffer]:
     if progress:
         progress(index, total, entry.name)
     assert callable(entry.data)
@@ -192,7 +190,7 @@ class _Target:
 
     # ---- producers: what the writer calls ----
 
-    def _ternary(self, tensor: Tensor) -> Iterator[gguf.Buffer]:
+    def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
         from pyx.ternary import TernaryMatrix
 
         rows, k = tensor.shape
@@ -235,20 +233,20 @@ class _Target:
         codes = codes.translate(_REVERSED)
         return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
 
-    def _dense(self, tensor: Tensor) -> Iterator[gguf.Buffer]:
+    def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
         """A float projection as it is, rows reordered where the architecture wants that."""
         if tensor.scale != 1.0:
             raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale beside it, which "
                              "cannot be written")
         order = self._order(tensor.name)
-        data: gguf.Buffer = tensor.data
+        data: Buffer = tensor.data
         if order is not None:
             size = len(data) // len(order)
             data = b"".join(data[row * size : (row + 1) * size] for row in order)
         self.written[tensor.name].crc = zlib.crc32(data)
         yield data
 
-    def _table(self, tensor: Tensor, stored: str) -> Iterator[gguf.Buffer]:
+    def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """Embedding, head and norms: as stored, or decoded row by row and encoded again."""
         from pyx.table import Table
 
@@ -319,13 +317,6 @@ class _Target:
         return digest.hexdigest()
 
 
-def architecture(config: ModelConfig) -> str:
-    """The GGUF architecture of a model: sub-norms and squared ReLU, sub-norms and SiLU, or plain llama."""
-    if config.sub_norm:
-        return "bitnet-b1.58" if config.activation == "relu2" else "bitnet"
-    return "llama"
-
-
 def _simplest(scales: Sequence[float]) -> Sequence[float]:
     """One scale where all are equal."""
     return scales[:1] if len(set(scales)) == 1 else scales
@@ -350,93 +341,3 @@ def _q8_0(row: array[float]) -> bytes:
 
 
 _ENCODERS: dict[str, Callable[[array[float]], bytes]] = {"F32": lambda row: row.tobytes(), "F16": _f16, "Q8_0": _q8_0}
-
-
-# ---- metadata --------------------------------------------------------------------------------------------------------
-
-
-def _metadata(checkpoint: Checkpoint, arch: str, type: str) -> dict[str, Any]:
-    c = checkpoint.config
-    metadata: dict[str, Any] = {
-        "general.architecture": arch,
-        "general.name": c.name,
-        "general.file_type": _FILE_TYPES[type],
-        "general.quantization_version": 2,
-        f"{arch}.vocab_size": c.n_vocab,
-        f"{arch}.context_length": c.n_ctx_train,
-        f"{arch}.embedding_length": c.hidden,
-        f"{arch}.block_count": c.n_layer,
-        f"{arch}.feed_forward_length": c.ffn,
-        f"{arch}.rope.dimension_count": c.rope_dim,
-        f"{arch}.rope.freq_base": float(c.rope_theta),
-        f"{arch}.attention.head_count": c.n_head,
-        f"{arch}.attention.head_count_kv": c.n_kv_head,
-        f"{arch}.attention.key_length": c.head_dim,
-        f"{arch}.attention.value_length": c.head_dim,
-        f"{arch}.attention.layer_norm_rms_epsilon": float(c.eps),
-        # says outright what the architecture's name leaves to convention
-        f"{arch}.hidden_activation": c.activation,
-    }
-    if c.rope_scale != 1.0:
-        metadata[f"{arch}.rope.scaling.type"] = "linear"
-        metadata[f"{arch}.rope.scaling.factor"] = float(c.rope_scale)
-    for key in ("general.license", "general.author", "general.description", "general.url"):
-        value = checkpoint.metadata.get(key)
-        if checkpoint.format == "gguf" and isinstance(value, str):
-            metadata[key] = value
-    return metadata
-
-
-def _tokenizer(checkpoint: Checkpoint) -> dict[str, Any]:
-    """``tokenizer.ggml.*`` of a TokenizerSpec, with one token per embedding row."""
-    spec, n_vocab = checkpoint.tokenizer, checkpoint.config.n_vocab
-    metadata: dict[str, Any] = {}
-    if spec.kind == "none":
-        metadata["tokenizer.ggml.model"] = "no_vocab"
-    else:
-        metadata["tokenizer.ggml.model"] = "gpt2" if spec.kind == "bpe" else "llama"
-        if spec.pre:
-            metadata["tokenizer.ggml.pre"] = spec.pre
-        tokens, scores, types = _vocabulary(spec, n_vocab, checkpoint.path)
-        metadata["tokenizer.ggml.tokens"] = tokens
-        if scores:
-            metadata["tokenizer.ggml.scores"] = scores
-        metadata["tokenizer.ggml.token_type"] = types
-        if spec.merges:
-            metadata["tokenizer.ggml.merges"] = spec.merges
-    for key, value in (("bos", spec.bos_id), ("eos", spec.eos_ids[0] if spec.eos_ids else None),
-                       ("padding", spec.pad_id), ("unknown", spec.unk_id)):
-        if value is not None:
-            metadata[f"tokenizer.ggml.{key}_token_id"] = value
-    metadata["tokenizer.ggml.add_bos_token"] = spec.add_bos
-    metadata["tokenizer.ggml.add_space_prefix"] = spec.add_space_prefix
-    if len(spec.eos_ids) > 1:
-        metadata[gguf.KEY_EOS_IDS] = list(spec.eos_ids)
-    if spec.pattern:
-        metadata[gguf.KEY_PATTERN] = spec.pattern
-    if spec.ignore_merges is not None:
-        metadata[gguf.KEY_IGNORE_MERGES] = spec.ignore_merges
-    if checkpoint.chat_template:
-        metadata["tokenizer.chat_template"] = checkpoint.chat_template
-    return metadata
-
-
-def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[str], Sequence[float], Sequence[int]]:
-    """tokens, scores and types as GGUF wants them: all n_vocab of them, added tokens in their places."""
-    tokens, scores, types = spec.tokens, spec.scores, spec.types
-    if spec.model is not None:
-        parsed = sentencepiece_model.parse(spec.model, path)
-        tokens, scores, types = parsed.pieces, parsed.scores, parsed.types
-    if not types:
-        types = array("i", [1]) * len(tokens)
-    if len(tokens) == n_vocab and not spec.added:
-        return tokens, scores, types
-    # Rows beyond the vocabulary get a name nobody types and the type "unused".
-    filled = list(tokens) + [f"[PAD{i}]" for i in range(len(tokens), n_vocab)]
-    kinds = array("i", types) + array("i", [5]) * (n_vocab - len(types))
-    for text, number in spec.added.items():
-        if len(tokens) <= number < n_vocab:
-            filled[number] = text
-            kinds[number] = 3
-    values = array("f", scores) + array("f", [0.0]) * (n_vocab - len(scores)) if scores else ()
-    return filled, values, kinds

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge.convert import _f16, _q8_0, architecture, convert
+from edge.convert import _f16, _q8_0, convert
 from edge.errors import EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
+from edge.formats.gguf_keys import architecture
 from edge.weights import build
 from pyx.kv import KVCache
 from pyx.table import Table

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf, open_checkpoint
+from edge.formats import gguf, gguf_writer, open_checkpoint
 from tests import handmade
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
 
@@ -594,6 +594,6 @@ def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_metadata_that_cannot_be_stored() -> None:
     with pytest.raises(ValueError, match="metadata k"):
-        gguf._value("k", object())
+        gguf_writer._value("k", object())
     with pytest.raises(ValueError, match="metadata k"):
-        gguf._value("k", [])
+        gguf_writer._value("k", [])

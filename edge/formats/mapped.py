@@ -31,18 +31,6 @@ def map_file(path: str) -> memoryview:
         raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def read_small(path: str, limit: int) -> bytes:
-    """The whole of a small side file (JSON, tokenizer.model); InvalidFile if it is larger than ``limit`` bytes."""
-    try:
-        with open(path, "rb") as file:
-            # read(n) would allocate n bytes whatever the size of the file
-            if os.fstat(file.fileno()).st_size > limit:
-                raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
-            return file.read()
-    except OSError as error:
-        raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
-
-
 def shown(name: object) -> str:
     """A name out of an untrusted file, safe to print: quoted, printable ASCII, at most about 80 characters."""
     text = ascii(name)

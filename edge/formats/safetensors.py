@@ -9,13 +9,13 @@ Format: https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn, TypeGuard
+from typing import NamedTuple, NoReturn, TypeGuard
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import map_file, shown
+from edge.formats.side_files import parse_json
 
 #: dtype -> bytes per element; others are refused when they turn up
 DTYPES = {"U8": 1, "I8": 1, "BF16": 2, "F16": 2, "F32": 4}
@@ -29,26 +29,6 @@ class Stored(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
-
-
-def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
-    """A JSON object out of an untrusted file; keys must be unique.  Raises InvalidFile naming ``what``."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = dict(pairs)
-        if len(table) != len(pairs):
-            raise ValueError("a key stands twice")
-        return table
-
-    try:
-        value = json.loads(str(data, "utf-8"), object_pairs_hook=unique)
-    except RecursionError:
-        raise InvalidFile(f"{what}: nested too deeply; the file is damaged") from None
-    except ValueError as error:
-        raise InvalidFile(f"{what}: no valid JSON ({str(error)[:80]}); the file is damaged, get it again") from None
-    if not isinstance(value, dict):
-        raise InvalidFile(f"{what}: no JSON object; the file is damaged, get it again")
-    return value
 
 
 def read(path: str) -> dict[str, Stored]:

@@ -1,0 +1,401 @@
+"""The GGUF container: its header, walked once over the memory map and validated.
+
+Versions 2 and 3, little-endian.  Token and merge strings stay bytes in the file until somebody asks for them (a 128 k
+vocabulary has 408 thousand strings).  Every count, length, dimension and offset is checked against the file before it
+is used, and nothing is allocated from an unchecked count.
+
+Why not the ``gguf`` package: it refuses any file that holds a tensor of type I2_S (id 36), which is what the official
+BitNet files are made of.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, overload
+
+from edge.errors import InvalidFile
+from edge.formats.mapped import map_file, shown
+
+MAGIC = b"GGUF"
+VERSION = 3
+ALIGNMENT = 32
+
+# Beyond these a header is hostile or damaged, not a model.
+MAX_KEYS = 1 << 16
+MAX_TENSORS = 1 << 16
+MAX_NAME = 255
+MAX_STRING = 16 << 20
+
+#: id -> (name, elements per block, bytes per block); I2_S has no blocks, see tensor_bytes()
+TYPES: dict[int, tuple[str, int, int]] = {
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74),
+    18: ("IQ3_XXS", 256, 98),
+    19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110),
+    22: ("IQ2_S", 256, 82),
+    23: ("IQ4_XS", 256, 136),
+    29: ("IQ1_M", 256, 56),
+    24: ("I8", 1, 1),
+    25: ("I16", 1, 2),
+    26: ("I32", 1, 4),
+    27: ("I64", 1, 8),
+    28: ("F64", 1, 8),
+    30: ("BF16", 1, 2),
+    34: ("TQ1_0", 256, 54),
+    35: ("TQ2_0", 256, 66),
+    36: ("I2_S", 4, 1),
+}
+TYPE_IDS = {name: number for number, (name, _, _) in TYPES.items()}
+
+#: value type id -> (struct code, bytes); 8 is string, 9 is array
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+_SCALAR_STRUCTS = {number: struct.Struct("<" + code) for number, code in SCALARS.items()}
+STRING, ARRAY, BOOL = 8, 9, 7
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+class StringArray(Sequence[str]):
+    """The strings of a metadata array, decoded from the file only when accessed.
+
+    An element that is not UTF-8 raises InvalidFile at that moment.
+    """
+
+    __slots__ = ("_ends", "_first", "_view", "_where")
+
+    def __init__(self, view: memoryview, first: int, ends: array[int], where: str) -> None:
+        self._view = view  # the whole file
+        self._first = first  # where the first string's length stands
+        self._ends = ends  # end of each string
+        self._where = where  # file and key, for messages
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def _decode(self, index: int, data: bytes) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise InvalidFile(f"{self._where}, element {index}: not UTF-8; the file is damaged") from None
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = (self._ends[index - 1] if index else self._first) + 8
+        return self._decode(index, bytes(self._view[start : self._ends[index]]))
+
+    def __iter__(self) -> Iterator[str]:
+        raw, start = self.raw(), 8
+        for index, end in enumerate(self._ends):
+            end -= self._first
+            yield self._decode(index, raw[start:end])
+            start = end + 8
+
+    def raw(self) -> bytes:
+        """All elements as stored: length, bytes, length, bytes, ..."""
+        return bytes(self._view[self._first : self._ends[-1] if self._ends else self._first])
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One tensor as the header describes it."""
+
+    name: str
+    type_id: int
+    dims: tuple[int, ...]  # ggml order: dims[0] is contiguous
+    offset: int  # from the start of the file
+    nbytes: int | None  # None where the size cannot be known (a foreign type)
+    span: int  # bytes up to the next tensor or the end of the file
+
+    @property
+    def type(self) -> str:
+        return TYPES[self.type_id][0] if self.type_id in TYPES else f"type {self.type_id}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """NumPy order: (out, in) for a matrix."""
+        return self.dims[::-1]
+
+
+@dataclass(frozen=True)
+class Header:
+    """A validated GGUF header over the mapped file."""
+
+    path: str
+    version: int
+    alignment: int
+    metadata: dict[str, Any]  # numbers, bools, str, StringArray, or memoryview for arrays of numbers
+    tensors: dict[str, TensorInfo]
+    view: memoryview
+
+    def fail(self, what: str) -> NoReturn:
+        raise InvalidFile(f"{self.path}: {what}")
+
+    # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
+
+    def integer(self, key: str, default: int | None = None) -> int | None:
+        """An integer; a per-layer array counts when all its elements agree."""
+        value = self.metadata.get(key)
+        if isinstance(value, memoryview) and len(value) and value.format not in ("f", "d"):
+            first = value[0]
+            if len(value) > 1024 or any(element != first for element in value):
+                self.fail(f"{shown(key)} differs from layer to layer, which is not supported")
+            value = first
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fail(f"{shown(key)} is no integer; the file is damaged")
+        return value
+
+    def real(self, key: str, default: float | None = None) -> float | None:
+        value = self.metadata.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.fail(f"{shown(key)} is no number; the file is damaged")
+        return float(value)
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        value = self.metadata.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            self.fail(f"{shown(key)} is no text; the file is damaged")
+        return value
+
+    def flag(self, key: str, default: bool | None = None) -> bool | None:
+        value = self.metadata.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, int):
+            self.fail(f"{shown(key)} is no yes or no; the file is damaged")
+        return bool(value)
+
+    def strings(self, key: str) -> Sequence[str]:
+        value = self.metadata.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, StringArray):
+            self.fail(f"{shown(key)} is no list of texts; the file is damaged")
+        return value
+
+    def numbers(self, key: str) -> Sequence[Any]:
+        value = self.metadata.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, memoryview):
+            self.fail(f"{shown(key)} is no list of numbers; the file is damaged")
+        return value
+
+
+def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
+    """Stored bytes of a tensor; None for a type whose size is not known here.  Raises ValueError if dims cannot be.
+
+    I2_S is one stream of n/4 code bytes, one float32 scale and 28 bytes of tail (microsoft/BitNet, ggml_nbytes).
+    """
+    if type_id not in TYPES:
+        return None
+    _, elements, size = TYPES[type_id]
+    count = math.prod(dims)
+    if type_id == TYPE_IDS["I2_S"]:
+        if count % 4:
+            raise ValueError(f"{count} weights do not fill whole bytes")
+        return count // 4 + 32
+    if dims[0] % elements:
+        raise ValueError(f"rows of {dims[0]} are no multiple of the block of {elements}")
+    return count // elements * size
+
+
+class _Cursor:
+    """Reads the header front to back; running off the end is an InvalidFile naming what was being read."""
+
+    def __init__(self, path: str, view: memoryview) -> None:
+        self.path = path
+        self.view = view
+        self.size = len(view)
+        self.pos = 0
+
+    def fail(self, what: str) -> NoReturn:
+        raise InvalidFile(f"{self.path}: {what}")
+
+    def take(self, n: int, what: str) -> int:
+        """Move n bytes on; returns where they start."""
+        start = self.pos
+        if n > self.size - start:
+            self.fail(f"the file ends inside {what}; it is incomplete, get it again")
+        self.pos = start + n
+        return start
+
+    def u32(self, what: str) -> int:
+        return int(_U32.unpack_from(self.view, self.take(4, what))[0])
+
+    def u64(self, what: str) -> int:
+        return int(_U64.unpack_from(self.view, self.take(8, what))[0])
+
+    def string(self, what: str, limit: int) -> str:
+        n = self.u64(what)
+        if n > limit:
+            self.fail(f"{what} claims {n} bytes of text (limit {limit}); the file is damaged")
+        start = self.take(n, what)
+        try:
+            return str(self.view[start : start + n], "utf-8")
+        except UnicodeDecodeError:
+            self.fail(f"{what} is not UTF-8; the file is damaged")
+
+    def value(self, kind: int, key: str) -> Any:
+        what = f"key {shown(key)}"
+        if kind in _SCALAR_STRUCTS:
+            form = _SCALAR_STRUCTS[kind]
+            value = form.unpack_from(self.view, self.take(form.size, what))[0]
+            return bool(value) if kind == BOOL else value
+        if kind == STRING:
+            return self.string(what, MAX_STRING)
+        if kind != ARRAY:
+            self.fail(f"{what} has unknown value type {kind}; the file is damaged")
+        kind = self.u32(what)
+        count = self.u64(what)
+        if kind == STRING:
+            return self.strings(count, key)
+        if kind not in _SCALAR_STRUCTS:
+            self.fail(f"{what} is an array of type {kind}, which GGUF does not allow; the file is damaged")
+        n = count * _SCALAR_STRUCTS[kind].size
+        start = self.take(n, what)
+        return self.view[start : start + n].cast(SCALARS[kind])  # type: ignore[call-overload]
+
+    def strings(self, count: int, key: str) -> StringArray:
+        """Walk ``count`` strings and note where each one ends."""
+        first = pos = self.pos
+        size = self.size
+        if count > (size - pos) // 8:
+            self.fail(f"key {shown(key)} claims {count} texts, more than the file can hold; it is damaged")
+        ends = array("q")
+        append, length, view = ends.append, _U64.unpack_from, self.view
+        try:
+            for _ in range(count):
+                pos += length(view, pos)[0] + 8
+                if pos > size:
+                    break
+                append(pos)
+        except struct.error:
+            pass
+        if len(ends) != count:
+            self.fail(f"the file ends inside key {shown(key)}; it is incomplete, get it again")
+        self.pos = pos
+        return StringArray(view, first, ends, f"{self.path}: {shown(key)}")
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Map a GGUF file and validate its header: all of the container, nothing about the model.
+
+    Works for vocabulary-only files too.  Raises ModelNotFound or InvalidFile.
+    """
+    path = os.fspath(path)
+    view = map_file(path)
+    cursor = _Cursor(path, view)
+    if view[:4] != MAGIC:
+        cursor.fail(_what_it_is(bytes(view[:8])))
+    cursor.take(4, "the magic")
+    version = cursor.u32("the version")
+    if version & 0xFFFF == 0:
+        cursor.fail("a big-endian GGUF; only little-endian files are supported, get that one")
+    if version == 1:
+        cursor.fail("GGUF version 1, which is obsolete; convert the model again")
+    if version not in (2, 3):
+        cursor.fail(f"GGUF version {version} is not known (2 and 3 are); update bitnet-edge or convert the model again")
+    n_tensors = cursor.u64("the tensor count")
+    n_keys = cursor.u64("the key count")
+    if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
+        cursor.fail(f"the header claims {n_tensors} tensors and {n_keys} keys; the file is damaged")
+
+    metadata: dict[str, Any] = {}
+    for i in range(n_keys):
+        key = cursor.string(f"key {i}", MAX_NAME)
+        kind = cursor.u32(f"key {shown(key)}")
+        if key in metadata:
+            cursor.fail(f"key {shown(key)} stands twice; the file is damaged")
+        metadata[key] = cursor.value(kind, key)
+
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 16 or alignment & (alignment - 1):
+        cursor.fail(f"general.alignment is {shown(alignment)}, not a power of two up to 65536; the file is damaged")
+
+    found: list[tuple[str, int, tuple[int, ...], int, int | None]] = []
+    seen: set[str] = set()
+    for i in range(n_tensors):
+        name = cursor.string(f"the name of tensor {i}", MAX_NAME)
+        what = f"tensor {shown(name)}"
+        if name in seen:
+            cursor.fail(f"{what} stands twice; the file is damaged")
+        seen.add(name)
+        n_dims = cursor.u32(what)
+        if not 1 <= n_dims <= 4:
+            cursor.fail(f"{what} has {n_dims} dimensions; the file is damaged")
+        dims = tuple(cursor.u64(what) for _ in range(n_dims))
+        # No element takes less than 1/8 byte, so a larger product cannot be in this file.
+        if 0 in dims or math.prod(dims) > cursor.size * 8:
+            cursor.fail(f"{what} has dimensions {dims}, which cannot be in this file; it is damaged")
+        type_id = cursor.u32(what)
+        offset = cursor.u64(what)
+        if offset % alignment:
+            cursor.fail(f"{what} starts at {offset}, no multiple of the alignment {alignment}; the file is damaged")
+        try:
+            nbytes = tensor_bytes(type_id, dims)
+        except ValueError as error:
+            cursor.fail(f"{what} ({TYPES[type_id][0]}): {error}; the file is damaged")
+        found.append((name, type_id, dims, offset, nbytes))
+
+    start = -(-cursor.pos // alignment) * alignment
+    found.sort(key=lambda row: row[3])
+    tensors = {}
+    for i, (name, type_id, dims, offset, nbytes) in enumerate(found):
+        begin = start + offset
+        end = start + found[i + 1][3] if i + 1 < len(found) else cursor.size
+        if begin + (nbytes or 1) > cursor.size:
+            cursor.fail(f"tensor {shown(name)} ends beyond the file; it is incomplete, get it again")
+        if begin + (nbytes or 1) > end:
+            cursor.fail(f"tensor {shown(name)} overlaps {shown(found[i + 1][0])}; the file is damaged")
+        tensors[name] = TensorInfo(name, type_id, dims, begin, nbytes, end - begin)
+    return Header(path, version, alignment, metadata, tensors, view)
+
+
+def _what_it_is(head: bytes) -> str:
+    """Name the file that is not GGUF."""
+    if head[:4] == MAGIC[::-1]:
+        return "a big-endian GGUF; only little-endian files are supported, get that one"
+    if head[:2] == b"PK" or head[:1] == b"\x80":
+        return ("a pickled PyTorch file, which can run code when opened; convert it to safetensors "
+                "where it came from, or get the .safetensors or .gguf file")
+    if head[:4] in (b"ggml", b"lmgg", b"ggjt", b"tjgg", b"ggla"):
+        return "an old GGML file from before GGUF; convert the model again"
+    if head[:7] == b"version":
+        return "a Git LFS pointer, not the model; fetch the real file with 'git lfs pull'"
+    return "not a GGUF file (it does not begin with 'GGUF'); is the download complete?"

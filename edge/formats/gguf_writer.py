@@ -1,0 +1,116 @@
+"""Write GGUF files: version 3, alignment 32, tensor by tensor, same input same bytes."""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from edge.formats.gguf_header import (
+    ALIGNMENT,
+    ARRAY,
+    BOOL,
+    MAGIC,
+    SCALARS,
+    STRING,
+    TYPE_IDS,
+    VERSION,
+    StringArray,
+    tensor_bytes,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Entry(NamedTuple):
+    """One tensor to be written.  ``data`` is its bytes, or a function that yields them in pieces."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]  # NumPy order, (out, in)
+    data: Buffer | Callable[[], Iterable[Buffer]]
+
+
+def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> None:
+    """Write a GGUF file: version 3, alignment 32, tensors in the order given, same input same bytes.
+
+    Metadata values: bool, int (stored as u32 where it fits), float (f32), str, lists of these, array.array,
+    or what :func:`read_header` returned.  The file appears under its name only when it is complete.
+    Raises ValueError for data that do not have the size of their type and shape.
+    """
+    path = os.fspath(path)
+    head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
+    for key, value in metadata.items():
+        head += _string(key)
+        head += _value(key, value)
+    offset = 0
+    sizes = []
+    for entry in tensors:
+        type_id = TYPE_IDS[entry.type]
+        dims = entry.shape[::-1]
+        size = tensor_bytes(type_id, dims)
+        assert size is not None
+        head += _string(entry.name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
+        sizes.append(size)
+        offset += -(-size // ALIGNMENT) * ALIGNMENT
+    head += bytes(-len(head) % ALIGNMENT)
+
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        with open(part, "wb") as file:
+            file.write(head)
+            for entry, size in zip(tensors, sizes, strict=True):
+                done = 0
+                for piece in entry.data() if callable(entry.data) else (entry.data,):
+                    file.write(piece)
+                    done += memoryview(piece).nbytes
+                if done != size:
+                    raise ValueError(f"tensor {entry.name} brought {done} bytes, {entry.type} needs {size}")
+                file.write(bytes(-size % ALIGNMENT))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+_FORMAT_TYPES = {"B": 0, "b": 1, "H": 2, "h": 3, "I": 4, "i": 5, "f": 6, "?": 7, "Q": 10, "q": 11, "d": 12}
+
+
+def _value(key: str, value: Any) -> bytes:
+    """Type id and bytes of a metadata value."""
+    if isinstance(value, bool):
+        return struct.pack("<IB", BOOL, value)
+    if isinstance(value, int):
+        for kind, least, most in ((4, 0, 1 << 32), (5, -1 << 31, 0), (10, 0, 1 << 64), (11, -1 << 63, 0)):
+            if least <= value < most:
+                return struct.pack("<I" + SCALARS[kind], kind, value)
+    if isinstance(value, float):
+        return struct.pack("<If", 6, value)
+    if isinstance(value, str):
+        return struct.pack("<I", STRING) + _string(value)
+    if isinstance(value, StringArray):
+        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + value.raw()
+    if isinstance(value, array):
+        value = memoryview(value)
+    if isinstance(value, memoryview):
+        return struct.pack("<IIQ", ARRAY, _FORMAT_TYPES[value.format], len(value)) + value.tobytes()
+    if isinstance(value, (list, tuple)) and value:
+        if all(isinstance(element, str) for element in value):
+            return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(_string, value))
+        if all(isinstance(element, bool) for element in value):
+            return struct.pack("<IIQ", ARRAY, BOOL, len(value)) + bytes(value)
+        if all(isinstance(element, int) for element in value):
+            return _value(key, array("i" if all(-1 << 31 <= element < 1 << 31 for element in value) else "q", value))
+        if all(isinstance(element, (int, float)) for element in value):
+            return _value(key, array("f", value))
+    raise ValueError(f"metadata {key}: {type(value).__name__} cannot be written to GGUF")

@@ -1,0 +1,221 @@
+"""Tokenizer files of a Hugging Face directory: tokenizer.json, tokenizer.model, their settings, the chat template."""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from edge.formats import sentencepiece_model
+from edge.formats.checkpoint import TokenizerSpec
+from edge.formats.mapped import shown
+from edge.formats.side_files import MAX_CONFIG, MAX_TOKENIZER, fail, read_json, read_small
+
+#: split patterns of well-known tokenizers -> the name GGUF has for them
+_LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+                   r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+_PATTERNS = {_LLAMA3_PATTERN: "llama-bpe", _LLAMA3_PATTERN.replace("{1,3}", ""): "qwen2"}
+
+
+def chat_template(folder: str, settings: Mapping[str, Any]) -> str | None:
+    """The chat template: chat_template.jinja beside the model wins over tokenizer_config.json (as in transformers)."""
+    path = os.path.join(folder, "chat_template.jinja")
+    if os.path.isfile(path):
+        try:
+            return read_small(path, MAX_CONFIG).decode()
+        except UnicodeDecodeError:
+            fail(path, "not UTF-8; get the file again")
+    value = settings.get("chat_template")
+    if isinstance(value, list):  # several, by name
+        named = [entry for entry in value if isinstance(entry, dict)]
+        named.sort(key=lambda entry: entry.get("name") != "default")
+        value = named[0].get("template") if named else None
+    return _clean(value, path) if isinstance(value, str) else None
+
+
+def _clean(text: str, where: str) -> str:
+    """The text, unless it holds half a surrogate pair (JSON can), which is no character and breaks every encoder."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        fail(where, "holds text that is not Unicode; the file is damaged")
+    return text
+
+
+def _ids(*values: Any, n_vocab: int) -> list[int]:
+    """Token ids out of numbers and lists of numbers, in order, each once."""
+    flat: list[Any] = []
+    for value in values:
+        flat += value[:64] if isinstance(value, list) else [value]
+    return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < n_vocab))
+
+
+def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], settings: Mapping[str, Any],
+         template: str | None, n_vocab: int, notes: list[str]) -> TokenizerSpec:
+    """TokenizerSpec from tokenizer.json (byte-level BPE) or tokenizer.model (SentencePiece).
+
+    ``raw``, ``generation``, ``settings``: config.json, generation_config.json and tokenizer_config.json;
+    ``template``: the chat template.  Remarks worth showing are added to ``notes``.  Raises InvalidFile.
+    """
+    fast = read_json(folder, "tokenizer.json", MAX_TOKENIZER)
+    model_path = os.path.join(folder, "tokenizer.model")
+    model = fast.get("model") if fast else None
+    byte_level = isinstance(model, dict) and model.get("type") == "BPE" and not model.get("byte_fallback")
+
+    added = _added(fast, read_json(folder, "added_tokens.json", MAX_TOKENIZER), settings)
+
+    def named(key: str) -> int | None:
+        """Id of a special token that tokenizer_config.json gives by its text."""
+        value = settings.get(key)
+        text = value.get("content") if isinstance(value, dict) else value
+        return added[text][0] if isinstance(text, str) and text in added else None
+
+    def single(key: str) -> int | None:
+        ids = _ids(generation.get(f"{key}_token_id"), raw.get(f"{key}_token_id"), named(f"{key}_token"),
+                   n_vocab=n_vocab)
+        return ids[0] if ids else None
+
+    common: dict[str, Any] = {
+        "bos_id": single("bos"),
+        "eos_ids": tuple(_ids(generation.get("eos_token_id"), raw.get("eos_token_id"), named("eos_token"),
+                              n_vocab=n_vocab)),
+        "pad_id": single("pad"),
+        "unk_id": single("unk"),
+    }
+    add_bos = settings.get("add_bos_token")
+    if fast is not None and byte_level:
+        if not isinstance(add_bos, bool):
+            add_bos = _starts_with_bos(fast, common["bos_id"], template)
+        spec = _byte_level(folder, fast, added, n_vocab, notes)
+        return TokenizerSpec(kind="bpe", **spec, **common, add_bos=add_bos and common["bos_id"] is not None,
+                             add_space_prefix=False)
+    if os.path.isfile(model_path):
+        data = read_small(model_path, MAX_TOKENIZER)
+        parsed = sentencepiece_model.parse(data, model_path)
+        n = len(parsed.pieces)
+        if n > n_vocab:
+            fail(model_path, f"{n} pieces for {n_vocab} embedding rows; it belongs to another model")
+        for key in ("bos_id", "unk_id"):
+            if common[key] is None:
+                common[key] = getattr(parsed, key)
+        if not common["eos_ids"] and parsed.eos_id is not None:
+            common["eos_ids"] = (parsed.eos_id,)
+        return TokenizerSpec(
+            kind="sentencepiece",
+            model=data,
+            added={text: number for text, (number, _) in added.items() if n <= number < n_vocab},
+            **common,
+            add_bos=(add_bos if isinstance(add_bos, bool) else True) and common["bos_id"] is not None,
+            add_space_prefix=parsed.add_dummy_prefix,
+        )
+    if fast is not None:
+        fail(os.path.join(folder, "tokenizer.json"), "not a byte-level BPE vocabulary; put the model's "
+                                                      "tokenizer.model (SentencePiece) beside it")
+    notes.append("the directory brings no tokenizer (tokenizer.json or tokenizer.model): "
+                 "it can be run on token ids only")
+    return TokenizerSpec(kind="none", **common, add_bos=False)
+
+
+def _added(fast: Mapping[str, Any] | None, extra: Mapping[str, Any] | None,
+           settings: Mapping[str, Any]) -> dict[str, tuple[int, bool]]:
+    """Added tokens from the three places that may list them: text -> (id, special)."""
+    added: dict[str, tuple[int, bool]] = {}
+
+    def put(text: Any, number: Any, special: Any) -> None:
+        if isinstance(text, str) and text and type(number) is int and number >= 0:
+            added[_clean(text, "added tokens")] = (number, bool(special))
+
+    for text, number in (extra or {}).items():
+        put(text, number, True)
+    decoder = settings.get("added_tokens_decoder")
+    for number, entry in (decoder if isinstance(decoder, dict) else {}).items():
+        if isinstance(entry, dict) and number.isascii() and number.isdigit() and len(number) < 10:
+            put(entry.get("content"), int(number), entry.get("special"))
+    listed = (fast or {}).get("added_tokens")
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict):
+            put(entry.get("content"), entry.get("id"), entry.get("special"))
+    return added
+
+
+def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[int, bool]], n_vocab: int,
+                notes: list[str]) -> dict[str, Any]:
+    """tokens, types, merges, pre, pattern and ignore_merges of a byte-level BPE tokenizer.json.
+
+    The token list is complete, as in GGUF: added tokens stand at their ids (type 3 special, 4 otherwise).
+    """
+    where = os.path.join(folder, "tokenizer.json")
+    vocab, merges = fast["model"].get("vocab"), fast["model"].get("merges")
+    if not isinstance(vocab, dict) or not isinstance(merges, list):
+        fail(where, "vocab or merges are missing; get the file again")
+    tokens: list[str | None] = [None] * n_vocab
+    types = array("i", [1]) * n_vocab
+    top = 0
+    for text, number, kind in [(text, number, 1) for text, number in vocab.items()] + [
+        (text, number, 3 if special else 4) for text, (number, special) in added.items()
+    ]:
+        if type(number) is not int or not 0 <= number < n_vocab:
+            fail(where, f"token {shown(text)} has id {shown(number)}, the embedding has {n_vocab} rows")
+        if tokens[number] not in (None, text):
+            fail(where, f"id {number} stands for both {shown(tokens[number])} and {shown(text)}")
+        tokens[number] = text
+        types[number] = kind
+        top = max(top, number + 1)
+    for number in range(top):
+        if tokens[number] is None:
+            tokens[number] = f"[PAD{number}]"
+            types[number] = 5
+    joined = []
+    for pair in merges:  # "left right", or [left, right] in newer files
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
+            pair = " ".join(pair)
+        if not isinstance(pair, str):
+            fail(where, f"merge {shown(pair)} is no pair; get the file again")
+        joined.append(pair)
+    _clean("".join(text or "" for text in tokens), where)
+    _clean("".join(joined), where)
+    pre, pattern = _pre_tokenizer(fast.get("pre_tokenizer"), notes)
+    return {
+        "tokens": tokens[:top],
+        "types": types[:top],
+        "merges": joined,
+        "pre": pre,
+        "pattern": pattern,
+        "ignore_merges": bool(fast["model"].get("ignore_merges", False)),
+    }
+
+
+def _pre_tokenizer(stated: Any, notes: list[str]) -> tuple[str, str | None]:
+    """(GGUF name or "", split pattern or None) of a tokenizer.json pre_tokenizer."""
+    steps = stated.get("pretokenizers") if isinstance(stated, dict) and stated.get("type") == "Sequence" else [stated]
+    steps = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    kinds = [step.get("type") for step in steps]
+    if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):
+        return "gpt-2", None
+    if kinds[:3] == ["Punctuation", "ByteLevel", "Digits"]:
+        return "falcon", None
+    if kinds == ["Split", "ByteLevel"]:
+        pattern = steps[0].get("pattern")
+        regex = pattern.get("Regex") if isinstance(pattern, dict) else None
+        if isinstance(regex, str) and len(regex) < 4096 and regex.isascii():
+            return _PATTERNS.get(regex, ""), regex
+    notes.append("tokenizer.json splits text in a way that is not known; split like GPT-2, so tokens may differ")
+    return "gpt-2", None
+
+
+def _starts_with_bos(fast: Mapping[str, Any], bos_id: int | None, template: str | None) -> bool:
+    """Whether texts begin with BOS: by the post-processor, else (it is the model's habit) by the chat template."""
+    post = fast.get("post_processor")
+    steps = post.get("processors") if isinstance(post, dict) and post.get("type") == "Sequence" else [post]
+    for step in steps if isinstance(steps, list) else []:
+        if not isinstance(step, dict) or step.get("type") != "TemplateProcessing":
+            continue
+        single, special = step.get("single"), step.get("special_tokens")
+        if isinstance(single, list) and single and isinstance(single[0], dict) and isinstance(special, dict):
+            token = single[0].get("SpecialToken")
+            entry = special.get(str(token.get("id"))) if isinstance(token, dict) else None
+            return isinstance(entry, dict) and entry.get("ids") == [bos_id]
+        return False
+    return template is not None and re.match(r"\s*\{\{-?\s*bos_token\b", template) is not None

@@ -1,0 +1,55 @@
+"""The small files beside a model's weights: JSON objects and tokenizer models, untrusted like the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NoReturn
+
+from edge.errors import InvalidFile
+
+MAX_CONFIG = 4 << 20
+MAX_TOKENIZER = 128 << 20
+
+
+def fail(where: str, what: str) -> NoReturn:
+    """Raise InvalidFile: where, then what is wrong and what to do about it."""
+    raise InvalidFile(f"{where}: {what}")
+
+
+def read_small(path: str, limit: int) -> bytes:
+    """The whole of a small side file (JSON, tokenizer.model); InvalidFile if it is larger than ``limit`` bytes."""
+    try:
+        with open(path, "rb") as file:
+            # read(n) would allocate n bytes whatever the size of the file
+            if os.fstat(file.fileno()).st_size > limit:
+                raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
+            return file.read()
+    except OSError as error:
+        raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
+    """A JSON object out of an untrusted file; keys must be unique.  Raises InvalidFile naming ``what``."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) != len(pairs):
+            raise ValueError("a key stands twice")
+        return table
+
+    try:
+        value = json.loads(str(data, "utf-8"), object_pairs_hook=unique)
+    except RecursionError:
+        raise InvalidFile(f"{what}: nested too deeply; the file is damaged") from None
+    except ValueError as error:
+        raise InvalidFile(f"{what}: no valid JSON ({str(error)[:80]}); the file is damaged, get it again") from None
+    if not isinstance(value, dict):
+        raise InvalidFile(f"{what}: no JSON object; the file is damaged, get it again")
+    return value
+
+
+def read_json(folder: str, name: str, limit: int = MAX_CONFIG) -> dict[str, Any] | None:
+    """The JSON object in a file of ``folder``; None if there is no such file."""
+    path = os.path.join(folder, name)
+    return parse_json(read_small(path, limit), path) if os.path.isfile(path) else None
