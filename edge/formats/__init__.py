@@ -8,8 +8,8 @@
 Opening reads and validates headers only; no weight is copied.  A file is hostile until validated: everything wrong
 with it is an :class:`edge.errors.InvalidFile` of one line.
 
-``gguf`` holds the container, its rules and its writer; ``huggingface`` and ``safetensors`` the other family;
-``names`` the tensor names and shapes both agree on.
+``gguf`` knows ternary models in GGUF files (``gguf_header``, ``gguf_writer``: the container); ``huggingface`` and
+``safetensors`` are the other family; ``names`` holds the tensor names and shapes both agree on.
 """
 
 from __future__ import annotations
