@@ -1,0 +1,18 @@
+"""pyx: the compiled floor.  See docs/architecture.md for its rooms.
+
+A thread that waits for the others spins briefly and then sleeps.  libgomp's own default spins for milliseconds, which
+on a board that also draws a user interface takes the processor from the very thread one waits for: with two busy
+processes beside it, a 2B-4T-shaped model fell from 6.4 to 0.4 tokens/s (benchmarks/SPEED.md).  libgomp reads its
+environment once, when the first extension is loaded; a caller's own OMP_WAIT_POLICY or GOMP_SPINCOUNT wins.
+"""
+
+import os
+
+if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
+    os.environ["GOMP_SPINCOUNT"] = "1000"
+    try:
+        from pyx import cpu as _loads_libgomp  # noqa: F401
+    except ImportError:
+        pass  # not built: whoever needs it says so
+    finally:
+        del os.environ["GOMP_SPINCOUNT"]
