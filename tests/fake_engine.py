@@ -150,6 +150,9 @@ class FakeTemplate:
             ids += [*mark, *message["content"].encode(), *([END] if message["role"] == "assistant" else [])]
         return [*ids, ANSWER] if add_generation_prompt else ids
 
+    def answer_lead(self) -> str:
+        return ""
+
     def stop_ids(self, tokenizer: FakeTokenizer) -> set[int]:
         return {END}
 

@@ -63,6 +63,13 @@ class Terminal:
             if left <= 0 or not self._read(left):
                 raise AssertionError(f"{pattern!r} did not appear; the screen has {self.screen!r}")
 
+    def handed_over(self, timeout: float = 20.0) -> None:
+        """Wait until the line editor has given the terminal back: only then is Ctrl-C a signal."""
+        deadline = time.monotonic() + timeout
+        while not termios.tcgetattr(self._fd)[3] & termios.ICANON:
+            assert time.monotonic() < deadline, "the line editor keeps the terminal"
+            time.sleep(0.01)
+
     def wait(self, timeout: float = 20.0) -> int:
         """The exit code, once the program has ended."""
         deadline = time.monotonic() + timeout

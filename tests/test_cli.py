@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -367,6 +368,32 @@ def test_real_run(real: Any) -> None:
     assert seeded[0] == seeded[1]
     raw = real("run", "--raw", "Once upon a time", "--greedy", "-n", "8", "--ignore-eos", "--stats")
     assert raw.exit_code == 0 and "answer 8 tok" in raw.stderr
+
+
+def test_real_protocol(bundled_model: Path) -> None:
+    first = {"op": "chat", "id": 1, "temp": 0, "max_tokens": 12, "messages": [{"role": "user", "content": "Hello!"}]}
+    command = [sys.executable, "-m", "edge", "chat", "--jsonl", "-sys", "You are a kiosk."]
+
+    def events(*requests: dict[str, Any]) -> list[dict[str, Any]]:
+        lines = "".join(json.dumps(request) + "\n" for request in requests)
+        done = subprocess.run(command, cwd=ROOT, input=lines, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    seen = events(first, {**first, "id": 2}, {"op": "info", "id": 3})
+    assert seen[0]["ev"] == "ready" and seen[0]["model"] in bundled_model.name
+    texts = {i: "".join(e["text"] for e in seen if e.get("id") == i and e["ev"] == "text") for i in (1, 2)}
+    assert texts[1] == texts[2] and texts[1].strip()
+    done = {e["id"]: e["usage"] for e in seen if e["ev"] == "done"}
+    assert done[1]["cached"] == 0 and done[2]["cached"] == done[2]["prompt"] - 1
+
+
+def test_real_interrupt(bundled_model: Path) -> None:
+    command = [sys.executable, "-m", "edge", "run", "Tell me more", "-n", "100000", "--ignore-eos"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert process.stdout and process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 130 and process.stdout.read().endswith(b"\n")
+    process.stdout.close()
 
 
 def test_real_chat(real: Any) -> None:

@@ -207,7 +207,7 @@ sampling_options = heading(
            help=r"End the answer before TEXT; may be given several times. \n and \t are understood."),
     option("--ignore-eos", is_flag=True, help="Go on past the model's own end until -n (for measuring)."),
     option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
-           help="Stop after SEC seconds, loading included; the partial answer is printed, exit 124."),
+           help="Stop an answer after SEC seconds (with run, loading counts); what there is is printed, exit 124."),
 )  # fmt: skip
 
 system_options = heading(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.chat import Conversation
 from edge.cli import records
+from edge.cli.options import Escaped
 from edge.cli.output import Answer, Output
 from edge.cli.signals import stopping
 from edge.errors import EdgeError, UsageError
@@ -267,7 +268,7 @@ class Repl:
         elif key == "stats" and value in ("on", "off"):
             self.show_stats = value == "on"
         elif key == "stop":
-            self.arguments["stop"] = (value,) if value else ()
+            self.arguments["stop"] = (Escaped().convert(value, None, None),) if value else ()
         elif key == "max_tokens" and value.isdigit() and int(value) > 0:
             self.arguments["max_tokens"] = int(value)
         elif key in fields:

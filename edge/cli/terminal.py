@@ -43,6 +43,7 @@ class TerminalReader:
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=keys,
+            enable_suspend=True,  # Ctrl-Z
             enable_open_in_editor=True,  # Ctrl-X Ctrl-E: the line in $EDITOR
             color_depth=None if colored else ColorDepth.DEPTH_1_BIT,
         )
