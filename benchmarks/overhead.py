@@ -53,17 +53,17 @@ def measure(engine: edge.Engine, n: int, options: dict[str, Any]) -> list[float]
     try:
         session = engine.session()
         pieces = session.complete("The", max_tokens=n, ignore_eos=True, **options)
-        list_of_python: list[float] = []
+        python: list[float] = []
         before = None
         for _piece in pieces:
             now = time.perf_counter() - step.seconds - samplers[0].seconds
             if before is not None:
-                list_of_python.append(now - before)
+                python.append(now - before)
             before = time.perf_counter() - step.seconds - samplers[0].seconds
         session.close()
     finally:
         engine.transformer, engine.new_sampler = step.inner, make  # type: ignore[method-assign]
-    return sorted(list_of_python)
+    return sorted(python)
 
 
 def main() -> None:
@@ -74,10 +74,11 @@ def main() -> None:
     full = edge.Sampling(temp=0.8, repeat_penalty=1.1, repeat_last_n=64, seed=1)
     with edge.load(arguments.model) as engine:
         print(f"{engine.config.name}, {engine.n_threads} threads, {arguments.n} tokens")
-        for name, options in {
+        cases: dict[str, dict[str, Any]] = {
             "greedy": {"sampling": edge.Sampling(temp=0.0)},
             "penalties, stop strings, timeout": {"sampling": full, "stop": ["\0never", "xyzzy"], "timeout": 3600.0},
-        }.items():
+        }
+        for name, options in cases.items():
             measure(engine, 50, options)
             seconds = measure(engine, arguments.n, options)
             median, p99 = seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]

@@ -86,7 +86,8 @@ def test_chunks_of_any_size_are_the_same(plain, first, monkeypatch):
     words = plain.tokenizer.encode("a cup of tea and a slice of cake please " * 12)[:120]
     expected = ids(plain.session().complete(words, sampling=GREEDY, max_tokens=16, ignore_eos=True))
     monkeypatch.setattr(context, "FIRST_CHUNK", first)
-    monkeypatch.setattr(context, "CHUNK_SECONDS", 0.0)  # all further chunks have 8 tokens
+    monkeypatch.setattr(context, "CHUNK_SECONDS", 0.0)  # all further chunks are the least
+    monkeypatch.setattr(context, "LEAST_CHUNK", first)
     assert ids(plain.session().complete(words, sampling=GREEDY, max_tokens=16, ignore_eos=True)) == expected
 
 
@@ -129,6 +130,12 @@ def test_the_context_slides_for_ever(bundled_model):
             assert ask(session, QUESTIONS[i % 4], max_tokens=32) or session.finish_reason == "stop"
             assert session.finish_reason in ("stop", "length")
         assert session.n_tokens > 256 and session.evicted > 0 and session.forgotten == 0
+        # A ring that was filled turn by turn answers as one that reads all of it at once.
+        seen = session._context.tokens + session._context.sampled
+        more = [*seen, *engine.tokenizer.encode("\nUser: More!\nAssistant:")]
+        expected = ids(engine.session().complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True))
+        assert ids(session.complete(more, sampling=GREEDY, max_tokens=16, ignore_eos=True)) == expected
+        assert session.usage.cached >= len(seen) - 1
         for _ in range(8):
             session.undo()
         assert ask(session, QUESTIONS[0]) is not None  # whatever is lost is read again
