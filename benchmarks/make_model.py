@@ -318,14 +318,20 @@ def _views(seed: int, name: str, type: str, shape: tuple[int, ...]) -> Iterator[
         yield np.ascontiguousarray(piece).data
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Command line."""
+def arguments_parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(description="Write a random-weight GGUF file in a published shape.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="2b-4t")
     parser.add_argument("--type", choices=TERNARY, default="I2_S")
     parser.add_argument("--embedding", choices=EMBEDDING, default="F16")
     parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse, write, say how large and how long."""
+    parser = arguments_parser()
     chosen = parser.parse_args(arguments)
     start = time.perf_counter()
     try:

@@ -101,6 +101,15 @@ def test_commands_and_options_exist(page: Path) -> None:
                     assert word.partition("=")[0] in known, f"{page.name}: {command.name} has no {word} ({line!r})"
 
 
+def test_make_model_examples_parse() -> None:
+    from benchmarks.make_model import arguments_parser
+
+    lines = [line for line in command_lines(ROOT / "benchmarks" / "README.md") if "make_model.py" in line]
+    assert lines
+    for line in lines:
+        arguments_parser().parse_args(shlex.split(line.partition("make_model.py")[2]))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_compile(page: Path) -> None:
     for code in python_code(page):
