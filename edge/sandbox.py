@@ -19,7 +19,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, MappingView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from functools import wraps
 from itertools import islice
 from typing import Any, NoReturn
@@ -141,7 +141,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             item = rest.pop()
             if isinstance(item, str):
                 weight += len(item)
-            elif isinstance(item, (list, tuple, set, frozenset, MappingView)):
+            elif isinstance(item, (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)):
                 weight += 8 * len(item)
                 rest.extend(item)
             elif isinstance(item, dict):  # not Mapping: Jinja's own Context counts as one
