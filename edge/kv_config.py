@@ -279,7 +279,8 @@ class KVConfig:
         if limit is not None and plan.total_bytes > limit:
             fixed = plan.footprint.total
             why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {human(limit)}"
-            return why + (text or f"; no context fits, the least limit is about {human(fixed + plan.kv_bytes)}")
+            least_bytes = make(max(1, min(least, plan.n_ctx)), smallest).total_bytes
+            return why + (text or f"; no context fits below {human(least_bytes)}")
         need = plan.footprint.coming + plan.kv_bytes
         why = f"needs {human(need)} more ({kv}), {human(available or 0)} are available{text}"
         return f"{why}; to try all the same: --force-memory"
