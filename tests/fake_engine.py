@@ -2,7 +2,8 @@
 
 The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
 see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
-``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes.
+``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes, ``FAKE_MARK`` a file that is made
+when it begins.
 """
 
 from __future__ import annotations
@@ -178,6 +179,8 @@ def load(
         from edge.formats import open_checkpoint
 
         open_checkpoint(model)
+    if mark := os.environ.get("FAKE_MARK"):
+        Path(mark).touch()
     seconds = float(os.environ.get("FAKE_LOAD", "0"))
     for done in range(10):
         time.sleep(seconds / 10)

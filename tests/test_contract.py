@@ -308,15 +308,17 @@ def test_exit_124_timeout(call: Any) -> None:
     assert late.returncode == 124 and json.loads(late.stdout)["finish_reason"] == "timeout"
 
 
-def test_exit_130_interrupt(start: Any) -> None:
+def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     process = start("run", "long", delay=0.02)
     begin_answer(process)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
-    loading = start("run", "long", FAKE_LOAD="20")
+    mark = tmp_path / "mark"
+    loading = start("run", "long", FAKE_LOAD="60", FAKE_MARK=str(mark))
     loading.stdin.close()
-    time.sleep(1.0)
+    while not mark.exists():
+        time.sleep(0.01)
     loading.send_signal(signal.SIGINT)
     assert (loading.wait(20), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
 
@@ -329,10 +331,9 @@ def test_exit_143_terminate(start: Any) -> None:
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
     for args in (("chat",), ("chat", "--jsonl")):
         waiting = start(*args)
-        if args[-1] == "--jsonl":
-            waiting.stdout.readline()
-        else:
-            time.sleep(1.0)
+        if args == ("chat",):
+            waiting.stdin.write(b"hello\n")
+        waiting.stdout.readline()
         waiting.terminate()
         assert waiting.wait(20) == 143 and waiting.stderr.read() == b""
 
