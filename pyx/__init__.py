@@ -11,7 +11,7 @@ import os
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
     os.environ["GOMP_SPINCOUNT"] = "1000"
     try:
-        from pyx import cpu as _loads_libgomp  # noqa: F401
+        from pyx import table as _loads_libgomp  # noqa: F401
     except ImportError:
         pass  # not built: whoever needs it says so
     finally:
