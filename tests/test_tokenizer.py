@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from edge.errors import InvalidFile, UsageError
 from edge.formats import gguf
 from edge.formats.checkpoint import TokenizerSpec
-from edge.tokenizer import ALPHABET, END_OF_TURN, PATTERNS, Tokenizer
+from edge.tokenizer import Tokenizer
+from edge.tokenizer.byte_level import ALPHABET, PATTERNS
+from edge.tokenizer.vocabulary import END_OF_TURN
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE / "vectors" / "tokenizer"
@@ -203,7 +205,7 @@ def test_like_hugging_face_on_a_large_vocabulary(name):
     spec = gguf.read_tokenizer(VOCAB / f"ggml-vocab-{name}.gguf")
     other, tokenizer = _hugging_face(spec), vocabulary(name)
     r = random.Random(5)
-    texts = [(HERE.parent / "edge" / "tokenizer.py").read_text()]
+    texts = [(HERE.parent / "edge" / "tokenizer" / "byte_level.py").read_text()]
     for _ in range(2000):  # words that exist, side by side as nobody wrote them
         ids = [r.randrange(50000) for _ in range(r.randrange(1, 8))]
         texts.append(tokenizer.decode(ids))
@@ -602,7 +604,7 @@ def test_odd_vocabularies_that_can_be_used(name, capfd):
 
 
 def test_a_pattern_that_never_ends(monkeypatch):
-    monkeypatch.setattr("edge.tokenizer.PATTERN_SECONDS", 0.2)
+    monkeypatch.setattr("edge.tokenizer.byte_level.PATTERN_SECONDS", 0.2)
     tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"(?:a|aa)+$"))
     with pytest.raises(InvalidFile, match="too long"):
         tokenizer.encode("a" * 200 + "c")

@@ -1,0 +1,101 @@
+"""What a vocabulary's tokens are: their types, put right where files are known to be wrong, and what ends an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edge.errors import InvalidFile
+from edge.formats.mapped import shown
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import TokenizerSpec
+
+# Beyond these a vocabulary is hostile or damaged.
+MAX_TOKENS = 4_000_000
+MAX_TOKEN_CHARS = 1 << 16
+MAX_CHARS = 256 << 20
+
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+Encode = Callable[[str], "list[int]"]
+
+#: tokens that end an answer wherever a vocabulary has them as control tokens (besides its stated EOS)
+END_OF_TURN = frozenset((
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "</s>",
+    "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>",
+))  # fmt: skip
+
+
+def utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__
+
+
+def is_marker(text: str) -> bool:
+    """Whether a user-defined token looks like structure: a user must not be able to write it into a conversation."""
+    return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}")
+
+
+def byte_value(text: str) -> int:
+    """65 for "<0x41>", -1 for anything else."""
+    return int(text[3:5], 16) if re.fullmatch("<0x[0-9A-F]{2}>", text) else -1
+
+
+def place_added(texts: list[str], added: Mapping[str, int]) -> None:
+    """Put the added tokens at their ids, with empty tokens in gaps."""
+    own = len(texts)
+    for text, number in added.items():
+        if not 0 <= number < own + 65536:
+            raise InvalidFile(f"added token {shown(text)} has id {number}, the vocabulary has {own} tokens")
+        texts.extend([""] * (number + 1 - len(texts)))
+        texts[number] = text
+
+
+def kinds_of(spec: TokenizerSpec, texts: list[str], types: Sequence[int]) -> bytearray:
+    """Type of each token, put right where files are known to be wrong.
+
+    Control tokens are: what the file says, BOS and EOS, added tokens, user-defined tokens that look like markers, and
+    "<|...|>" whatever the file says (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
+    """
+    n = len(texts)
+    try:
+        kinds = bytearray(list(types)) if len(types) else bytearray([NORMAL]) * n
+    except (ValueError, TypeError):
+        raise InvalidFile("a token has a type that is none; the vocabulary is damaged") from None
+    kinds.extend(bytes((UNUSED,)) * (n - len(kinds)))
+    for i in [i for i, text in enumerate(texts) if text.startswith("<|")]:
+        if texts[i].endswith("|>") and len(texts[i]) > 4:
+            kinds[i] = CONTROL
+    for i in [i for i, kind in enumerate(kinds) if kind != NORMAL]:
+        kind = kinds[i]
+        if (kind == USER and is_marker(texts[i])) or (kind == UNKNOWN and spec.kind == "bpe"):
+            kinds[i] = CONTROL
+        elif kind == BYTE and (spec.kind == "bpe" or byte_value(texts[i]) < 0):
+            kinds[i] = NORMAL if spec.kind == "bpe" else UNUSED
+        elif not NORMAL <= kind <= BYTE:
+            kinds[i] = NORMAL
+    for text, number in spec.added.items():
+        kinds[number] = USER if text.isspace() else CONTROL
+    for number in [i for i in (spec.bos_id, *spec.eos_ids) if i is not None]:
+        if not 0 <= number < n:
+            raise InvalidFile(f"the BOS or EOS token's id {number} is outside the vocabulary of {n} tokens")
+        kinds[number] = CONTROL
+    if spec.kind == "sentencepiece":
+        _one_unknown(spec, kinds)
+    return kinds
+
+
+def _one_unknown(spec: TokenizerSpec, kinds: bytearray) -> None:
+    """SentencePiece needs exactly one unknown token; it may turn up in any text, so it must not end or begin one."""
+    stated = [i for i, kind in enumerate(kinds) if kind == UNKNOWN]
+    unk = spec.unk_id if spec.unk_id is not None and spec.model is None else (*stated, 0)[0]
+    if not 0 <= unk < len(kinds) or unk == spec.bos_id or unk in spec.eos_ids:
+        raise InvalidFile(f"the unknown token's id {unk} is no token that can stand for unknown text")
+    for i in stated:
+        kinds[i] = UNUSED
+    kinds[unk] = UNKNOWN
