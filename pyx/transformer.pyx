@@ -19,11 +19,12 @@ from libc.math cimport cos, pow, sin, sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from pyx.attention cimport attend, attention_plan, chunk_bound, partial_floats, share, thread_state_floats
+from pyx.attention cimport attend, attention_plan, chunk_bound, partial_floats, share
 from pyx.cpu cimport TERNARY_BLOCK, active, kernels
 from pyx.kv cimport KVCache, pages
 from pyx.memory cimport Arena
 from pyx.projection cimport ROW_TILE, activations, matrix, project
+from pyx.scratch cimport place, scratch, scratch_widths
 from pyx.table cimport Head, Table
 from pyx.ternary cimport TernaryMatrix
 
@@ -43,27 +44,6 @@ cdef struct layer:
     const matrix *up            # [ffn][hidden]
     const matrix *down          # [hidden][ffn]
 
-# Working memory of one step of up to `chunk` tokens (C below), one allocation.
-cdef struct scratch:
-    float *h        # [C][hidden]            residual stream
-    float *x        # [C][wide]              normed activations before quantisation
-    int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
-    float *s        # [C]                    127 / absmax
-    int32_t *sum    # [C]                    sum of x8
-    float *q        # [C][q_dim]
-    float *k        # [C][kv_dim]
-    float *v        # [C][kv_dim]
-    int8_t *q8      # [C][q_dim]
-    float *qs       # [C][n_head]
-    float *attn     # [C][q_dim]
-    float *gate     # [C][ffn]
-    float *up       # [C][ffn]
-    float *cs       # [C][rope_dim / 2]
-    float *sn       # [C][rope_dim / 2]
-    int16_t *x16    # [hidden]
-    int32_t *acc    # [n_threads][acc_ints]
-    float *state    # [n_threads][thread_state_floats]
-
 # What the threads of one step share.
 cdef struct step_plan:
     const kernels *kernel
@@ -81,39 +61,6 @@ cdef struct step_plan:
     const float *output_norm
     float *logits
     bint all_logits
-
-
-cdef int64_t place(
-    scratch *w, unsigned char *base, const step_plan *p, int64_t n_kv_head, int64_t C, int64_t n_threads) noexcept:
-    """Point w into the bytes from base on, each array on a cache line; returns how many bytes that takes."""
-    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = n_kv_head * p.head_dim, half = p.rope_dim // 2
-    cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
-    cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
-    w.h = <float *>take(base, &at, 4 * C * p.hidden)
-    w.x = <float *>take(base, &at, 4 * C * wide)
-    w.x8 = <int8_t *>take(base, &at, C * k_pad)
-    w.s = <float *>take(base, &at, 4 * C)
-    w.sum = <int32_t *>take(base, &at, 4 * C)
-    w.q = <float *>take(base, &at, 4 * C * q_dim)
-    w.k = <float *>take(base, &at, 4 * C * kv_dim)
-    w.v = <float *>take(base, &at, 4 * C * kv_dim)
-    w.q8 = <int8_t *>take(base, &at, C * q_dim)
-    w.qs = <float *>take(base, &at, 4 * C * p.n_head)
-    w.attn = <float *>take(base, &at, 4 * C * q_dim)
-    w.gate = <float *>take(base, &at, 4 * C * p.ffn)
-    w.up = <float *>take(base, &at, 4 * C * p.ffn)
-    w.cs = <float *>take(base, &at, 4 * C * half)
-    w.sn = <float *>take(base, &at, 4 * C * half)
-    w.x16 = <int16_t *>take(base, &at, 2 * p.hidden)
-    w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
-    w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // n_kv_head, p.head_dim))
-    return at
-
-
-cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
-    cdef int64_t start = at[0]
-    at[0] = start + (n + 63) // 64 * 64
-    return NULL if base == NULL else base + start
 
 
 cdef void quantise(
@@ -361,6 +308,7 @@ cdef class Transformer:
         cdef step_plan *p = &self.plan
         cdef int64_t wide = max(self.hidden, self.n_head * self.head_dim, self.ffn)
         cdef scratch unplaced
+        cdef scratch_widths widths
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
         p.n_head, p.n_kv_head, p.head_dim, p.rope_dim = self.n_head, self.n_kv_head, self.head_dim, config.rope_dim
@@ -370,8 +318,10 @@ cdef class Transformer:
         p.inv_freq = <const double *>self.inv_freq.data
         # project_grouped wants two sums per block
         p.acc_ints = max(self.chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
-        self.scratch_arena = Arena(place(&unplaced, NULL, p, self.n_kv_head, self.chunk, self.n_threads))
-        place(&p.w, self.scratch_arena.data, p, self.n_kv_head, self.chunk, self.n_threads)
+        widths = scratch_widths(
+            self.hidden, self.ffn, self.n_head, self.n_kv_head, self.head_dim, config.rope_dim // 2, p.acc_ints)
+        self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
+        place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
 
     @property
     def scratch_bytes(self):

@@ -1,0 +1,37 @@
+# scratch: the working memory of a step, one allocation cut into arrays.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+
+# What the sizes follow from.
+cdef struct scratch_widths:
+    int64_t hidden
+    int64_t ffn
+    int64_t n_head
+    int64_t n_kv_head
+    int64_t head_dim
+    int64_t half        # rotated pairs per head
+    int64_t acc_ints    # integer accumulators per thread
+
+# Working memory of one step of up to `chunk` tokens (C below), one allocation.
+cdef struct scratch:
+    float *h        # [C][hidden]            residual stream
+    float *x        # [C][wide]              normed activations before quantisation
+    int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
+    float *s        # [C]                    127 / absmax
+    int32_t *sum    # [C]                    sum of x8
+    float *q        # [C][q_dim]
+    float *k        # [C][kv_dim]
+    float *v        # [C][kv_dim]
+    int8_t *q8      # [C][q_dim]
+    float *qs       # [C][n_head]
+    float *attn     # [C][q_dim]
+    float *gate     # [C][ffn]
+    float *up       # [C][ffn]
+    float *cs       # [C][rope_dim / 2]
+    float *sn       # [C][rope_dim / 2]
+    int16_t *x16    # [hidden]
+    int32_t *acc    # [n_threads][acc_ints]
+    float *state    # [n_threads][thread_state_floats]
+
+# Point w into the bytes from base on (NULL: only measure); returns how many bytes that takes.
+cdef int64_t place(
+    scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept

@@ -1,0 +1,39 @@
+"""scratch: the working memory of a step, one allocation cut into arrays."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+
+from pyx.attention cimport thread_state_floats
+from pyx.cpu cimport TERNARY_BLOCK
+
+
+cdef int64_t place(
+    scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
+    """Point w into the bytes from base on, each array on a cache line; returns how many bytes that takes."""
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, half = p.half
+    cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
+    cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    w.h = <float *>take(base, &at, 4 * C * p.hidden)
+    w.x = <float *>take(base, &at, 4 * C * wide)
+    w.x8 = <int8_t *>take(base, &at, C * k_pad)
+    w.s = <float *>take(base, &at, 4 * C)
+    w.sum = <int32_t *>take(base, &at, 4 * C)
+    w.q = <float *>take(base, &at, 4 * C * q_dim)
+    w.k = <float *>take(base, &at, 4 * C * kv_dim)
+    w.v = <float *>take(base, &at, 4 * C * kv_dim)
+    w.q8 = <int8_t *>take(base, &at, C * q_dim)
+    w.qs = <float *>take(base, &at, 4 * C * p.n_head)
+    w.attn = <float *>take(base, &at, 4 * C * q_dim)
+    w.gate = <float *>take(base, &at, 4 * C * p.ffn)
+    w.up = <float *>take(base, &at, 4 * C * p.ffn)
+    w.cs = <float *>take(base, &at, 4 * C * half)
+    w.sn = <float *>take(base, &at, 4 * C * half)
+    w.x16 = <int16_t *>take(base, &at, 2 * p.hidden)
+    w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
+    w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
+    return at
+
+
+cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
+    cdef int64_t start = at[0]
+    at[0] = start + (n + 63) // 64 * 64
+    return NULL if base == NULL else base + start
