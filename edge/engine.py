@@ -168,7 +168,7 @@ def load(
 
     ctx, kv, window, sinks, memory, overflow, force_memory: see :class:`edge.kv_config.KVConfig`.  threads: default
     one for each performance core.  head: "int8", "f16", "f32" or "native".  weights: "auto", "map" (run from the
-    file's map) or "copy" (into large pages).  isa: force an instruction set.  template: a chat template by name.
+    file's map) or "huge" (copied into 2 MiB pages).  isa: force an instruction set.  template: a chat template by name.
     i2s_layout and activation: for files that do not say.  progress: called with (done, total).
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
@@ -177,8 +177,8 @@ def load(
     wishes = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory)
     if head not in ("int8", "f16", "f32", "native"):
         raise UsageError(f"head is {head!r}; it is int8, f16, f32 or native")
-    if weights not in ("auto", "map", "copy"):
-        raise UsageError(f"weights is {weights!r}; it is auto, map or copy")
+    if weights not in ("auto", "map", "huge"):
+        raise UsageError(f"weights is {weights!r}; it is auto, map or huge")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
         raise UsageError(f"threads is {threads!r}; it is a whole number from 1 to 256")
     _choose_isa(isa)
@@ -204,7 +204,7 @@ def load(
     program = rss()["rss"]
     expected = expect(checkpoint, head, weights, program)
     wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
-    kind = "huge" if weights == "copy" else "map"
+    kind = "huge" if weights == "huge" else "map"
     try:
         transformer = building.build(checkpoint, n_threads=threads or cpu.cores(), head=head, weights=kind)
     except MemoryError as error:
@@ -233,7 +233,7 @@ def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", pr
         if len(tensor.shape) != 2 or not name.startswith("blk."):
             continue
         rows, k = tensor.shape
-        if tensor.type == "I2_S" and tensor.layout == "128" and k % 128 == 0 and weights != "copy":
+        if tensor.type == "I2_S" and tensor.layout == "128" and k % 128 == 0 and weights != "huge":
             mapped += rows * k // 4
         else:
             allocated += rows * ((k + 127) // 128 * 32)

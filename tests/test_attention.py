@@ -70,7 +70,8 @@ def test_int8_stays_near(n):
             assert kind == ("f16" if page == n // PAGE else "int8")
             stop = min(n, (page + 1) * PAGE)
             keys, values = decode_page(data, kind, 128)
-            k[page * PAGE : stop, head], v[page * PAGE : stop, head] = keys[: stop - page * PAGE], values[: stop - page * PAGE]
+            k[page * PAGE : stop, head] = keys[: stop - page * PAGE]
+            v[page * PAGE : stop, head] = values[: stop - page * PAGE]
     last = attend(s.q[-1], k, v)
     assert np.linalg.norm(out[-1] - last) <= 8e-3 * np.linalg.norm(last)
     # each element within half a step of its token's scale, and half floats exact
@@ -148,7 +149,8 @@ def test_all_extreme_and_zero_vectors():
     n = 70
     for value in (0.0, 1000.0, -1000.0, 6e4):
         k = np.full((n, 1, 64), value, np.float32)
-        v = np.where(np.arange(n)[:, None, None] % 2, np.float32(127), np.float32(-127)) * np.ones((1, 1, 64), np.float32)
+        sign = np.where(np.arange(n)[:, None, None] % 2, np.float32(1), np.float32(-1))
+        v = 127 * sign * np.ones((1, 1, 64), np.float32)
         q = np.full((n, 1, 64), 1e-4, np.float32)
         for kv_type in ("f16", "int8"):
             cache = KVCache(1, 1, 64, n, kv_type)

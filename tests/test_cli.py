@@ -154,11 +154,11 @@ def test_options_become_arguments_of_load() -> None:
     nothing = {"head": "int8", "weights": "auto", "i2s_layout": "128", "overflow": "slide"}
     assert options.load_arguments(parsed()) == nothing
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
-                   "--isa", "neon", "--head", "f16", "--weights", "copy", "--template", "llama3", "--i2s-layout", "64",
+                   "--isa", "neon", "--head", "f16", "--weights", "huge", "--template", "llama3", "--i2s-layout", "64",
                    "--activation", "silu", "--overflow", "stop", "--force-memory")  # fmt: skip
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
-        "isa": "neon", "head": "f16", "weights": "copy", "template": "llama3", "i2s_layout": "64", "activation": "silu",
+        "isa": "neon", "head": "f16", "weights": "huge", "template": "llama3", "i2s_layout": "64", "activation": "silu",
         "overflow": "stop",
     }  # fmt: skip
 
