@@ -34,6 +34,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         **board.summary(),
         "memory": board.memory(),
+        "memory_control": board.memory_control(),
         "isa": _isa(),
         "cores": _cores(),
         "page_size": os.sysconf("SC_PAGE_SIZE"),
@@ -74,7 +75,8 @@ def lines(facts: dict[str, Any]) -> list[str]:
         rows += [(f"test {name}", result) for name, result in facts["selftest"]["kernels"].items()]
         rows.append(("test model", facts["selftest"]["model"]))
     rows += [("warning", warning) for warning in facts["warnings"]]
-    return [f"{name:<14} {text}" for name, text in rows if text]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:<{width}}  {text}" for name, text in rows if text]
 
 
 # ---- facts that are not in /proc or /sys -----------------------------------------------------------------------------
@@ -164,7 +166,10 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
     data = bytes(codes) + array("f", [1.0] + [0.0] * 7).tobytes()
 
     results = {}
-    before = cpu.isa()
+    try:
+        before = cpu.isa()
+    except (RuntimeError, ValueError) as error:  # BITNET_EDGE_ISA asks for what is not here
+        return {"kernels": f"wrong: {error}"}
     try:
         for name in cpu.supported():
             cpu.use(name)
@@ -221,6 +226,10 @@ def _warnings(facts: dict[str, Any]) -> list[str]:
         found.append("this Python is 32-bit; install a 64-bit system")
     if facts["governor"] == "powersave":
         found.append("the governor holds the clock down; try: sudo cpupower frequency-set -g performance")
+    if facts["isa"]["error"] is None and facts["libgomp"] is None:
+        found.append("libgomp was not found in this process; without it one core does all the work")
+    if facts["memory_control"] is False and "Raspberry" in (facts["board"] or ""):
+        found.append("systemd's MemoryMax does nothing here; add cgroup_enable=memory to cmdline.txt")
     throttling = facts["throttling"] or {}
     for when in ("now", "since boot"):
         if throttling.get(when):

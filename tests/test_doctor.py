@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +96,48 @@ def test_this_machine() -> None:
     lines = doctor.lines(facts)
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
+
+
+def test_memory_control(tmp_path: Path) -> None:
+    """Whether systemd can limit memory; on a Raspberry Pi that must be switched on."""
+    pi = board(tmp_path, PI5 | {"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io pids\n"})
+    assert pi.memory_control() is False
+    assert any("cgroup_enable=memory" in text for text in doctor.report(selftest=False, board=pi)["warnings"])
+    pi = board(tmp_path, {"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n"})
+    assert pi.memory_control() is True
+    version_1 = board(tmp_path / "old", {"proc/cgroups": "#subsys_name\thierarchy\tnum\tenabled\nmemory\t0\t1\t0\n"})
+    assert version_1.memory_control() is False
+    assert Board(str(tmp_path / "nothing")).memory_control() is None
+
+
+def test_vcgencmd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel does not tell, the firmware's own tool is asked; whatever it says, nothing fails."""
+    tool = tmp_path / "vcgencmd"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    here = Board()
+    if here.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16) is not None:
+        pytest.skip("the kernel of this Raspberry Pi tells")
+    for script, expected in (
+        ("echo throttled=0x50000", {"now": [], "since boot": ["under-voltage", "throttled"]}),
+        ("echo VCHI initialization failed; exit 255", None),
+        ("exit 1", None),
+    ):
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+        assert here.throttling() == expected
+
+
+@pytest.mark.parametrize("name", ["junk", "neon", "avx2"])
+def test_a_forced_instruction_set_that_is_not_here(name: str, root: Path) -> None:
+    """BITNET_EDGE_ISA is wrong: doctor says so in its report, as a failed test, and does not break."""
+    if name in cpu.supported():
+        pytest.skip(f"this processor has {name}")
+    for arguments in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "edge", "doctor", *arguments],
+            cwd=root, env={**os.environ, "BITNET_EDGE_ISA": name}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 1 and done.stderr == "" and f"'{name}'" in done.stdout
 
 
 def test_every_row_is_tested_and_the_choice_is_restored() -> None:

@@ -66,20 +66,22 @@ def chat(
     arguments = options.ask_arguments(flags)
     if timeout is not None:
         arguments["timeout"] = timeout
+    if stats is None:
+        stats = out.verbose
     if socket_path is not None:
         from edge.cli.listen import Listener, Service
 
         with closing(Listener(socket_path)) as listener, options.loaded(out, flags) as engine:
-            return Service(out, engine, arguments, system, listener).run()
+            return Service(out, engine, arguments, system, stats, listener).run()
     with options.loaded(out, flags) as engine:
         if as_jsonl:
             from edge.cli.jsonl import Protocol
 
-            return Protocol(out, engine, arguments, system).run()
+            return Protocol(out, engine, arguments, system, stats).run()
         reader = choose_reader(out, None if no_history else history_path())
         if reader.interactive:
             banner(out, engine)
-        return Repl(out, engine, reader, arguments, system, out.verbose if stats is None else stats).run()
+        return Repl(out, engine, reader, arguments, system, stats).run()
 
 
 def choose_reader(out: Output, history: Path | None) -> Reader:

@@ -95,15 +95,21 @@ class Job:
 
 
 class Protocol:
-    """Serves standard input until its end.  ``defaults`` are the ask arguments that the options gave."""
+    """Serves standard input until its end.
 
-    def __init__(self, out: Output, engine: Engine, defaults: dict[str, Any], system: str | None) -> None:
+    ``defaults`` are the ask arguments that the options gave; ``stats``: a line about each answer to standard error.
+    """
+
+    def __init__(
+        self, out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool = False
+    ) -> None:
         self.out = out
         self.engine = engine
         self.defaults = defaults
         self.system = system
         self.session = engine.session()
         self.client = Client(out.json)
+        self.stats = stats
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._pending: list[Job] = []  # waiting or running, oldest first
         self._running: Job | None = None
@@ -325,6 +331,8 @@ class Protocol:
         for piece in pieces:
             job.client.emit({"ev": "text", "text": piece.text}, job.id)
         job.client.emit(records.done(session), job.id)
+        if self.stats:
+            self.out.stats(session.stats_line())
 
 
 class Refused(Exception):

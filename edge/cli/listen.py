@@ -121,9 +121,15 @@ class Service(Protocol):
     """Serves a listening socket until a signal ends it."""
 
     def __init__(
-        self, out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, listener: Listener
+        self,
+        out: Output,
+        engine: Engine,
+        defaults: dict[str, Any],
+        system: str | None,
+        stats: bool,
+        listener: Listener,
     ) -> None:
-        super().__init__(out, engine, defaults, system)
+        super().__init__(out, engine, defaults, system, stats)
         self._listener = listener
         self._clients: list[Connection] = []
         self._notifier = Notifier()

@@ -6,18 +6,20 @@ Python's own ``mmap`` is enough here: a reader only slices.  The map lives as lo
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edge.errors import InvalidFile, ModelNotFound
+from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
 
 
 def map_file(path: str) -> memoryview:
     """The bytes of ``path`` as a read-only memoryview (format "B").
 
-    Raises ModelNotFound when nothing is there, InvalidFile when it cannot be read as a regular, non-empty file.
+    Raises ModelNotFound when nothing is there, InvalidFile when it cannot be read as a regular, non-empty file, and
+    MemoryRefused when it is larger than the address space this process may use.
     """
     try:
         with open(path, "rb") as file:
@@ -28,6 +30,8 @@ def map_file(path: str) -> memoryview:
     except FileNotFoundError:
         raise ModelNotFound(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise MemoryRefused(f"{path}: no room to map {size / 1e6:.0f} MB; is there a limit (ulimit -v)?") from None
         raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
