@@ -13,6 +13,9 @@ cdef extern from "kernels.h" nogil:
 
 cdef const kernels *chosen = NULL
 
+#: the rows of every architecture, so that a name from another one is told from a misspelt one
+ALL_ROWS = ("scalar", "avx2", "avx512vnni", "neon", "dotprod", "i8mm")
+
 
 cdef const kernels *active() except NULL:
     """The kernel table in use; chooses it on the first call."""
@@ -33,6 +36,8 @@ def use(str name not None):
         return
     encoded = name.encode()
     row = kernels_named(encoded)
+    if row == NULL and name in ALL_ROWS:
+        raise RuntimeError(f"{name!r} is for other processors; this one can run: {', '.join(supported())}")
     if row == NULL:
         raise ValueError(f"instruction set {name!r} is not known here; known: {', '.join(isas())}")
     if not kernels_supported(row):
