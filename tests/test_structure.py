@@ -24,6 +24,7 @@ FLOORS = {
     "pyx.ternary": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,
+    "pyx.scratch": 4,
     "pyx.transformer": 4,
     # description: what a model, a prompt, a plan is
     "edge.board": 5,

@@ -144,7 +144,8 @@ _ISA = option("--isa", type=Text(), metavar="NAME", help="Force an instruction s
 _HEAD = option("--head", type=click.Choice(["int8", "f16", "f32", "native"]), default="int8",
                help="Type of the output head in memory: int8 (default) is smallest and fastest, native as in the file.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto",
-                  help="map: run from the file, at once; huge: copied into 2 MiB pages, fastest; auto (default) decides.")
+                  help="map: run from the file, at once; huge: copied into 2 MiB pages, fastest; auto (default) "
+                       "decides.")
 # fmt: on
 
 model_options = heading(
