@@ -14,6 +14,14 @@
 
 /* ---- ternary matrices ------------------------------------------------------------------------------------------- */
 
+/* Into the second-level cache, far ahead: the first level has too few miss buffers to cover the latency of memory. */
+enum { AHEAD = 24 << 10 };
+
+INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+
+/* Bytes of an int8 page: to the same place in the next one. */
+#define I8_PAGE(head_dim) (2 * (head_dim) * KV_PAGE + 4 * KV_PAGE)
+
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
 /* Four vectors of int32 -> their four horizontal sums. */
@@ -35,7 +43,7 @@ INLINE int32_t sum1(__m256i a)
  *
  * Bounds of the int16 lanes, |x| <= 127: weight 1 gets 2 products-of-pairs a block, 2 * 2*3*127 = 1524; weight 4 gets
  * 4 * 1524 = 6096.  Five blocks: 7620 and 30480 <= 32767. */
-enum { ROW_BLOCKS = 5, PREFETCH = 1024 };
+enum { ROW_BLOCKS = 5 };
 
 INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
 {
@@ -53,7 +61,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
             __m256i x0 = load256(x), x1 = load256(x + 32), x2 = load256(x + 64), x3 = load256(x + 96);
             for (int r = 0; r < n; r++) {
-                _mm_prefetch((const char *)(codes + r * stride + PREFETCH), _MM_HINT_T0);
+                prefetch_l2(codes + r * stride + AHEAD);
                 __m256i c = load256(codes + r * stride), s = _mm256_srli_epi16(c, 4);
                 sum1x[r] = _mm256_add_epi16(sum1x[r], _mm256_maddubs_epi16(_mm256_and_si256(c, low), x3));
                 sum4x[r] = _mm256_add_epi16(sum4x[r], _mm256_maddubs_epi16(_mm256_and_si256(c, high), x2));
@@ -178,6 +186,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             __m256i xv = load256(x + i);
             for (int r = 0; r < n; r++) {
+                prefetch_l2(w + r * k + i + AHEAD);
                 __m256i wv = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(w + r * k + i)));
                 sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(wv, xv));
             }
@@ -234,6 +243,7 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
         for (int i = 0; i < n; i++)
             a[i] = b[i] = _mm256_setzero_si256();
         for (int64_t d = 0; d < head_dim; d += 4) {
+            prefetch_l2(k + d * KV_PAGE + t * 4 + I8_PAGE(head_dim));
             __m256i k0 = load256(k + d * KV_PAGE + t * 4), k1 = load256(k + d * KV_PAGE + t * 4 + 32);
             __m256i k0_abs = _mm256_abs_epi8(k0), k1_abs = _mm256_abs_epi8(k1);
             for (int i = 0; i < n; i++) {
@@ -263,6 +273,8 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
         a[i] = b[i] = _mm256_setzero_si256();
     for (int g = 0; g < KV_PAGE / 4; g++) {
         const int8_t *p = v + (g * head_dim + d) * 4;
+        if (d % 16 == 0)
+            prefetch_l2(p + I8_PAGE(head_dim));
         __m256i v0 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
         __m256i v1 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p + 16)));
         for (int i = 0; i < n; i++) {

@@ -13,6 +13,14 @@
 
 /* ---- ternary matrices ------------------------------------------------------------------------------------------- */
 
+/* Into the second-level cache, far ahead: the first level has too few miss buffers to cover the latency of memory. */
+enum { AHEAD = 24 << 10 };
+
+INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
+
+/* Bytes of an int8 page: to the same place in the next one. */
+#define I8_PAGE(head_dim) (2 * (head_dim) * KV_PAGE + 4 * KV_PAGE)
+
 INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
 
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -25,10 +33,8 @@ INLINE __m512i load_halves(const void *p, const void *q)
 
 INLINE __m512i set_mask(int byte) { return _mm512_set1_epi8((char)byte); }
 
-enum { PREFETCH = 1024 };
-
-/* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64, 16,
- * 4 and 1; the products are multiples of the weight, so the shifts at the end are exact.
+/* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64,
+ * 16, 4 and 1; the products are multiples of the weight, so the shifts at the end are exact.
  * int32 lanes: weight 64 gains at most 4 * 192 * 127 = 97536 a step of 256 codes, enough for K = 5.6 million. */
 INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
 {
@@ -42,7 +48,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
         __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
         for (int r = 0; r < n; r++) {
-            _mm_prefetch((const char *)(codes + r * stride + PREFETCH), _MM_HINT_T0);
+            prefetch_l2(codes + r * stride + AHEAD);
             __m512i c = load512(codes + r * stride);
             s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
             s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
@@ -155,8 +161,10 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
             sum[r] = _mm512_setzero_si512();
         for (; i <= end; i += HEAD_STEP) {
             __m512i xv = load512(x + i);
-            for (int r = 0; r < n; r++)
+            for (int r = 0; r < n; r++) {
+                prefetch_l2(w + r * k + i + AHEAD);
                 sum[r] = _mm512_dpwssd_epi32(sum[r], _mm512_cvtepi8_epi16(load256(w + r * k + i)), xv);
+            }
         }
         for (int r = 0; r < n; r++)
             wide[r] = _mm512_add_epi64(wide[r],
@@ -208,6 +216,8 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
     for (int i = 0; i < n; i++)
         a[i] = b[i] = offset[i] = _mm512_setzero_si512();
     for (int64_t d = 0; d < head_dim; d += 4) {
+        prefetch_l2(k + d * KV_PAGE + I8_PAGE(head_dim));
+        prefetch_l2(k + d * KV_PAGE + I8_PAGE(head_dim) + 64);
         __m512i k0 = _mm512_xor_si512(load512(k + d * KV_PAGE), flip);
         __m512i k1 = _mm512_xor_si512(load512(k + d * KV_PAGE + 64), flip);
         for (int i = 0; i < n; i++) {
@@ -233,6 +243,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     for (int i = 0; i < n; i++)
         a[i] = _mm512_setzero_si512();
     for (int t = 0; t < KV_PAGE; t += 4) {
+        prefetch_l2(v + t * head_dim + d * 4 + I8_PAGE(head_dim));
         __m512i vv = load512(v + t * head_dim + d * 4);
         for (int i = 0; i < n; i++)
             a[i] = _mm512_dpbusd_epi32(a[i], broadcast4(u[i] + t), vv);

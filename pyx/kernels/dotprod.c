@@ -26,6 +26,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     }
     for (int t = 0; t < KV_PAGE; t += 4) {
         int8x16_t vv[4];
+        prefetch_l2(v + t * head_dim + d * 4 + I8_PAGE(head_dim));
         for (int j = 0; j < 4; j++) {
             vv[j] = vld1q_s8(v + t * head_dim + d * 4 + 16 * j);
             ones[j] = vdotq_s32(ones[j], vv[j], vdupq_n_s8(1));

@@ -93,6 +93,7 @@ struct kernels {
     /* ---- attention over one KV page (32 tokens, one KV head) ---------------------------------------------------
      *
      * f16 page: half k[D][32] (dim-major: token lanes), then half v[32][D].
+     * Pages of a head should lie one behind the other in memory: the kernels prefetch the page behind this one.
      * i8 page:  int8 k[D/4][32][4], int8 v[8][D][4], half ks[32], half vs[32]; codes in +-127, never -128.
      *
      * Online softmax state of n_q queries (the query heads that share this KV head): m [n_q] running maximum

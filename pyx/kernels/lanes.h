@@ -2,6 +2,7 @@
  *
  * The includer defines, for its instruction set, the native float vector and the few steps that need intrinsics:
  *
+ *   AHEAD, prefetch_l2(p)         how far ahead, in bytes, to fetch a stream that is read once, and how
  *   INLINE                        static inline __attribute__((always_inline))
  *   LANE_WIDTH                    floats per native vector (4, 8 or 16)
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
@@ -164,7 +165,12 @@ static void gate_relu2(const float *gate, const float *up, int64_t n, float *out
 
 static void gate_silu(const float *gate, const float *up, int64_t n, float *out)
 {
-    for (int64_t i = 0; i < n; i++)
+    int64_t i = 0;
+    for (; i + LANE_WIDTH <= n; i += LANE_WIDTH) {
+        vf g = load_float(gate + i);
+        store_float(out + i, (g / (1.0f + exp_lanes(-g))) * load_float(up + i));
+    }
+    for (; i < n; i++)
         out[i] = (gate[i] / (1.0f + kernel_expf(-gate[i]))) * up[i];
 }
 
@@ -270,6 +276,7 @@ INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float 
             vf xv = load_float(x + i + v * LANE_WIDTH);
             for (int r = 0; r < n; r++) {
                 int64_t at = r * k + i + v * LANE_WIDTH;
+                prefetch_l2((const char *)w + at * (is_half ? 2 : 4) + AHEAD);
                 sum[r][v] += (is_half ? load_half(wh + at) : load_float(wf + at)) * xv;
             }
         }
@@ -303,6 +310,8 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
 
 /* ---- attention over one KV page --------------------------------------------------------------------------------- */
 
+/* Pages of a head lie one behind the other, so every kernel fetches the next page, line by line, while it reads this
+ * one. */
 enum { PAGE_VECTORS = KV_PAGE / LANE_WIDTH };
 
 /* All ones in the lanes of attended tokens. */
@@ -347,7 +356,10 @@ INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const vi
         vf sum[QUERIES][VECTORS] = {0};
         for (int64_t d = 0; d < head_dim; d++)
             for (int j = 0; j < VECTORS; j++) {
-                vf kv = load_half(k + d * KV_PAGE + t + j * LANE_WIDTH);
+                const uint16_t *at = k + d * KV_PAGE + t + j * LANE_WIDTH;
+                vf kv = load_half(at);
+                if (t == 0 && j == 0)
+                    prefetch_l2(at + 2 * KV_PAGE * head_dim);
                 for (int i = 0; i < n; i++)
                     sum[i][j] += kv * q[i * head_dim + d];
             }
@@ -368,7 +380,10 @@ INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const vi
                 sum[i][j] = load_float(o + i * head_dim + d + j * LANE_WIDTH);
         for (int t = 0; t < KV_PAGE; t++)
             for (int j = 0; j < VECTORS; j++) {
-                vf vv = load_half(v + t * head_dim + d + j * LANE_WIDTH);
+                const uint16_t *at = v + t * head_dim + d + j * LANE_WIDTH;
+                vf vv = load_half(at);
+                if (j == 0 && d % 32 == 0)
+                    prefetch_l2(at + 2 * KV_PAGE * head_dim);
                 for (int i = 0; i < n; i++)
                     sum[i][j] += vv * p[i][t];
             }
@@ -494,23 +509,31 @@ static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
     page_to_half(max, ks);
     page_to_float(ks, scale);
     for (int64_t d = 0; d < head_dim; d++) {
+        int8_t code[KV_PAGE];
         page_to_float(hk + d * KV_PAGE, x);
         for (int t = 0; t < KV_PAGE; t++)
-            k[(d / 4 * KV_PAGE + t) * 4 + d % 4] =
-                (int8_t)(round_clamped(x[t] / scale[t], 127.0f) & -(scale[t] > 0.0f));
+            code[t] = (int8_t)(round_clamped(x[t] / scale[t], 127.0f) & -(scale[t] > 0.0f));
+        for (int t = 0; t < KV_PAGE; t++)
+            k[(d / 4 * KV_PAGE + t) * 4 + d % 4] = code[t];
     }
     for (int t = 0; t < KV_PAGE; t++) {
-        float row_max = 0.0f;
-        for (int64_t d = 0; d < head_dim; d++) {
-            float a = half_float(hv[t * head_dim + d] & 0x7fffu);
+        enum { DIMS = 64 };
+        const uint16_t *row = hv + t * head_dim;
+        float y[DIMS], row_max = 0.0f;
+        int8_t code[DIMS];
+        for (int64_t d = 0; d < head_dim; d += DIMS) {
+            int64_t n = head_dim - d < DIMS ? head_dim - d : DIMS;
+            half_to_float(row + d, n, y);
+            float a = abs_max(y, n);
             row_max = a > row_max ? a : row_max;
         }
         vs[t] = float_half(row_max / 127.0f);
-        float row_scale = half_float(vs[t]);
-        for (int64_t d = 0; d < head_dim; d++) {
-            float a = half_float(hv[t * head_dim + d]);
-            v[(t / 4 * head_dim + d) * 4 + t % 4] =
-                (int8_t)(round_clamped(a / row_scale, 127.0f) & -(row_scale > 0.0f));
+        for (int64_t d = 0; d < head_dim; d += DIMS) {
+            int64_t n = head_dim - d < DIMS ? head_dim - d : DIMS;
+            half_to_float(row + d, n, y);
+            quantize_by(y, n, half_float(vs[t]), code);
+            for (int64_t j = 0; j < n; j++)
+                v[(t / 4 * head_dim + d + j) * 4 + t % 4] = code[j];
         }
     }
 }

@@ -44,7 +44,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
                     xv[j] = vld1q_s8(x + half + 32 * j);
                 for (int r = 0; r < n; r++) {
                     if (half == 0)
-                        __builtin_prefetch(codes + r * stride + PREFETCH);
+                        prefetch_l2(codes + r * stride + AHEAD);
                     unpack(codes + r * stride + half, c);
                     add_products(&lo[r], &hi[r], c, xv);
                 }
@@ -124,6 +124,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             int16x8_t x0 = vld1q_s16(x + i), x1 = vld1q_s16(x + i + 8);
             for (int r = 0; r < n; r++) {
+                prefetch_l2(w + r * k + i + AHEAD);
                 int8x16_t wv = vld1q_s8(w + r * k + i);
                 int16x8_t w0 = vmovl_s8(vget_low_s8(wv)), w1 = vmovl_high_s8(wv);
                 a[r] = vmlal_s16(a[r], vget_low_s16(w0), vget_low_s16(x0));
@@ -165,6 +166,10 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
                 a[i][j] = vdupq_n_s32(0);
         for (; d + 8 <= head_dim; d += 8) {
             const int8_t *p = k + d * KV_PAGE + t * 4;
+            if (t % 16 == 0) {
+                prefetch_l2(p + I8_PAGE(head_dim));
+                prefetch_l2(p + I8_PAGE(head_dim) + 4 * KV_PAGE);
+            }
             int8x16_t k0 = vld1q_s8(p), k1 = vld1q_s8(p + 16);
             int8x16_t k2 = vld1q_s8(p + 4 * KV_PAGE), k3 = vld1q_s8(p + 4 * KV_PAGE + 16);
             for (int i = 0; i < n; i++) {
@@ -212,6 +217,10 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
             a[i][j] = vdupq_n_s32(0);
     for (int t = 0; t < KV_PAGE; t += 8) {
         const int8_t *p = v + t * head_dim + d * 4, *p2 = p + head_dim * 4;
+        if (d % 16 == 0) {
+            prefetch_l2(p + I8_PAGE(head_dim));
+            prefetch_l2(p2 + I8_PAGE(head_dim));
+        }
         int8x16_t v0 = vld1q_s8(p), v1 = vld1q_s8(p + 16), v2 = vld1q_s8(p2), v3 = vld1q_s8(p2 + 16);
         ones0 = vpadalq_s8(vpadalq_s8(ones0, v0), v2); /* 32 values of at most 127 in two lanes */
         ones1 = vpadalq_s8(vpadalq_s8(ones1, v1), v3);
