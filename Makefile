@@ -16,13 +16,14 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test bench lint clean
+.PHONY: help chat test bench freeze lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make chat    set everything up and chat with the model that ships inside the package"
 	@echo "make test    set up what is missing and run the whole test suite (ARGS='-k name' narrows it)"
 	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
+	@echo "make freeze  one-file binary and folder for this machine's kind, in dist/"
 	@echo "make lint    ruff and mypy"
 	@echo "make clean   remove everything that was built, the virtual environment too"
 
@@ -34,6 +35,9 @@ bench: $(VENV)/.compiled
 
 test: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest $(ARGS)
+
+freeze: $(VENV)/.freezer $(VENV)/.compiled
+	@packaging/freeze.sh
 
 lint: $(VENV)/.tools
 	@$(PY) -m ruff check .
@@ -57,12 +61,18 @@ $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
 	@[ -z "$$(find $(COMPILED) -newer $(VENV)/.installed)" ] || $(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
-# What only developers need (the extra "dev"): tests, oracles, linters.
+# What only developers need: tests, oracles, linters, and the freezer, which the tests try.
 $(VENV)/.tools: pyproject.toml | $(VENV)/.installed
 	@packaging/prepare.sh test
 	@echo "bitnet-edge: installing the test tools" >&2
-	@$(PY) -c 'import importlib.metadata as m; \
-	    print(*(r.split(";")[0] for r in m.requires("bitnet-edge") if "dev" in r.partition(";")[2]), sep="\n")' \
-	    > $(VENV)/dev.txt
-	@$(PIP) install -r $(VENV)/dev.txt
+	@$(call install_extras,dev freeze)
 	@touch $@
+
+$(VENV)/.freezer: pyproject.toml | $(VENV)/.installed
+	@$(call install_extras,freeze)
+	@touch $@
+
+# the requirements of extras as the installed package states them, without building the package again
+install_extras = $(PY) -c 'import importlib.metadata as m, re, sys; \
+    print(*(r.split(";")[0] for r in m.requires("bitnet-edge") if set(re.findall("extra == .(\w+).", r)) & set(sys.argv)), \
+    sep="\n")' $(1) > $(VENV)/extras.txt && $(PIP) install -r $(VENV)/extras.txt
