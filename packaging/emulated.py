@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run a command where programs for other processors start like native ones; nothing changes for the rest of the machine.
+"""Run a command where programs for other processors start like native ones, with no change to the machine.
 
     packaging/emulated.py COMMAND...               this file system; QEMU_LD_PREFIX names an arm64 system's libraries
     packaging/emulated.py --root DIR COMMAND...    inside DIR (chroot), with /proc, /sys and /dev of this machine
@@ -77,8 +77,8 @@ def child(root: "str | None", command: "list[str]", emulators: "dict[str, str] |
         try:
             register(emulators)
         except OSError as error:
-            fail(f"cannot register an emulator in a namespace ({error}); Linux >= 6.7 is needed, or an emulator that is "
-                 "registered for the whole machine")
+            fail(f"cannot register an emulator in a namespace ({error}); Linux >= 6.7 is needed, or an emulator "
+                 "that is registered for the whole machine")
     enter(root)
     try:
         os.execvp(command[0], command)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 
 def text(modules: set[str], libraries: set[str], own: Path) -> str:
-    """``modules``: top-level names that were bundled; ``libraries``: files of shared libraries; ``own``: our LICENSE."""
+    """``modules``: top-level names inside; ``libraries``: files of shared libraries inside; ``own``: our LICENSE."""
     found = {"bitnet-edge": own.read_text(), "Python": _python()}
     owners = metadata.packages_distributions()
-    for package in sorted({name for module in modules for name in owners.get(module, ())} - {"bitnet-edge"}, key=str.lower):
+    packages = {name for module in modules for name in owners.get(module, ())} - {"bitnet-edge"}
+    for package in sorted(packages, key=str.lower):
         distribution = metadata.distribution(package)
         title = f"{package} {distribution.version}"
         files = [f for f in distribution.files or () if f.name.upper().startswith(("LICEN", "COPYING", "NOTICE"))]

@@ -22,7 +22,12 @@ def main() -> None:
         from edge.cli.group import cli
     except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback for it either
         raise SystemExit(130) from None
-    cli.main(prog_name="bitnet-edge")
+    import signal
+
+    try:
+        cli.main(prog_name="bitnet-edge")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # leaving: one more Ctrl-C must not end in a traceback
 
 
 def quiet_exit(code: int) -> None:

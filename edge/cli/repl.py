@@ -15,7 +15,7 @@ from edge.chat import Conversation
 from edge.cli import records
 from edge.cli.options import Escaped
 from edge.cli.output import Answer, Output
-from edge.cli.signals import stopping
+from edge.cli.signals import is_echo, stopping
 from edge.errors import EdgeError, UsageError
 from edge.kv_config import human
 
@@ -120,6 +120,8 @@ class Repl:
             except (Interrupted, KeyboardInterrupt) as stop:
                 if not self.reader.interactive:
                     raise
+                if is_echo():
+                    continue
                 # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
                 interrupts = 1 if getattr(stop, "had_text", False) else interrupts + 1
                 if interrupts > 1:

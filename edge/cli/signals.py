@@ -2,12 +2,18 @@
 
 The library below never touches signals; here SIGTERM becomes :class:`Terminated` and, while an answer streams, the
 first Ctrl-C asks the session to stop (so that the partial turn is kept whole) and only the second one interrupts.
+
+A one-file program gets each Ctrl-C twice: from the terminal, and from the process that unpacked it, which passes on
+whatever it receives and cannot be told not to.  :func:`is_echo` tells the second from a wish.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -24,6 +30,18 @@ def _terminate(_signum: int, _frame: FrameType | None) -> None:
 def in_main_thread() -> bool:
     """Signal handlers can only be set from the main thread."""
     return threading.current_thread() is threading.main_thread()
+
+
+#: this program was unpacked by PyInstaller's one-file start-up, which stays as our parent
+ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
+ECHO_SECONDS = 0.5
+
+_handled = -ECHO_SECONDS  # when `stopping` last took a Ctrl-C
+
+
+def is_echo() -> bool:
+    """Is a SIGINT that arrives now the one-file parent's copy of the Ctrl-C that was just handled?"""
+    return ONE_FILE and time.monotonic() - _handled < ECHO_SECONDS
 
 
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
@@ -49,9 +67,13 @@ class stopping:  # noqa: N801
         self.interrupted = False
 
     def _on_sigint(self, _signum: int, _frame: FrameType | None) -> None:
+        global _handled
         if self.interrupted:
+            if is_echo():
+                return
             raise KeyboardInterrupt
         self.interrupted = True
+        _handled = time.monotonic()
         self._cancel()
 
     def __enter__(self) -> stopping:
