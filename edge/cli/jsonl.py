@@ -92,6 +92,7 @@ class Job:
     messages: list[dict[str, str]] = dataclasses.field(default_factory=list)
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     cancelled: bool = False
+    answered: bool = False  # its last event is on its way: the id may be used again
 
 
 class Protocol:
@@ -193,7 +194,7 @@ class Protocol:
     def op_cancel(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
         """Without an id: whatever is being answered now.  The answer to a cancel is the ``done`` of its request."""
         with self._lock:
-            own = [job for job in self._pending if job.client is client and ident in (None, job.id)]
+            own = [job for job in self._unanswered() if job.client is client and ident in (None, job.id)]
             job = next((job for job in own if ident is not None or job is self._running), None)
             if job is not None:
                 job.cancelled = True
@@ -210,7 +211,7 @@ class Protocol:
 
         engine = self.engine
         with self._lock:
-            pending = len(self._pending)
+            pending = len(self._unanswered())
         client.emit(
             {
                 "ev": "info",
@@ -238,10 +239,21 @@ class Protocol:
         with self._lock:
             if len(self._pending) >= QUEUE_LIMIT:
                 raise Refused("busy", f"{QUEUE_LIMIT} requests are waiting already")
-            if job.id is not None and any(other.client is job.client and other.id == job.id for other in self._pending):
+            if job.id is not None and any(
+                other.client is job.client and other.id == job.id for other in self._unanswered()
+            ):
                 raise Refused("bad_request", "id: a request with that id is being answered")
             self._pending.append(job)
         self._jobs.put(job)
+
+    def _unanswered(self) -> list[Job]:
+        return [job for job in self._pending if not job.answered]
+
+    def _finish(self, job: Job, event: dict[str, Any]) -> None:
+        """The last event of a request.  Whoever reads it may use the id again at once."""
+        with self._lock:
+            job.answered = True
+        job.client.emit(event, job.id)
 
     def _arguments(self, request: dict[str, Any]) -> dict[str, Any]:
         """Ask arguments of one request: the options of the command line, changed by the request's own keys."""
@@ -294,19 +306,19 @@ class Protocol:
         try:
             if job.op == "reset":
                 self.session.clear()
-                job.client.emit({"ev": "reset"}, job.id)
+                self._finish(job, {"ev": "reset"})
             else:
                 self._answer(job)
         except (BrokenPipeError, ConnectionError):
             raise
         except EdgeError as error:
-            job.client.emit(records.error_of(error), job.id)
+            self._finish(job, records.error_of(error))
         except Exception as error:
             if self.out.verbose:
                 import traceback
 
                 traceback.print_exc()
-            job.client.emit(records.error_of(error), job.id)
+            self._finish(job, records.error_of(error))
             self.session = self.engine.session()  # whatever state the old one was left in
 
     def _answer(self, job: Job) -> None:
@@ -326,11 +338,11 @@ class Protocol:
                     on_prefill=lambda *counts: job.client.emit(records.prefill(*counts), job.id),
                 )
         if pieces is None:
-            job.client.emit(_never_begun(), job.id)
+            self._finish(job, _never_begun())
             return
         for piece in pieces:
             job.client.emit({"ev": "text", "text": piece.text}, job.id)
-        job.client.emit(records.done(session), job.id)
+        self._finish(job, records.done(session))
         if self.stats:
             self.out.stats(session.stats_line())
 

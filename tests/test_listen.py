@@ -1,0 +1,303 @@
+"""``chat --socket``: many clients, one session, readiness and watchdog, and every way a client can misbehave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_engine import reply
+from services import FAKE, REAL, ROOT, Manager, Talk, environment, service, short_folder
+
+JOKE = "tell me a joke"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    """Where the service listens."""
+    return folder / "socket"
+
+
+@pytest.fixture
+def manager(folder: Path) -> Iterator[Manager]:
+    with contextlib.closing(Manager(folder)) as one:
+        yield one
+
+
+def refused(*arguments: str, command: list[str] = REAL) -> tuple[int, str]:
+    """Exit code and the one line of a service that must not start."""
+    done = subprocess.run(
+        [*command, "chat", "--socket", *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+        env=environment(),
+    )  # fmt: skip
+    assert done.stdout == b"" and done.stderr.count(b"\n") == 1
+    return done.returncode, done.stderr.decode()
+
+
+# ---- serving ---------------------------------------------------------------------------------------------------------
+
+
+def test_answers_with_the_bundled_model(path: Path, bundled_model: Path) -> None:
+    """Two clients, the same ids, one session: the same answers as `run` gives, and both see the prefix cached."""
+    golden = json.loads(bundled_model.with_suffix(".golden.json").read_text())["turns"]
+    with service(path, "--stats") as process, Talk(path) as one, Talk(path) as two:
+        for client in (one, two):
+            ready = client.next()
+            assert (ready["ev"], ready["v"], ready["model"]) == ("ready", 1, "kiosk-5m")
+        one.ask(golden[0]["question"], by="sentence")
+        two.ask(golden[1]["question"], by="sentence")
+        for client, turn in ((one, golden[0]), (two, golden[1])):
+            events = client.until("done")
+            assert all(event["id"] == 1 for event in events)
+            assert "".join(event["text"] for event in events if event["ev"] == "text").strip() == turn["answer"].strip()
+            assert events[-1]["usage"]["cached"] > 0  # warmed before the first question
+        two.send({"op": "info"})
+        assert two.next()["model"] == "kiosk-5m"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+        assert process.stderr and process.stderr.read().count(b"| answer ") == 2
+    assert not path.exists()
+
+
+def test_clients_do_not_meet(path: Path) -> None:
+    """Each request carries its conversation; another client's does not shine through, nor can it be cancelled."""
+    with service(path, "--system", "be nice", command=FAKE) as _, Talk(path) as one, Talk(path) as two:
+        one.next(), two.next()
+        assert one.answer("secret") == reply("secret")
+        assert two.answer("hello") == reply("hello")
+        one.ask("long", ident="mine", max_tokens=50)
+        two.send({"op": "cancel", "id": "mine"})
+        assert two.next()["code"] == "unknown_id"
+        two.send({"op": "cancel"})
+        assert two.next()["code"] == "unknown_id"
+        assert one.until("done")[-1]["finish_reason"] == "length"
+
+
+def test_a_client_that_only_listens_on_gets_everything(path: Path) -> None:
+    """`printf request | socat - UNIX:...` closes its side at once."""
+    with service(path, command=FAKE) as _, Talk(path) as client:
+        client.ask("hello")
+        client.send(b'{"op":"ping","id":"unfinished line"}')
+        client.socket.shutdown(socket.SHUT_WR)
+        events = []
+        while event := client.next():
+            events.append(event["ev"])
+        assert events[0] == "ready" and events[-1] == "done" and "pong" in events
+
+
+def test_rubbish_harms_nobody(path: Path) -> None:
+    """Every bad line is one error event for its own client."""
+    rubbish = [b"\n", b"hello\n", b"\xff\xfe\x00\n", b"[]\n", b'{"op":"chat","messages":7}\n', b"GET / HTTP/1.1\r\n",
+               b"[" * 100_000 + b"\n", b"x" * (5 << 20) + b"\n"]  # fmt: skip
+    with service(path, command=FAKE) as process, Talk(path) as bad, Talk(path) as good:
+        for line in rubbish:
+            bad.send(line)
+        bad.send({"op": "ping"})
+        codes = [event.get("code", event["ev"]) for event in bad.until("pong")]
+        assert codes == ["ready", "bad_json", "bad_json", "bad_json", "bad_request", "bad_json", "bad_json", "too_long",
+                         "pong"]  # fmt: skip
+        good.next()
+        assert good.answer("crash me, please") == reply("crash me, please")
+        good.ask("crash")
+        assert good.until("error")[-1]["code"] == "internal"
+        assert good.answer("hello") == reply("hello")
+        assert process.poll() is None
+
+
+def test_a_client_that_leaves_is_not_answered_further(path: Path) -> None:
+    """Its answer, of eighty seconds, is given up; the next client waits for one token only."""
+    with service(path, command=FAKE, FAKE_DELAY="0.01") as _:
+        with Talk(path) as leaving:
+            leaving.ask("long", max_tokens=8000)
+            leaving.until("text")
+        begun = time.monotonic()
+        with Talk(path) as client:
+            client.next()
+            assert client.answer("hello") == reply("hello")
+        assert time.monotonic() - begun < 10
+
+
+def program(*lines: str) -> list[str]:
+    """The fake engine, changed by these lines of Python."""
+    start = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]"
+    return [sys.executable, "-c", "\n".join(
+        [start, "import fake_engine, time", "fake_engine.install()", "from edge.cli import listen",
+         "step = fake_engine.FakeTransformer.step", *lines, "from edge.cli.main import main", "main()"])]  # fmt: skip
+
+
+def test_a_client_that_never_reads_is_dropped(path: Path) -> None:
+    command = program("listen.SEND_SECONDS = 0.3")
+    with service(path, command=command) as _, Talk(path) as deaf, Talk(path) as other:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for ident in range(8):
+            deaf.ask("long", ident, max_tokens=8000)
+        other.next()
+        assert other.answer("hello") == reply("hello")
+        with pytest.raises((AssertionError, OSError)):  # what had been sent, then the end
+            for _ in range(8):
+                deaf.until("done")
+
+
+def test_one_client_too_many(path: Path) -> None:
+    with service(path, command=program("listen.CLIENTS = 2")) as _:
+        with Talk(path) as one, Talk(path) as two:
+            assert one.next()["ev"] == two.next()["ev"] == "ready"
+            with Talk(path) as three:
+                assert three.next()["code"] == "busy" and three.next() == {}
+            assert two.answer("hello") == reply("hello")
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:  # the places become free as soon as the service has noticed
+            with Talk(path) as again:
+                if again.next()["ev"] == "ready":
+                    return
+        pytest.fail("the places never became free")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_answers_and_removes_the_socket(path: Path, manager: Manager, number: int) -> None:
+    with service(path, command=FAKE, FAKE_DELAY="0.01", **manager.environment()) as process, Talk(path) as client:
+        client.ask("long", max_tokens=8000)
+        client.until("text")
+        process.send_signal(number)
+        assert client.until("done")[-1]["finish_reason"] == "cancelled"
+        assert client.next() == {}
+        assert process.wait(20) == 128 + number
+        assert process.stderr and process.stderr.read() == b""
+        assert "STOPPING=1" in manager.hear(0.2)
+    assert not path.exists()
+
+
+# ---- systemd ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_ready_is_told_when_it_is_true(folder: Path, path: Path, abstract: bool) -> None:
+    """READY=1 comes when clients are served, and not before the model is loaded."""
+    with contextlib.closing(Manager(folder, abstract)) as manager:
+        process = subprocess.Popen(
+            [*FAKE, "chat", "--socket", str(path)], env=environment(FAKE_LOAD="1", **manager.environment()),
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        with process:
+            while not path.exists():
+                time.sleep(0.01)
+            with Talk(path) as early:  # a client may come before; it waits
+                early.ask("hello")
+                assert manager.hear(0.3) == []
+                manager.expect("READY=1")
+                assert early.next()["ev"] == "ready"
+                assert early.until("done")
+            process.terminate()
+
+
+def test_watchdog_is_fed_when_idle_and_while_answering(path: Path, manager: Manager) -> None:
+    """By sentence: no event reaches the client for a long time, and yet the loop is seen to turn."""
+    environ = {**manager.environment(watchdog=0.6), "FAKE_DELAY": "0.02"}
+    with service(path, command=FAKE, **environ) as _, Talk(path) as client:
+        assert manager.hear(1.5).count("WATCHDOG=1") >= 3
+        client.ask("long", by="all", max_tokens=100)
+        assert manager.hear(1.5).count("WATCHDOG=1") >= 3
+        assert [event["ev"] for event in client.until("text") if event["ev"] != "prefill"] == ["ready", "text"]
+
+
+def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Manager) -> None:
+    command = program(
+        "def hang(self, kv, ids, logits, all_logits=False):",
+        "    step(self, kv, ids, logits, all_logits)",
+        "    if len(kv.ids) > 12: time.sleep(1000)",
+        "fake_engine.FakeTransformer.step = hang",
+    )
+    with service(path, command=command, **manager.environment(watchdog=0.6)) as _, Talk(path) as client:
+        manager.expect("WATCHDOG=1")
+        client.ask("hello")
+        client.until("text")
+        manager.hear(1)
+        assert manager.hear(2) == []
+        client.send({"op": "ping"})  # the other thread is well, and that does not count
+        assert client.until("pong")
+        assert manager.hear(1) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "fed"),
+    [({"WATCHDOG_PID": "1"}, False), ({"WATCHDOG_USEC": "soon"}, False), ({"WATCHDOG_USEC": "0"}, False),
+     ({"WATCHDOG_PID": str(os.getpid())}, True)],  # our parent: that is how a one-file program sees it
+)  # fmt: skip
+def test_a_watchdog_for_somebody_else(path: Path, manager: Manager, extra: dict[str, str], fed: bool) -> None:
+    with service(path, command=FAKE, **{**manager.environment(watchdog=0.3), **extra}):
+        assert ("WATCHDOG=1" in manager.hear(1)) is fed
+
+
+def test_a_manager_that_does_not_listen(path: Path, folder: Path) -> None:
+    with service(path, command=FAKE, NOTIFY_SOCKET=f"{folder}/nobody", WATCHDOG_USEC="300000"), Talk(path) as client:
+        client.next()
+        assert client.answer("hello") == reply("hello")
+
+
+# ---- where it listens ------------------------------------------------------------------------------------------------
+
+
+def test_a_socket_in_use(path: Path) -> None:
+    with service(path, command=FAKE), Talk(path) as client:
+        code, line = refused(str(path))
+        assert (code, line) == (75, f"bitnet-edge: another process listens at {path}\n")
+        client.next()
+        assert client.answer("hello") == reply("hello")
+    with service(path, command=FAKE):  # the fixture killed the first one: what it left behind is replaced
+        pass
+
+
+def test_a_path_that_is_too_long(folder: Path) -> None:
+    code, line = refused(str(folder / ("x" * 100)))
+    assert code == 2 and "107" in line
+    longest = str(folder / ("x" * (107 - len(str(folder)) - 1)))
+    with service(Path(longest), command=FAKE), Talk(Path(longest)) as client:
+        assert client.next()["ev"] == "ready"
+
+
+def test_a_path_that_cannot_be_used(folder: Path) -> None:
+    file = folder / "precious"
+    file.write_text("mine")
+    for where in (file, folder, folder / "absent" / "socket", Path("/proc/nothing/socket")):
+        code, line = refused(str(where))
+        assert code == 2 and str(where) in line, line
+    assert file.read_text() == "mine"
+    assert refused("")[0] == 2
+
+
+def test_the_socket_goes_when_the_model_cannot_be_loaded(path: Path) -> None:
+    code, line = refused(str(path), "--model", "nowhere.gguf")
+    assert code == 3 and "nowhere.gguf" in line
+    assert not path.exists()
+
+
+def test_who_may_connect_is_what_the_umask_leaves(path: Path) -> None:
+    command = ["sh", "-c", 'umask 0007; exec "$@"', "sh", *FAKE]
+    with service(path, command=command):
+        assert path.stat().st_mode & 0o777 == 0o770
+
+
+def test_somebody_elses_socket_is_not_removed(path: Path) -> None:
+    with service(path, command=FAKE) as process:
+        path.unlink()
+        other: Any = socket.socket(socket.AF_UNIX)
+        with other:
+            other.bind(str(path))
+            process.terminate()
+            assert process.wait(20) == 143
+            assert path.exists()
