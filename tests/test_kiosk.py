@@ -393,7 +393,7 @@ def test_unit_is_verified_by_systemd(folder: Path, launcher: Path) -> None:
 def test_unit_forbids_nothing_that_is_needed() -> None:
     """MemoryDenyWriteExecute=yes, as the kernel enforces it: an answer, under PR_SET_MDWE (Linux 6.3)."""
     probe = "import ctypes, os, sys\nif ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): sys.exit(99)\n" \
-            "os.execv(sys.executable, [sys.executable, '-m', 'edge', 'run', '--greedy', '-n', '4', 'hello'])"  # fmt: skip
+            "os.execv(sys.executable, [sys.executable, '-m', 'edge', 'run', '-n', '4', 'hello'])"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, env=environment(), input=b"")
     if done.returncode == 99:
         pytest.skip("the kernel has no PR_SET_MDWE")

@@ -88,6 +88,13 @@ def test_clients_do_not_meet(path: Path) -> None:
         assert one.until("done")[-1]["finish_reason"] == "length"
 
 
+def test_an_id_may_be_used_again_at_once(path: Path) -> None:
+    with service(path, command=FAKE), Talk(path) as client:
+        client.next()
+        for _ in range(30):
+            assert client.answer("hello", ident="same", max_tokens=2) == "Yo"
+
+
 def test_a_client_that_only_listens_on_gets_everything(path: Path) -> None:
     """`printf request | socat - UNIX:...` closes its side at once."""
     with service(path, command=FAKE) as _, Talk(path) as client:

@@ -194,7 +194,7 @@ class Protocol:
     def op_cancel(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
         """Without an id: whatever is being answered now.  The answer to a cancel is the ``done`` of its request."""
         with self._lock:
-            own = [job for job in self._unanswered() if job.client is client and ident in (None, job.id)]
+            own = [job for job in self._unanswered(client) if ident in (None, job.id)]
             job = next((job for job in own if ident is not None or job is self._running), None)
             if job is not None:
                 job.cancelled = True
@@ -239,15 +239,14 @@ class Protocol:
         with self._lock:
             if len(self._pending) >= QUEUE_LIMIT:
                 raise Refused("busy", f"{QUEUE_LIMIT} requests are waiting already")
-            if job.id is not None and any(
-                other.client is job.client and other.id == job.id for other in self._unanswered()
-            ):
+            if job.id is not None and any(other.id == job.id for other in self._unanswered(job.client)):
                 raise Refused("bad_request", "id: a request with that id is being answered")
             self._pending.append(job)
         self._jobs.put(job)
 
-    def _unanswered(self) -> list[Job]:
-        return [job for job in self._pending if not job.answered]
+    def _unanswered(self, client: Client | None = None) -> list[Job]:
+        """Requests of one client, or of all."""
+        return [job for job in self._pending if not job.answered and client in (None, job.client)]
 
     def _finish(self, job: Job, event: dict[str, Any]) -> None:
         """The last event of a request.  Whoever reads it may use the id again at once."""
