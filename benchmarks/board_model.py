@@ -1,0 +1,313 @@
+"""Bound the speed of boards that are not at hand, by counting cycles and bytes.  Nothing here is measured on a board.
+
+    python benchmarks/board_model.py            markdown
+    python benchmarks/board_model.py --json
+
+Two bounds per board and model: how fast its cores can run the inner loops of the aarch64 kernels (llvm-mca), and how
+fast its memory can deliver the bytes of a token.  The lesser is what to expect at most.  The assumptions are printed
+under the table.  --kernels names another copy of pyx/kernels, to compare a change before it is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import mca
+from benchmarks.make_model import SHAPES, Shape
+
+MODELS = ("2b-4t", "large", "falcon-e-1b")
+BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
+PAGE = 32  # tokens of a KV page
+
+
+@dataclass(frozen=True)
+class Board:
+    """What is assumed of a board: cores, their clock, the memory rate of all cores together."""
+
+    name: str
+    cores: int
+    ghz: float
+    gb_s: tuple[float, float]  # 1e9 bytes a second, low and high
+    row: str  # of the kernel table
+    cpus: tuple[str, ...]  # processors llvm-mca may stand in with, best first
+    source: str
+
+
+BOARDS = (
+    Board(
+        *("Pi 4", 4, 1.8, (4.0, 5.0), "neon", ("cortex-a72",)),
+        "BCM2711: 4 Cortex-A72 at 1.8 GHz (1.5 GHz in early firmware), LPDDR4-3200 on 32 lines = 12.8 GB/s by the data"
+        " sheet, of which 4-5 GB/s are taken to reach the cores (an assumption, not measured by us; published copy"
+        " rates are 2.8 GB/s read plus as much written: github.com/geerlingguy/sbc-reviews/issues/110)",
+    ),
+    Board(
+        *("Pi 5", 4, 2.4, (10.0, 12.0), "dotprod", ("neoverse-n1", "cortex-a76")),
+        "BCM2712: 4 Cortex-A76 at 2.4 GHz, LPDDR4X-4267 on 32 lines = 17.1 GB/s by the data sheet, of which 10-12 GB/s"
+        " are taken to reach the cores (an assumption, not measured by us; published: one core scans 9.1-9.4 GB/s,"
+        " copies read 4.9-6.2 GB/s and write as much: github.com/raspberrypi/firmware/issues/1876)",
+    ),
+    Board(
+        *("ARM laptop", 8, 3.0, (60.0, 100.0), "i8mm", ("neoverse-n2",)),
+        "8 performance cores, taken as Neoverse N2 (two 128-bit SIMD pipes; Apple M and Oryon cores have four) at"
+        " 3.0 GHz; LPDDR5 on 128 lines = 102 GB/s at 6400 MT/s, of which 60-100 GB/s are assumed to reach the cores",
+    ),
+)
+
+ASSUMPTIONS = (
+    "Nothing is measured on a board. Every figure is an upper bound: a real token also waits at about 200 barriers,"
+    " computes norms, rotary embedding, softmax, activation quantisation and the sampler, and misses the TLB.",
+    "Compute: every load hits the first-level cache, no branch is mispredicted, loop ends and row remainders cost"
+    " nothing, all cores run at the stated clock (no throttling) and share the rows evenly.",
+    "Memory: each weight, each head row and each stored key and value is read once per token; activations stay in"
+    " cache. The prefetch of a stream is perfect.",
+    "The two bounds overlap perfectly, so the lesser alone counts. Where they are close, expect less.",
+    "Ternary weights take 2 bits (rows padded to 128), the head int8 with one float scale per row, the KV cache int8"
+    " pages of 32 tokens with two half scales per token and KV head.",
+    "Attention counts its dot products only, all queries of a KV head in one group of four.",
+    "LLVM has no scheduling model of the Cortex-A72 and A76: it uses the A57's (3 wide, one multiplier) for both. For"
+    " the A76 the Neoverse N1 stands in (the same core design; modelled since LLVM 17), held to 4 instructions a cycle,"
+    " its decode width, because the model alone would dispatch 8. Neoverse N2 is held to 5.",
+    "The Cortex-A57 and A72 have the same two SIMD pipes: multiplies on the first, shifts on the second, one a cycle"
+    " each; the A72 differs in front-end and latencies, which these loops hide.",
+)
+
+SOURCES = (
+    "Arm Cortex-A72 Software Optimization Guide (UAN 0016), sections 2 and 3",
+    "Arm Cortex-A76 Software Optimization Guide (PJDOC-466751330-7215, version 8.0), sections 2.1 and 3",
+    "Arm Neoverse N2 Software Optimization Guide (PJDOC-466751330-18256), sections 2.1 and 3",
+    "LLVM, llvm/lib/Target/AArch64: AArch64Processors.td (processor -> model), AArch64SchedA57.td, "
+    "AArch64SchedNeoverseN1.td, AArch64SchedNeoverseN2.td",
+    "Raspberry Pi documentation, processors BCM2711 and BCM2712; product briefs of Raspberry Pi 4 and 5",
+    "shapes: benchmarks/make_model.py (2b-4t and large as published; falcon-e-1b partly assumed)",
+)
+
+# ---- bytes and products of one token -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Token:
+    """Work of one decoded token: weights and bytes, by part."""
+
+    ternary_weights: int  # with the padding of rows to 128
+    ternary_bytes: int
+    head_weights: int
+    head_bytes: int
+    attention_products: int  # of keys, and as many of values
+    kv_bytes: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes read from memory."""
+        return self.ternary_bytes + self.head_bytes + self.kv_bytes
+
+
+def token(shape: Shape, n_past: int) -> Token:
+    """What one token with n_past tokens before it reads and multiplies."""
+    query, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
+    matrices = [(query, shape.hidden), (kv, shape.hidden), (kv, shape.hidden), (shape.hidden, query)]
+    matrices += [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
+    blocks = shape.n_layer * sum(n_row * -(-k // BLOCK) for n_row, k in matrices)
+    pages = -(-n_past // PAGE)
+    page = PAGE * (2 * shape.head_dim + 2 * 2)
+    return Token(
+        ternary_weights=blocks * BLOCK,
+        ternary_bytes=blocks * BLOCK_BYTES,
+        head_weights=shape.n_vocab * shape.hidden,
+        head_bytes=shape.n_vocab * (shape.hidden + 4),
+        attention_products=shape.n_layer * query * PAGE * pages,
+        kv_bytes=shape.n_layer * shape.n_kv_head * page * pages,
+    )
+
+
+# ---- bounds --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Tokens per second of one model on one board."""
+
+    board: str
+    model: str
+    row: str
+    cpu: str
+    megabytes: float  # per token
+    compute: float  # tokens/s, all cores
+    memory: tuple[float, float]
+    expected: tuple[float, float]
+    bound: str  # which of the two is the lesser
+    prefill: float  # tokens/s by ternary_matmul alone
+
+
+@dataclass(frozen=True)
+class Break:
+    """Whether a loop keeps up with a board's memory."""
+
+    board: str
+    row: str
+    cpu: str
+    loop: str
+    per_weight: float  # cycles per weight, one core
+    needed: tuple[float, float]  # at the high and the low rate of the memory, all cores at work
+    keeps_up: bool  # at the high rate
+
+
+def best_cpu(board: Board, cycles: list[mca.Cycles]) -> str:
+    """The first processor of the board for which LLVM's model is its own (N1, N2); else the last."""
+    for cpu in board.cpus:
+        model = next(each.model for each in cycles if each.cpu == cpu)
+        if cpu != "neoverse-n1" or model == "N1":
+            return cpu
+    return board.cpus[-1]
+
+
+def per_weight(cycles: list[mca.Cycles], row: str, cpu: str, loop: str) -> float:
+    """Cycles per weight of a loop; attention's values cost as its keys where the compiler left no loop."""
+    found = {each.loop: each.per_weight for each in cycles if (each.row, each.cpu) == (row, cpu)}
+    return found.get(loop, found["attend_i8 keys"]) if loop == "attend_i8 values" else found[loop]
+
+
+def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
+    """Both bounds for every board and model."""
+    out = []
+    for board in BOARDS:
+        cpu = best_cpu(board, cycles)
+        cost = {name: per_weight(cycles, board.row, cpu, name) for name in mca.LOOPS}
+        rate = board.cores * board.ghz * 1e9
+        for model in MODELS:
+            one = token(SHAPES[model], n_past)
+            busy = one.ternary_weights * cost["ternary_matvec"] + one.head_weights * cost["head_i8"]
+            busy += one.attention_products * (cost["attend_i8 keys"] + cost["attend_i8 values"])
+            compute = rate / busy
+            low, high = (gb_s * 1e9 / one.n_bytes for gb_s in board.gb_s)
+            bound = "memory" if high <= compute else "compute" if compute <= low else "memory, then compute"
+            out.append(
+                Bound(
+                    *(board.name, model, board.row, cpu, one.n_bytes / 1e6, compute, (low, high)),
+                    expected=(min(low, compute), min(high, compute)),
+                    bound=bound,
+                    prefill=rate / (one.ternary_weights * cost["ternary_matmul"]),
+                )
+            )
+    return out
+
+
+def breaks(cycles: list[mca.Cycles]) -> list[Break]:
+    """For each board and each decode loop, the cycles per weight that its memory allows."""
+    out = []
+    for board in BOARDS:
+        cpu = best_cpu(board, cycles)
+        for loop, weights_per_byte in (("ternary_matvec", BLOCK / BLOCK_BYTES), ("head_i8", 1.0)):
+            low, high = (board.cores * board.ghz / (gb_s * weights_per_byte) for gb_s in reversed(board.gb_s))
+            cost = per_weight(cycles, board.row, cpu, loop)
+            out.append(Break(board.name, board.row, cpu, loop, cost, (low, high), cost <= low))
+    return out
+
+
+# ---- output --------------------------------------------------------------------------------------------------------
+
+
+def table(head: str, rows: list[list[str]]) -> str:
+    """Markdown table; head is separated by |."""
+    names = [name.strip() for name in head.split("|")]
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def span(pair: tuple[float, float]) -> str:
+    """'low-high', or one figure."""
+    low, high = (f"{value:.1f}" if value < 100 else f"{value:.0f}" for value in pair)
+    return low if low == high else f"{low}-{high}"
+
+
+def verdict(each: Break) -> str:
+    """One sentence per loop and board."""
+    board = next(board for board in BOARDS if board.name == each.board)
+    low, high = each.needed
+    word = "keeps up with memory" if each.keeps_up else "IS SLOWER than the memory"
+    if not each.keeps_up and each.per_weight <= high:
+        word += " at its high rate, not at its low one"
+    return (
+        f"{each.board}: {each.loop} of {each.row} {word}: {each.per_weight:.3f} cycles per weight, while"
+        f" {board.cores} cores at {board.ghz:g} GHz meet {board.gb_s[0]:g}-{board.gb_s[1]:g} GB/s at"
+        f" {high:.3f}-{low:.3f} (headroom {low / each.per_weight:.1f}x at the high rate)"
+    )
+
+
+def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
+    """The whole report."""
+    parts = [
+        "## Inner loops",
+        f"Analyser: {mca.version(mca.analyser())}. Compiler: {mca.version(mca.compiler())}, flags of setup.py.",
+        table(
+            "processor | LLVM model | row | loop | instructions | cycles a pass | weights a pass | cycles per weight",
+            [
+                [
+                    *(each.cpu, each.model, each.row, each.loop, str(each.instructions), f"{each.cycles:.1f}"),
+                    *(f"{each.weights:g}", f"{each.per_weight:.4f}"),
+                ]
+                for each in cycles
+            ],
+        ),
+        "For matmul and attention a weight is one product of a weight and one token's activation.",
+        "## Memory or arithmetic",
+        "\n".join(f"* {verdict(each)}." for each in breaks(cycles)),
+        f"## Tokens per second to expect at most ({n_past} tokens of context)",
+        table(
+            "board | model | row, processor | MB a token | memory t/s | compute t/s | **expected at most** | bound by |"
+            " prefill t/s (matmul alone)",
+            [
+                [
+                    *(each.board, each.model, f"{each.row}, {each.cpu}", f"{each.megabytes:.0f}", span(each.memory)),
+                    *(f"{each.compute:.0f}", f"**{span(each.expected)}**", each.bound, f"{each.prefill:.0f}"),
+                ]
+                for each in bounds(cycles, n_past)
+            ],
+        ),
+        "### Assumptions",
+        "\n".join(f"* {text}" for text in (*ASSUMPTIONS, *(f"{board.name}: {board.source}." for board in BOARDS))),
+        "### Sources",
+        "\n".join(f"* {text}" for text in SOURCES),
+    ]
+    return "\n\n".join(parts)
+
+
+def report(cycles: list[mca.Cycles], n_past: int) -> dict[str, object]:
+    """The same as plain data."""
+    return {
+        "analyser": mca.version(mca.analyser()),
+        "compiler": mca.version(mca.compiler()),
+        "n_past": n_past,
+        "loops": [{**asdict(each), "per_weight": each.per_weight} for each in cycles],
+        "breaks": [asdict(each) for each in breaks(cycles)],
+        "tokens": {model: {**asdict(token(SHAPES[model], n_past))} for model in MODELS},
+        "boards": [asdict(board) for board in BOARDS],
+        "bounds": [asdict(each) for each in bounds(cycles, n_past)],
+        "assumptions": ASSUMPTIONS,
+        "sources": SOURCES,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; 0, or 1 where a tool or a loop is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="plain data instead of markdown")
+    parser.add_argument("--context", type=int, default=512, help="tokens in the KV cache (default: 512)")
+    parser.add_argument("--kernels", type=Path, default=mca.ROOT / "pyx/kernels", help="folder of the C files")
+    options = parser.parse_args(arguments)
+    try:
+        cycles = mca.everything(options.kernels)
+    except mca.Missing as missing:
+        print(missing, file=sys.stderr)
+        return 1
+    print(json.dumps(report(cycles, options.context), indent=1) if options.json else markdown(cycles, options.context))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
