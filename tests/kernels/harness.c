@@ -58,7 +58,8 @@ static void free_buffers(void)
 
 static uint64_t state;
 
-static uint32_t rnd(void) /* xorshift64* */
+/* xorshift64*.  At most one call in an expression: the order of two would be the compiler's choice. */
+static uint32_t rnd(void)
 {
     state ^= state >> 12;
     state ^= state << 25;
@@ -78,7 +79,7 @@ static void fill_float(float *x, int64_t n, int kind)
         case ZEROS: x[i] = rnd() & 1 ? 0.0f : -0.0f; break;
         case DENORMALS: x[i] = bits_float(rnd() & 0x800003ffu); break;
         case EQUAL: x[i] = -0.7f; break;
-        case TIES: x[i] = (float)((int)(rnd() % 255) - 127) + (rnd() & 1 ? 0.5f : -0.5f); break;
+        case TIES: x[i] = (float)((int)(rnd() % 255) - 127) + 0.5f; break;
         case HUGE_VALUES: x[i] = rnd_float() * 1e37f; break;
         case TINY: x[i] = rnd_float() * 1e-6f; break;
         case PEAK: x[i] = i == n / 2 ? 1000.0f : rnd_float() * 1e-3f; break;
@@ -113,8 +114,10 @@ static void fill_codes(uint8_t *c, int64_t n, int kind)
             c[i] = constant[kind];
         else if (kind == 4)
             c[i] = (uint8_t)rnd(); /* all four codes */
-        else
-            c[i] = (uint8_t)((rnd() % 3) << 6 | (rnd() % 3) << 4 | (rnd() % 3) << 2 | rnd() % 3);
+        else {
+            uint32_t t = rnd() % 81; /* four trits */
+            c[i] = (uint8_t)(t / 27 << 6 | t / 9 % 3 << 4 | t / 3 % 3 << 2 | t % 3);
+        }
 }
 
 /* ---- verdicts --------------------------------------------------------------------------------------------------- */
@@ -550,7 +553,7 @@ static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
             m[i][j] = -INFINITY;
     }
     for (int step = 0; step < 3; step++) { /* from -inf, then onto a running state */
-        uint32_t v = step ? (step == 1 ? 0xffffffffu : rnd() | 1u << (rnd() % 32)) : valid;
+        uint32_t v = step == 0 ? valid : step == 1 ? 0xffffffffu : rnd() | 0x00400000u;
         fill_page(page, d, step == 2 ? 4 : kind);
         S->attend_f16(page, d, n_q, v, q, m[0], l[0], o[0]);
         K->attend_f16(page, d, n_q, v, q, m[1], l[1], o[1]);
@@ -611,7 +614,7 @@ static void test_attend_i8(int64_t d, int n_q, uint32_t valid, int kind, int q_k
     }
     for (int step = 0; step < 3; step++) {
         static const int codes[] = {I8_UNIFORM, I8_MAX, I8_MIN, I8_EXTREMES, I8_UNIFORM, I8_UNIFORM};
-        uint32_t v = step ? (step == 1 ? 0xffffffffu : rnd() | 1u << (rnd() % 32)) : valid;
+        uint32_t v = step == 0 ? valid : step == 1 ? 0xffffffffu : rnd() | 0x00400000u;
         fill_i8(page, d * KV_PAGE * 2, codes[kind]);
         for (int t = 0; t < 2 * KV_PAGE; t++)
             scales[t] = kind == 4   ? 0

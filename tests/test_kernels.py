@@ -1,0 +1,460 @@
+"""The C kernels: every row against the scalar row bit for bit, natively and under qemu; packings and tables against
+golden bytes and the `gguf` package; and an audit of what instructions stand in which object file."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "pyx" / "kernels"
+HARNESS = ROOT / "tests" / "kernels" / "harness.c"
+MACHINE = platform.machine()
+BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c"]
+ROW_FILES = {"x86_64": ["avx2.c", "avx512vnni.c"], "aarch64": ["neon.c", "dotprod.c", "i8mm.c"]}
+ROWS = {"x86_64": ["scalar", "avx2", "avx512vnni"], "aarch64": ["scalar", "neon", "dotprod", "i8mm"]}
+
+#: processor that qemu imitates -> the row it must choose
+QEMU_CPUS = {
+    "cortex-a53": "neon",  # Raspberry Pi 3, Zero 2
+    "cortex-a72": "neon",  # Raspberry Pi 4
+    "cortex-a76": "dotprod",  # Raspberry Pi 5
+    "neoverse-n1": "dotprod",
+    "neoverse-n2": "i8mm",
+    "max": "i8mm",
+}
+
+
+# ---- building ------------------------------------------------------------------------------------------------------
+
+
+def flags_of(target: str, name: str) -> list[str]:
+    """The flags with which setup.py compiles one kernel file, so that the tests judge what is shipped."""
+    saved = os.environ.get("BITNET_EDGE_TARGET")
+    os.environ["BITNET_EDGE_TARGET"] = target
+    try:
+        setup = runpy.run_path(str(ROOT / "setup.py"))
+    finally:
+        if saved is None:
+            del os.environ["BITNET_EDGE_TARGET"]
+        else:
+            os.environ["BITNET_EDGE_TARGET"] = saved
+    return [*setup["COMMON"], *setup["ISA_FLAGS"].get(name, setup["BASELINE"])]
+
+
+def tool(*names: str) -> str:
+    """The first of these programs that is installed; skips the test otherwise."""
+    for name in names:
+        path = shutil.which(name)
+        if path:
+            return path
+    pytest.skip(f"needs {names[0]}")
+
+
+def compiler(target: str) -> str:
+    return tool("gcc", "cc") if target == MACHINE else tool(f"{target}-linux-gnu-gcc")
+
+
+def objects(target: str, directory: Path, extra: tuple[str, ...] = ()) -> dict[str, Path]:
+    """Compile every kernel file of one target; a warning is an error."""
+    if target not in ROWS:
+        pytest.skip(f"the kernels have vector rows for {', '.join(ROWS)}, not for {target}")
+    cc, built = compiler(target), {}
+    jobs = []
+    for name in [*BASELINE_FILES, *ROW_FILES[target]]:
+        built[name] = directory / f"{name}.o"
+        command = [cc, *flags_of(target, name), "-Wall", "-Wextra", "-Werror", *extra, "-c", str(KERNELS / name)]
+        jobs.append((command, subprocess.Popen([*command, "-o", str(built[name])], stderr=subprocess.PIPE, text=True)))
+    for command, job in jobs:
+        _, errors = job.communicate()
+        assert job.returncode == 0, f"{' '.join(command)}\n{errors}"
+    return built
+
+
+def build_harness(target: str, built: dict[str, Path], directory: Path, *extra: str) -> Path:
+    program = directory / "harness"
+    flags = [*flags_of(target, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", *extra]
+    sources = [str(HARNESS), *(str(path) for path in built.values())]
+    subprocess.run([compiler(target), *flags, *sources, "-o", str(program), "-lm"], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """target -> its object files, compiled once for all tests."""
+    done: dict[str, dict[str, Path]] = {}
+
+    def built(target: str) -> dict[str, Path]:
+        if target not in done:
+            done[target] = objects(target, tmp_path_factory.mktemp(target))
+        return done[target]
+
+    return built
+
+
+@pytest.fixture(scope="module")
+def native(build, tmp_path_factory) -> Path:
+    return build_harness(MACHINE, build(MACHINE), tmp_path_factory.mktemp("native-harness"))
+
+
+@pytest.fixture(scope="module")
+def emulated(build, tmp_path_factory) -> Path:
+    """The harness for aarch64, to run under qemu."""
+    tool("qemu-aarch64-static", "qemu-aarch64")
+    return build_harness("aarch64", build("aarch64"), tmp_path_factory.mktemp("aarch64-harness"), "-static")
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run the harness; its output.  Fails with what it printed."""
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, env={**os.environ, **environment}, timeout=600
+    )
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def digests(output: str) -> dict[str, str]:
+    """Row -> digest of all its outputs; asserts that each row and the total say 0 failed."""
+    rows = re.findall(r"^(\w+) +(\d+) passed, (\d+) failed, digest (\w{16})$", output, re.M)
+    assert rows and all(int(passed) > 4000 and failed == "0" for _, passed, failed, _ in rows), output
+    assert re.search(r"^\d+ passed, 0 failed$", output, re.M), output
+    return {row: digest for row, _, _, digest in rows}
+
+
+def listing(output: str) -> tuple[dict[str, str], str]:
+    """(row -> "supported" or "unsupported", the best row) of harness --list."""
+    lines = [line.split() for line in output.splitlines()]
+    return {row: state for row, state in lines if row != "best"}, next(row for key, row in lines if key == "best")
+
+
+# ---- every row equals the specification ---------------------------------------------------------------------------
+
+
+def test_native_rows(native):
+    """All rows that this processor can run, and the same digest from each: equal outputs, bit for bit."""
+    found = digests(run(native))
+    assert "scalar" in found and len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize("row", sorted({row for rows in ROWS.values() for row in rows}))
+def test_native_row_alone(native, row):
+    """Each row forced; one that the processor lacks is refused, not run."""
+    known, _ = listing(run(native, "--list"))
+    if known.get(row) != "supported":
+        done = subprocess.run([str(native), row], capture_output=True, text=True)
+        assert done.returncode == 3 and row in done.stderr
+        pytest.skip(f"row {row} is {'not supported by this processor' if row in known else 'of another architecture'}")
+    assert list(digests(run(native, row))) == [row]
+
+
+def test_best_row_is_the_last_supported(native):
+    known, best = listing(run(native, "--list"))
+    assert list(known) == ROWS[MACHINE]
+    assert best == [row for row, state in known.items() if state == "supported"][-1]
+
+
+def test_undefined_behaviour(tmp_path):
+    """The same comparison with the address and undefined-behaviour sanitizers."""
+    extra = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    if subprocess.run([compiler(MACHINE), *extra, str(probe), "-o", str(tmp_path / "probe")]).returncode:
+        pytest.skip("the compiler has no sanitizer libraries")
+    program = build_harness(MACHINE, objects(MACHINE, tmp_path, extra), tmp_path, *extra)
+    assert len(set(digests(run(program)).values())) == 1
+
+
+@pytest.mark.parametrize("cpu", QEMU_CPUS)
+def test_aarch64_rows(emulated, cpu):
+    """Each Arm processor chooses its row, and all rows it can run agree."""
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    if cpu not in subprocess.run([qemu, "-cpu", "help"], capture_output=True, text=True).stdout.split():
+        pytest.skip(f"this qemu does not know {cpu}")
+    known, best = listing(run(qemu, "-cpu", cpu, emulated, "--list"))
+    assert best == QEMU_CPUS[cpu]
+    found = digests(run(qemu, "-cpu", cpu, emulated))
+    assert list(found) == [row for row, state in known.items() if state == "supported"]
+    assert len(set(found.values())) == 1
+
+
+def test_aarch64_with_16k_pages(emulated):
+    """Raspberry Pi OS on the Pi 5 has pages of 16 KiB."""
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    assert "dotprod" in digests(run(qemu, "-cpu", "cortex-a76", emulated, "dotprod", QEMU_PAGESIZE="16384"))
+
+
+def test_architectures_agree(native, emulated):
+    """The digest covers every output of every kernel: the bits do not depend on the architecture."""
+    qemu = tool("qemu-aarch64-static", "qemu-aarch64")
+    here = digests(run(native, "scalar"))["scalar"]
+    assert digests(run(qemu, "-cpu", "max", emulated, "scalar"))["scalar"] == here
+
+
+# ---- what stands in the object files ---------------------------------------------------------------------------------
+
+
+def disassembly(target: str, path: Path) -> str:
+    objdump = tool("objdump") if target == MACHINE else tool(f"{target}-linux-gnu-objdump")
+    return subprocess.run(
+        [objdump, "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def exported(target: str, path: Path) -> set[str]:
+    nm = tool("nm") if target == MACHINE else tool(f"{target}-linux-gnu-nm")
+    done = subprocess.run([nm, "--defined-only", "--extern-only", path], check=True, capture_output=True, text=True)
+    return {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_x86_instructions(build):
+    """No AVX in baseline objects, no 512-bit registers and no fused multiply-add in the AVX2 row."""
+    built = build("x86_64")
+    for name in BASELINE_FILES:
+        assert not re.search(r"%[yz]mm\d|\tv[a-z]", disassembly("x86_64", built[name])), name
+    avx2 = disassembly("x86_64", built["avx2.c"])
+    assert "vpmaddubsw" in avx2 and not re.search(r"%zmm|%k[0-7]|\tvf(n?m)(add|sub)|vpdpbusd", avx2)
+    wide = disassembly("x86_64", built["avx512vnni.c"])
+    assert "vpdpbusd" in wide and not re.search(r"\tvf(n?m)(add|sub)", wide)
+
+
+def test_aarch64_instructions(build):
+    """Dot products only in dotprod.c and i8mm.c, matrix multiplies only in i8mm.c, nothing fused anywhere."""
+    built = build("aarch64")
+    newer = r"\t[su]dot\t|\tusdot\t|\tsudot\t"
+    matrix = r"\t[su]mmla\t|\tusmmla\t"
+    for name in [*BASELINE_FILES, "neon.c"]:
+        assert not re.search(f"{newer}|{matrix}", disassembly("aarch64", built[name])), name
+    dotprod = disassembly("aarch64", built["dotprod.c"])
+    assert "\tsdot\t" in dotprod and not re.search(f"{matrix}|\tusdot\t", dotprod)
+    assert "\tsmmla\t" in disassembly("aarch64", built["i8mm.c"])
+    for name, path in built.items():
+        assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_row_objects_export_their_table_alone(build, target):
+    """An inline function with external linkage would let the linker keep the AVX2 copy for everybody."""
+    built = build(target)
+    for name in ["scalar.c", *ROW_FILES[target]]:
+        assert exported(target, built[name]) == {f"kernels_{name.removesuffix('.c')}"}
+
+
+def test_foreign_rows_compile_to_nothing(tmp_path):
+    """setup.py hands every row to every compiler."""
+    for target, names in ROW_FILES.items():
+        for name in names if target != MACHINE else []:
+            path = tmp_path / f"{name}.o"
+            flags = [*flags_of(MACHINE, "scalar.c"), "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+            subprocess.run([compiler(MACHINE), *flags, "-c", KERNELS / name, "-o", path], check=True)
+            assert exported(MACHINE, path) == set()
+
+
+# ---- packings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> ctypes.CDLL:
+    """repack.c and dequantize.c as a shared library."""
+    path = tmp_path_factory.mktemp("library") / "kernels.so"
+    flags = [*flags_of(MACHINE, "repack.c"), "-fvisibility=default", "-fPIC", "-shared"]
+    sources = [KERNELS / "repack.c", KERNELS / "dequantize.c"]
+    subprocess.run([compiler(MACHINE), *flags, *sources, "-o", path, "-lm"], check=True)
+    loaded = ctypes.CDLL(str(path))
+    loaded.absmean.restype = ctypes.c_float
+    loaded.table_row_bytes.restype = ctypes.c_int64
+    return loaded
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    assert array.flags.c_contiguous
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def repack(library, function: str, source: np.ndarray, n_row: int, k: int, scales: bool = False):
+    """Rows of blocks as bytes [n_row][ceil(k/128)*32], and the block scales where the format has them."""
+    n_block = (k + 127) // 128
+    guard = 64
+    out = np.full(n_row * n_block * 32 + guard, 0xEE, np.uint8)
+    d = np.zeros(n_row * (k // 256), np.float32)
+    arguments = [pointer(source), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(out)]
+    getattr(library, function)(*arguments, *([pointer(d)] if scales else []))
+    assert (out[-guard:] == 0xEE).all(), f"{function} wrote past its end"
+    return out[:-guard].reshape(n_row, -1), d
+
+
+def blocks(weights: np.ndarray) -> np.ndarray:
+    """Weights -1, 0, +1 [n_row][k] -> our rows of blocks, written from the layout in kernels.h."""
+    n_row, k = weights.shape
+    padded = np.ones((n_row, (k + 127) // 128 * 128), np.uint8)
+    padded[:, :k] = weights + 1
+    groups = padded.reshape(n_row, -1, 4, 32)
+    return (groups[:, :, 0] << 6 | groups[:, :, 1] << 4 | groups[:, :, 2] << 2 | groups[:, :, 3]).reshape(n_row, -1)
+
+
+def stream(weights: np.ndarray, quarter: int) -> np.ndarray:
+    """The I2_S element stream in blocks of 4 * quarter; n must fill them."""
+    groups = (weights.reshape(-1) + 1).astype(np.uint8).reshape(-1, 4, quarter)
+    return (groups[:, 0] << 6 | groups[:, 1] << 4 | groups[:, 2] << 2 | groups[:, 3]).reshape(-1)
+
+
+def ternary(rng: np.random.Generator, n_row: int, k: int) -> np.ndarray:
+    return rng.integers(-1, 2, (n_row, k)).astype(np.int8)
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict:
+    return json.loads((ROOT / "tests" / "vectors" / "pack_vectors.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("function", "vector", "scales"),
+    [
+        ("repack_i2s_128", "I2_S_128", False),
+        ("repack_i2s_64", "I2_S_64_arm", False),
+        ("repack_i2s_1x4", "I2_S_1x4", False),
+        ("repack_hf", "HF_packed_uint8", False),
+        ("repack_tq1_0", "TQ1_0", True),
+        ("repack_tq2_0", "TQ2_0", True),
+    ],
+)
+def test_repack_golden(library, golden, function, vector, scales):
+    """The stored bytes of each format become the same rows of blocks, which are the I2_S 128 bytes."""
+    n_row, k = golden["M"], golden["K"]
+    source = np.frombuffer(bytes.fromhex(golden["vectors"][vector]["hex"]), np.uint8).copy()
+    out, d = repack(library, function, source, n_row, k, scales)
+    want = bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
+    assert out.tobytes() == want
+    assert not scales or (d == np.float32(golden["scale_f32"])).all()
+
+
+def test_repack_i8_and_back(library, golden):
+    n_row, k = golden["M"], golden["K"]
+    weights = np.array(golden["ternary_row_major"], np.int8)
+    out, _ = repack(library, "repack_i8", weights, n_row, k)
+    assert out.tobytes() == bytes.fromhex(golden["vectors"]["I2_S_128"]["hex"])[: n_row * k // 4]
+    for n_row, k in [(1, 1), (3, 127), (2, 128), (5, 129), (4, 5460)]:
+        weights = ternary(np.random.default_rng(k), n_row, k)
+        out, _ = repack(library, "repack_i8", weights, n_row, k)
+        assert (out == blocks(weights)).all()
+        back, codes = np.zeros_like(weights), out.copy()
+        library.unpack_i8(pointer(codes), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(back))
+        assert (back == weights).all()
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(8, 200), (16, 5460), (4, 8640), (64, 96), (32, 4), (128, 1)])
+def test_repack_ragged(library, n_row, k):
+    """K that is no multiple of 128: the I2_S stream runs across the rows, ours is padded with weight 0."""
+    if n_row * k % 128:
+        n_row *= 128 // np.gcd(n_row * k, 128)
+    weights = ternary(np.random.default_rng(k), int(n_row), k)
+    want = blocks(weights)
+    assert (repack(library, "repack_i2s_128", stream(weights, 32), n_row, k)[0] == want).all()
+    assert (repack(library, "repack_i2s_64", stream(weights, 16), n_row, k)[0] == want).all()
+    codes = (weights + 1).astype(np.uint8)
+    quads = codes.reshape(-1, 4, k)
+    packed = quads[:, 0] << 6 | quads[:, 1] << 4 | quads[:, 2] << 2 | quads[:, 3]
+    assert (repack(library, "repack_i2s_1x4", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+    far = codes.reshape(4, -1, k)
+    packed = far[0] | far[1] << 2 | far[2] << 4 | far[3] << 6
+    assert (repack(library, "repack_hf", np.ascontiguousarray(packed), n_row, k)[0] == want).all()
+
+
+def test_repack_cut_stream(library):
+    """A last partial block that was cut short: what is lost reads as weight 0, and nothing is read beyond the end."""
+    n_row, k = 4, 200  # 800 codes: six whole blocks and 32 codes in 8 bytes
+    weights = ternary(np.random.default_rng(3), n_row, k)
+    flat = np.zeros(896, np.int8)
+    flat[:800] = weights.reshape(-1)
+    source = stream(flat, 32)[:200].copy()
+    out, _ = repack(library, "repack_i2s_128", source, n_row, k)
+    last = np.arange(800) >= 768
+    lost = last & (np.arange(800) % 32 >= 8)
+    assert (out == blocks(np.where(lost, 0, weights.reshape(-1)).reshape(n_row, k).astype(np.int8))).all()
+
+
+@pytest.mark.parametrize(("function", "name"), [("repack_tq1_0", "TQ1_0"), ("repack_tq2_0", "TQ2_0")])
+def test_repack_tq_against_gguf(library, function, name):
+    """Random blocks through gguf-py's quantiser; each block has its own scale, one is all zero."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    rng = np.random.default_rng(5)
+    weights = ternary(rng, 6, 1024)
+    weights[2, 256:512] = 0
+    scale = np.repeat(rng.uniform(0.01, 2.0, (6, 4)).astype(np.float16).astype(np.float32), 256, axis=1)
+    kind = gguf.GGMLQuantizationType[name]
+    source = np.ascontiguousarray(gguf.quants.quantize(weights * scale, kind).view(np.uint8))
+    out, d = repack(library, function, source, 6, 1024, scales=True)
+    assert (out == blocks(weights)).all()
+    want = scale[:, ::256].copy()
+    want[2, 1] = 0.0
+    assert (d.reshape(6, 4) == want).all()
+
+
+@pytest.mark.parametrize(("n_row", "k"), [(1, 1), (3, 100), (4, 128), (7, 333)])
+def test_absmean(library, n_row, k):
+    """Half to even, clamped, with the float32 reciprocal; a matrix of zeros keeps the 1e-5 floor."""
+    rng = np.random.default_rng(k)
+    for weights in (
+        rng.normal(0, 0.02, (n_row, k)).astype(np.float32),
+        np.zeros((n_row, k), np.float32),
+        np.full((n_row, k), -1e30, np.float32),
+        (rng.integers(-3, 4, (n_row, k)) * np.float32(0.5)).astype(np.float32),
+    ):
+        codes = np.zeros((n_row, (k + 127) // 128 * 32), np.uint8)
+        scale = library.absmean(pointer(weights), ctypes.c_int64(n_row), ctypes.c_int64(k), pointer(codes))
+        want = np.float32(max(np.float32(np.abs(weights).astype(np.float64).mean()), np.float32(1e-5)))
+        assert abs(scale - want) <= np.spacing(want)
+        rounded = np.clip(np.rint(weights * (np.float32(1) / np.float32(scale))), -1, 1).astype(np.int8)
+        assert (codes == blocks(rounded)).all()
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+#: name, elements and bytes of a block, in the order of enum table_type
+TABLES = [
+    ("F32", 1, 4),
+    ("F16", 1, 2),
+    ("BF16", 1, 2),
+    ("Q8_0", 32, 34),
+    ("Q6_K", 256, 210),
+    ("Q4_0", 32, 18),
+    ("Q4_K", 256, 144),
+]
+
+
+@pytest.mark.parametrize("kind", range(len(TABLES)), ids=[name for name, _, _ in TABLES])
+def test_dequantize_against_gguf(library, kind):
+    """Random bytes, so every code, sub-scale, denormal and infinity occurs; equal bits, NaN where gguf has NaN."""
+    gguf = pytest.importorskip("gguf", reason="needs the gguf package (dev dependency)")
+    name, elements, size = TABLES[kind]
+    k = 1024
+    rows = np.random.default_rng(kind).integers(0, 256, (64, k // elements * size), dtype=np.uint8)
+    if name in ("F32", "F16"):
+        want = rows.view(np.float32 if name == "F32" else np.float16).astype(np.float32)
+    else:
+        with np.errstate(all="ignore"):
+            want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
+    got = np.zeros((64, k), np.float32)
+    for i, row in enumerate(rows):
+        library.dequantize_row(kind, pointer(row), ctypes.c_int64(k), pointer(got[i]))
+    nan = np.isnan(want)
+    assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
+    assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()
+
+
+def test_table_row_bytes(library):
+    for kind, (_, elements, size) in enumerate(TABLES):
+        assert library.table_row_bytes(kind, ctypes.c_int64(elements * 7)) == size * 7
+        if elements > 1:
+            assert library.table_row_bytes(kind, ctypes.c_int64(elements + 1)) == -1
+    assert library.table_row_bytes(len(TABLES), ctypes.c_int64(256)) == -1
+    assert library.table_row_bytes(-1, ctypes.c_int64(256)) == -1
