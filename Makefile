@@ -16,7 +16,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test bench freeze lint clean
+.PHONY: help chat test bench freeze deb lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make test    set up what is missing and run the whole test suite (ARGS='-k name' narrows it)"
 	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file binary and folder for this machine's kind, in dist/"
+	@echo "make deb     Debian package with service and manual pages, of what make freeze has made"
 	@echo "make lint    ruff and mypy"
 	@echo "make clean   remove everything that was built, the virtual environment too"
 
@@ -38,6 +39,9 @@ test: $(VENV)/.tools $(VENV)/.compiled
 
 freeze: $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/freeze.sh
+
+deb: freeze
+	@$(PY) packaging/deb/build.py dist/bitnet-edge-$$(uname -m)
 
 lint: $(VENV)/.tools
 	@$(PY) -m ruff check .
