@@ -121,10 +121,8 @@ find "$WORK/src" \( -name '*.so' -o -name __pycache__ \) -prune -exec rm -rf {} 
 [ ! -d build/cython ] || cp -a build/cython "$WORK/src/build/" # C that is newer than its .pyx is used again
 (
     cd "$WORK/src"
-    BITNET_EDGE_TARGET=aarch64 CC=aarch64-linux-gnu-gcc LDSHARED="aarch64-linux-gnu-gcc -shared" \
-        CPPFLAGS="-I$ROOT/usr/include/python$PYTHON -idirafter $ROOT/usr/include" \
-        SETUPTOOLS_EXT_SUFFIX=".cpython-${PYTHON/./}-aarch64-linux-gnu.so" \
-        "$OLDPWD/$PY" setup.py --quiet build_ext --inplace
+    packaging/cross-aarch64.sh "$ROOT" "$PYTHON" "$OLDPWD/$PY" setup.py --quiet build_ext --inplace \
+        >../compile.log 2>&1 || { cat ../compile.log >&2; exit 1; }
 )
 
 # ---- freeze there, with the script that freezes here -----------------------------------------------------------------

@@ -1,0 +1,331 @@
+"""The frozen program: made once (packaging/freeze.sh does nothing when nothing changed), then run and looked into.
+
+What a board must survive is in packaging/smoke.sh, which also takes binaries for other processors; here it is run on
+the two programs for this machine, and what a shell cannot see well is tested in Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import platform
+import pty
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import elf
+from tests.test_structure import imports, modules
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGING = ROOT / "packaging"
+DIST = ROOT / "dist"
+MACHINE = platform.machine()
+
+LIMIT = 20_000_000  # bytes of the one file
+START_FILE, START_FOLDER = 0.30, 0.12  # seconds of --version; compared with processor time, which load does not change
+
+
+def golden() -> tuple[str, str]:
+    prompt, _, answer = (PACKAGING / "golden.txt").read_text().partition("\n")
+    return prompt, answer
+
+
+def golden_run(*program: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, program), "run", "--greedy", "--ignore-eos", "-n", "48", golden()[0]],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def spec(name: str) -> dict[str, str]:
+    """A dictionary of names and reasons in the spec."""
+    for node in ast.parse((PACKAGING / "bitnet-edge.spec").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return dict(ast.literal_eval(node.value))
+    raise AssertionError(f"{name} is not in the spec")
+
+
+# ---- before freezing -------------------------------------------------------------------------------------------------
+
+
+def test_golden_answer_is_the_unfrozen_one(bundled_model: Path) -> None:
+    done = golden_run(sys.executable, "-m", "edge", PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == golden()[1]
+
+
+def test_nothing_that_stays_out_is_imported() -> None:
+    excluded = set(spec("EXCLUDED"))
+    for path in modules().values():
+        for target in imports(path):
+            parents = {target.rsplit(".", n)[0] for n in range(target.count(".") + 1)}
+            assert not parents & excluded, f"{path.name} imports {target}, which the spec leaves out"
+
+
+def test_every_exclusion_has_its_reason() -> None:
+    for table in ("EXCLUDED", "UNUSED_START_UP", "STRIPPED"):
+        assert all(len(reason) >= 5 for reason in spec(table).values()), table
+
+
+def test_scripts_are_sound() -> None:
+    for script in sorted(PACKAGING.glob("*.sh")):
+        done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert os.access(script, os.X_OK), f"{script.name} is not executable"
+
+
+# ---- frozen ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frozen(bundled_model: Path) -> dict[str, Path]:
+    """The two programs for this machine: {"file": ..., "folder": ...}."""
+    if importlib.util.find_spec("PyInstaller") is None:
+        pytest.skip("PyInstaller is not installed (extra freeze)")
+    if shutil.which("objdump") is None:
+        pytest.skip("PyInstaller needs objdump (package binutils)")
+    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "PYTHON": sys.executable})
+    return {"file": DIST / "bitnet-edge", "folder": DIST / f"bitnet-edge-{MACHINE}" / "bitnet-edge"}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_smoke(frozen: dict[str, Path], kind: str) -> None:
+    done = subprocess.run(
+        [str(PACKAGING / "smoke.sh"), str(frozen[kind])], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    print(done.stdout)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
+    assert done.returncode == 0, "\n".join(failed) or done.stderr
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("file", START_FILE), ("folder", START_FOLDER)])
+def test_start(frozen: dict[str, Path], kind: str, limit: float) -> None:
+    took = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([str(frozen[kind]), "--version"], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(took) <= limit, f"--version takes {min(took):.2f} s of processor time"
+
+
+def test_size(frozen: dict[str, Path]) -> None:
+    assert frozen["file"].stat().st_size <= LIMIT
+
+
+def test_both_architectures_weigh_the_same(frozen: dict[str, Path]) -> None:
+    other = DIST / "bitnet-edge-aarch64"
+    if MACHINE == "aarch64" or not other.exists():
+        pytest.skip("no dist/bitnet-edge-aarch64; packaging/freeze-aarch64.sh makes it on an x86-64 machine")
+    assert 0.9 < other.stat().st_size / frozen["file"].stat().st_size < 1.1
+
+
+def test_freezing_again_does_nothing(frozen: dict[str, Path]) -> None:
+    before = frozen["file"].stat().st_mtime_ns
+    begun = time.monotonic()
+    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "PYTHON": sys.executable})
+    if frozen["file"].stat().st_mtime_ns == before:  # else somebody edited the sources meanwhile
+        assert time.monotonic() - begun < 10
+
+
+# ---- what is inside --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def contents(frozen: dict[str, Path]) -> tuple[set[str], set[str]]:
+    """(files, Python modules) of the one-file program."""
+    from PyInstaller.archive.readers import CArchiveReader
+
+    archive = CArchiveReader(str(frozen["file"]))
+    return set(archive.toc), set(archive.open_embedded_archive("PYZ.pyz").toc)
+
+
+def test_what_is_left_out_is_out(contents: tuple[set[str], set[str]]) -> None:
+    files, python = contents
+    for name in spec("EXCLUDED"):
+        inside = {module for module in python if module == name or module.startswith(name + ".")}
+        inside |= {file for file in files if file.split("/")[0] == name or file.split("/")[-1].startswith(name + ".cp")}
+        assert not inside, f"{name} is inside: {sorted(inside)[:3]}"
+    assert not [file for file in files if "openblas" in file or "libssl" in file or "libcrypto" in file]
+
+
+def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> None:
+    files, python = contents
+    ours = {module for module in modules() if module.split(".")[0] == "edge" and module != "edge.__main__"}
+    assert ours <= python, sorted(ours - python)
+    for source in (ROOT / "pyx").glob("*.pyx"):
+        assert [file for file in files if file.startswith(f"pyx/{source.stem}.")], f"pyx.{source.stem} is not inside"
+    data = [*(ROOT / "edge" / "models").glob("*"), *(ROOT / "edge" / "templates").glob("*")]
+    for path in data:
+        assert str(path.relative_to(ROOT)) in files, f"{path.name} is not inside"
+
+
+def test_every_stripped_name_is_inside(contents: tuple[set[str], set[str]]) -> None:
+    for start in spec("STRIPPED"):
+        assert [file for file in contents[0] if file.startswith(start)], f"STRIPPED names {start}, which is not inside"
+
+
+def test_libgomp_is_there_once(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
+    """Ours, and the one that sentencepiece's wheel brings under a name of its own."""
+    found = [file for file in contents[0] if "libgomp" in file]
+    of_wheel = [file for file in found if "libgomp-" in file]
+    assert [file for file in found if file not in of_wheel] == ["libgomp.so.1"]
+    assert all(frozen["folder"].parent.joinpath("_internal", file).resolve().parent.name == "sentencepiece.libs"
+               for file in of_wheel)  # fmt: skip
+    report = subprocess.run([str(frozen["folder"]), "doctor", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(report.stdout)["libgomp"] == str(frozen["folder"].parent / "_internal" / "libgomp.so.1")
+
+
+def test_licences_are_inside(frozen: dict[str, Path], contents: tuple[set[str], set[str]]) -> None:
+    text = (frozen["folder"].parent / "_internal" / "LICENSES.txt").read_text()
+    owners = metadata.packages_distributions()
+    top = {module.split(".")[0] for module in contents[1]} | {file.split("/")[0] for file in contents[0]}
+    for package in {name for module in top for name in owners.get(module, ())}:
+        assert f"\n{package}" in text, f"no licence of {package}"
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE" in text.upper()
+
+
+def test_archive_is_the_folder(frozen: dict[str, Path]) -> None:
+    folder = frozen["folder"].parent
+    with tarfile.open(DIST / f"{folder.name}.tar.gz") as archive:
+        members = archive.getmembers()
+        assert {member.uname or "root" for member in members} == {"root"} and {member.uid for member in members} == {0}
+        packed = {member.name for member in members if not member.isdir()}
+    assert packed == {str(path.relative_to(DIST)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+# ---- signals on a terminal, where one-file programs get them twice ---------------------------------------------------
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command: str | Path) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(command[0], [str(word) for word in command])
+        self.text = b""
+
+    def wait_for(self, what: bytes, seconds: float = 30) -> None:
+        """Read until ``what`` appears, and forget everything up to there."""
+        end = time.monotonic() + seconds
+        while what not in self.text:
+            assert time.monotonic() < end, f"no {what!r} in {self.text!r}"
+            if select.select([self.fd], [], [], 0.1)[0]:
+                data = os.read(self.fd, 65536)
+                self.text += data
+                if b"\x1b[6n" in data:  # where is the cursor?
+                    os.write(self.fd, b"\x1b[1;1R")
+        self.text = self.text.partition(what)[2]
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def status(self) -> int:
+        while True:
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:  # the program has gone
+                break
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_ctrl_c_stops_the_answer_and_keeps_the_chat(frozen: dict[str, Path], kind: str) -> None:
+    terminal = Terminal(frozen[kind], "chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history")
+    for _ in range(3):
+        terminal.wait_for(b"> ")
+        terminal.type(b"tell me a joke\r")
+        terminal.wait_for(b"a")
+        time.sleep(0.3)
+        terminal.type(b"\x03")
+        terminal.wait_for(b"^C")
+    terminal.wait_for(b"> ")
+    time.sleep(0.6)  # an echo would have arrived
+    terminal.type(b"\x04")
+    assert terminal.status() == 0
+
+
+# ---- a processor without AVX2, seen through the emulator -------------------------------------------------------------
+
+
+@pytest.fixture
+def emulated(frozen: dict[str, Path], tmp_path: Path) -> list[str]:
+    """The one-file program as a command that runs on the processor QEMU_CPU."""
+    if MACHINE != "x86_64" or shutil.which("qemu-x86_64-static") is None or os.getuid() != 0:
+        pytest.skip("needs x86-64, qemu-user-static and root")
+    program = tmp_path / "bitnet-edge.qemu-x86_64"
+    shutil.copy(frozen["file"], program)
+    command = [sys.executable, str(PACKAGING / "emulated.py"), str(program)]
+    trial = subprocess.run([*command[:2], "true"], capture_output=True, text=True)
+    if trial.returncode != 0:
+        pytest.skip(f"no emulation here: {trial.stderr.strip()}")
+    return command
+
+
+def test_no_avx2(emulated: list[str]) -> None:
+    done = golden_run(*emulated, QEMU_CPU="Nehalem")
+    assert (done.returncode, done.stdout) == (0, golden()[1]), done.stderr
+
+
+def test_avx2_forced_where_there_is_none(emulated: list[str]) -> None:
+    done = golden_run(*emulated, QEMU_CPU="Nehalem", BITNET_EDGE_ISA="avx2")
+    assert done.returncode == 6 and done.stdout == ""
+    assert done.stderr.startswith("bitnet-edge: ") and done.stderr.count("\n") == 1 and "avx2" in done.stderr
+
+
+def test_wrong_architecture(tmp_path: Path, frozen: dict[str, Path]) -> None:
+    """Another machine's program: the system itself refuses it, and no shell may take it for a script."""
+    other = tmp_path / "bitnet-edge"
+    data = bytearray(frozen["file"].read_bytes()[:1 << 20])
+    data[18] = 0xF3  # RISC-V
+    other.write_bytes(data)
+    other.chmod(0o755)
+    done = subprocess.run(["bash", "-c", f"'{other}' --version"], capture_output=True, text=True)
+    assert done.returncode == 126 and "cannot execute" in done.stderr
+
+
+# ---- source distribution ---------------------------------------------------------------------------------------------
+
+
+def test_source_distribution_is_complete(tmp_path: Path) -> None:
+    """Every tracked source is in it; packaging/wheels.sh builds it in a clean environment."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    tree = tmp_path / "tree"
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+    if (ROOT / "build" / "cython").is_dir():  # C that is newer than its .pyx is used again
+        shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython")
+    code = "import setuptools.build_meta as build; print(build.build_sdist('.'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tree / done.stdout.split()[-1]) as archive:
+        packed = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    wanted = {name for name in listed.stdout.splitlines() if name.startswith(("edge/", "pyx/"))}
+    wanted |= {"setup.py", "pyproject.toml", "README.md", "LICENSE"}
+    missing = {name for name in wanted if (ROOT / name).is_file()} - packed
+    assert not missing, sorted(missing)
+
+
+def test_floor_reader_knows_this_interpreter() -> None:
+    """tests/elf.py on a file whose answers are known: the interpreter running this."""
+    found: Any = elf.read(Path(sys.executable).resolve())
+    assert found.machine == MACHINE and "libc.so.6" in found.needed and (2, 2) < found.glibc() < (3,)
