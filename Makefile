@@ -16,7 +16,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test bench freeze deb lint clean
+.PHONY: help chat test bench freeze smoke freeze-aarch64 wheels deb lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,9 @@ help:
 	@echo "make test    set up what is missing and run the whole test suite (ARGS='-k name' narrows it)"
 	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file binary and folder for this machine's kind, in dist/"
+	@echo "make smoke   try both as a board will: signals, pipes, damaged files, too little of everything"
+	@echo "make freeze-aarch64   the same for a Raspberry Pi, made and tried on an x86-64 machine (root; some minutes)"
+	@echo "make wheels  source distribution and wheel, tried in a clean environment (ARGS=aarch64: that one too)"
 	@echo "make deb     Debian package with service and manual pages, of what make freeze has made"
 	@echo "make lint    ruff and mypy"
 	@echo "make clean   remove everything that was built, the virtual environment too"
@@ -39,6 +42,16 @@ test: $(VENV)/.tools $(VENV)/.compiled
 
 freeze: $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/freeze.sh
+
+smoke: freeze
+	@packaging/smoke.sh dist/bitnet-edge
+	@packaging/smoke.sh dist/bitnet-edge-$$(uname -m)/bitnet-edge
+
+freeze-aarch64: $(VENV)/.freezer $(VENV)/.compiled
+	@packaging/freeze-aarch64.sh
+
+wheels: $(VENV)/.installed
+	@packaging/wheels.sh $(ARGS)
 
 deb: freeze
 	@$(PY) packaging/deb/build.py dist/bitnet-edge-$$(uname -m)
