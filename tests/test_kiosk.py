@@ -167,6 +167,28 @@ def test_sigterm_while_the_shell_script_thinks(launcher: Path) -> None:
         assert process.stderr.read() == b""
 
 
+@needs_bash
+def test_sigterm_leaves_nothing_of_the_one_file_program(folder: Path) -> None:
+    """It unpacks itself and runs as two processes; both end, and what was unpacked is removed."""
+    program = ROOT / "dist" / "bitnet-edge"
+    if not program.exists():
+        pytest.skip("no dist/bitnet-edge: make freeze makes it")
+    extra = {"TOKENS": "100000", "BITNET_EDGE_IGNORE_EOS": "1", "PATIENCE": "500", "TMPDIR": str(folder)}
+    with subprocess.Popen(
+        ["bash", str(KIOSK / "kiosk.sh")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=surroundings(program, **extra),
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == GREETING
+        process.stdin.write(JOKE.encode() + b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert list(folder.glob("_MEI*"))
+        process.terminate()
+        assert process.wait(20) == 143
+    assert not list(folder.glob("_MEI*"))
+
+
 def test_a_model_that_cannot_be_loaded_is_known_at_once(kiosk: list[str], launcher: Path, folder: Path) -> None:
     """Before the greeting; one line, the documented exit code."""
     damaged = folder / "damaged.gguf"
