@@ -69,6 +69,7 @@ def extensions():
                 [str(pyx), *(str(source) for source in sources if source.exists())],
                 include_dirs=[str(KERNELS)],
                 depends=[str(header) for header in KERNELS.glob("*.h")],
+                libraries=["m"],
                 extra_compile_args=COMMON,
                 extra_link_args=["-fopenmp", "-Wl,-s"],
             )
