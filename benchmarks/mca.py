@@ -111,7 +111,7 @@ def compiler() -> str:
 
 def analyser() -> str:
     """LLVM_MCA, or the newest llvm-mca: later ones have models of more cores. Raises Missing."""
-    found = {}
+    found: dict[int, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         for path in Path(folder or ".").glob("llvm-mca-*"):
             if path.name[9:].isdigit():
