@@ -33,6 +33,7 @@ class Conversation:
 
     ``overflow``: "slide" (the oldest tokens leave the window, the talk never ends) or "stop" (the answer ends with
     finish reason "context_full"; a question that does not fit raises ContextFull and changes nothing).
+    ``session``: one to go on with, instead of a new one with ``system``.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Conversation:
         system: str | None = None,
         messages: Iterable[Mapping[str, str]] = (),
         sampling: Sampling | None = None,
+        session: Session | None = None,
     ) -> None:
-        self.session: Session = engine.session(system)
+        self.session: Session = engine.session(system) if session is None else session
         self.sampling = sampling or Sampling()
         self._again = 0  # times the last question has been answered anew
         for message in messages:

@@ -71,6 +71,7 @@ class Engine:
         self.lock = threading.Lock()
         self.closed = False
         self._make_kv = new_kv
+        self._fingerprint: str | None = None
         self._keep = keep  # the checkpoint: it owns the file's map
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -81,6 +82,27 @@ class Engine:
         session = Session(self, system)
         self._sessions.add(session)
         return session
+
+    def load_session(self, path: str | os.PathLike[str]) -> Session:
+        """A session that :meth:`edge.session.Session.save` wrote; it goes on as if it had never been saved.
+
+        Raises InvalidFile for a file that is damaged, or of another model or KV plan, and UsageError where there is
+        none that can be read.
+        """
+        from edge import session_file
+
+        return session_file.load(self, path)
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this model from others, see :mod:`edge.fingerprint`."""
+        if self._fingerprint is None:
+            from edge.fingerprint import fingerprint
+
+            if self.closed:
+                raise UsageError("the engine is closed")
+            self._fingerprint = fingerprint(self.config, self._keep)
+        return self._fingerprint
 
     def memory(self) -> dict[str, int]:
         """Bytes: the parts of the plan, ``kv`` of all open sessions, and what the process really holds."""

@@ -72,7 +72,7 @@ EXIT_CODES = {
     5: "refused: would not fit in memory",
     6: "processor or forced instruction set unsupported",
     7: "context full with --overflow stop",
-    75: "busy: another process listens at the socket",
+    75: "busy: another process holds the socket or is saving the session",
     124: "--timeout reached; the partial answer was printed",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",

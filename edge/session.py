@@ -144,8 +144,10 @@ class Session:
             ids = context.splice(ids[: common(ids, other)])
             if self.engine.plan.overflow == "stop" and len(ids) > self.engine.plan.n_ctx:
                 raise ContextFull(self._too_long(len(ids)))
-            if common(context.tokens, ids) < len(ids):
-                context.prefill(ids, lambda: self._interrupted(None), None, logits=False)
+            cached = common(context.tokens, ids)
+            if cached < len(ids):
+                cached, _ = context.prefill(ids, lambda: self._interrupted(None), None, logits=False)
+            self.usage, self.timings = Usage(len(ids), cached), Timings()
             return len(context.tokens)
         finally:
             self._end()
@@ -171,6 +173,15 @@ class Session:
     def cancel(self) -> None:
         """End the running call at the next token or chunk of prompt; from any thread or signal handler."""
         self._cancelled = True
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to a file for :meth:`edge.engine.Engine.load_session`; see :mod:`edge.session_file`."""
+        from edge import session_file
+
+        self._not_busy()
+        if self._context:
+            self._context.check()
+        session_file.save(self, path)
 
     def close(self) -> None:
         """Give the KV cache back.  The session cannot be used afterwards."""

@@ -1,5 +1,7 @@
 """kv: the KV pages of one session (see kv.pyx)."""
 
+from collections.abc import Callable
+
 class KVCache:
     """Keys and values of one session in pages of 32 tokens.
 
@@ -45,5 +47,16 @@ class KVCache:
     def crop(self, n: int) -> int:
         """Drop the tail so that at most n tokens stay; returns how many did.  The caller evaluates the rest again."""
     def reset(self) -> None: ...
+    @property
+    def counters(self) -> tuple[int, int]:
+        """(n_tokens, oldest): with the pages of ``dump`` all that a cache of the same plan needs to go on."""
+    def dump(self) -> list[memoryview]:
+        """The pages in use, as read-only views of the cache itself."""
+    def dump_bytes(self, n_tokens: int, oldest: int) -> int:
+        """Bytes of the dump of a cache of this plan in that state; ValueError for a state it cannot be in."""
+    def restore(self, n_tokens: int, oldest: int, fill: Callable[[memoryview], object]) -> None:
+        """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each view."""
+    def fork(self) -> KVCache:
+        """A second cache in the same state; the pages are copied."""
     def page(self, layer: int, head: int, page: int) -> tuple[bytes, str]:
         """(bytes, type) of one page, for tests and tools."""

@@ -1,8 +1,8 @@
-"""kv: the KV pages of one session: append, seal, ring, sinks, window, crop.
+"""kv: the KV pages of one session: append, seal, ring, sinks, window, crop, dump, restore, fork.
 
 A page holds 32 tokens of one KV head, keys and values adjacent; layouts are in kernels.h.  Token ``pos`` lives in page
-``pos // 32``.  The first pages hold the sinks and are never quantised; the others go round a ring.  With a quantised type
-the page being written (the open page) is half floats, and is quantised exactly once, when it is full and every
+``pos // 32``.  The first pages hold the sinks and are never quantised; the others go round a ring.  With a quantised
+type the page being written (the open page) is half floats, and is quantised exactly once, when it is full and every
 query inside it has been answered ("sealed").  Keys are stored rotated to their absolute position and never touched
 again, so a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
 """
@@ -64,7 +64,8 @@ cdef class KVCache:
     """Keys and values of one session.
 
     n_ctx: tokens it can hold; with ``window`` > 0 a conversation may go on for ever, token t attending
-    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16", "int8" (sealed pages only; see module), or "f32" (reference precision).
+    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16", "int8" (sealed pages only; see module), or "f32"
+    (reference precision).
 
     Raises ValueError for shapes or types out of range, MemoryError when the system refuses.
     """
@@ -154,6 +155,82 @@ cdef class KVCache:
     def reset(self):
         """Forget everything; the pages stay allocated."""
         self.n_tokens = self.oldest = 0
+
+    @property
+    def counters(self):
+        """(n_tokens, oldest): with the pages of ``dump`` all that a cache of the same plan needs to go on."""
+        return self.n_tokens, self.oldest
+
+    def dump(self):
+        """The pages in use, as read-only views, in an order that depends on plan and counters alone.
+
+        Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page.  The views are the cache
+        itself: to be read before its next change.
+        """
+        return [piece.toreadonly() for piece in self._pieces(self.n_tokens, self.oldest)]
+
+    def dump_bytes(self, int64_t n_tokens, int64_t oldest):
+        """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for a state it cannot be in."""
+        cdef int64_t last = (n_tokens - 1) // KV_PAGE if n_tokens > 0 else 0
+        room = 1 << 60 if self.windowed else self.n_ctx
+        good = 0 <= n_tokens <= room
+        if good and n_tokens:
+            good = oldest >= max(self.p.sink_pages, last - self.p.ring_pages + 1) and (
+                oldest == self.p.sink_pages or oldest <= first_page(&self.p, n_tokens))
+        elif good:
+            good = oldest == 0
+        if not good:
+            raise ValueError(f"no cache of this plan holds {n_tokens} tokens from page {oldest} on")
+        return sum(len(piece) for piece in self._pieces(n_tokens, oldest))
+
+    def restore(self, int64_t n_tokens, int64_t oldest, fill):
+        """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
+
+        Raises ValueError for counters that cannot be, before anything is written; when ``fill`` raises, the cache is
+        empty afterwards.  Page bytes are not judged: any bytes are safe to attend to, though not sensible.
+        """
+        self.dump_bytes(n_tokens, oldest)
+        self.reset()
+        for piece in self._pieces(n_tokens, oldest):
+            fill(piece)
+        self.n_tokens, self.oldest = n_tokens, oldest
+
+    def fork(self):
+        """A second cache in the same state; the pages are copied, so both take their full memory from then on."""
+        other = KVCache(
+            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, self.n_ctx, self.kv_type, self.window, self.p.sinks)
+        pieces = iter(self.dump())
+
+        def fill(view):
+            view[:] = next(pieces)
+
+        other.restore(self.n_tokens, self.oldest, fill)
+        return other
+
+    def _pieces(self, int64_t n_tokens, int64_t oldest):
+        """Writable views of the pages that a cache in that (possible) state has in use; see ``dump``."""
+        cdef int64_t streams = self.p.n_layer * self.p.n_kv_head, begun = (n_tokens + KV_PAGE - 1) // KV_PAGE
+        cdef int64_t sink_n = min(begun, self.p.sink_pages), first = max(oldest, self.p.sink_pages)
+        cdef bint has_open = self.p.quantised and n_tokens % KV_PAGE and begun > self.p.sink_pages
+        cdef int64_t ring_n = max(<int64_t>0, begun - has_open - first)
+        cdef int64_t slot = (first - self.p.sink_pages) % self.p.ring_pages
+        cdef int64_t straight = min(ring_n, self.p.ring_pages - slot), stream, start
+        cdef int64_t ring_at = self.p.ring - self.arena.data
+        cdef int64_t open_at = self.p.open - self.arena.data if has_open else 0
+        view = self.arena.view
+        for stream in range(streams):
+            if sink_n:
+                start = stream * self.p.sink_pages * self.p.float_bytes
+                yield view[start : start + sink_n * self.p.float_bytes]
+            start = ring_at + (stream * self.p.ring_pages + slot) * self.p.ring_bytes
+            if straight:
+                yield view[start : start + straight * self.p.ring_bytes]
+            if ring_n > straight:  # round the end of the ring
+                start = ring_at + stream * self.p.ring_pages * self.p.ring_bytes
+                yield view[start : start + (ring_n - straight) * self.p.ring_bytes]
+            if has_open:
+                start = open_at + stream * self.p.float_bytes
+                yield view[start : start + self.p.float_bytes]
 
     @property
     def nbytes(self):

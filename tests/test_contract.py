@@ -411,6 +411,83 @@ def test_bare_command(call: Any) -> None:
     assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat" in done.stdout
 
 
+# ---- sessions --------------------------------------------------------------------------------------------------------
+
+SMALL = ("--greedy", "-c", "128", "-t", "1", "-n", "12")
+
+
+def test_session_goes_on(call: Any, tmp_path: Path) -> None:
+    file = str(tmp_path / "talk.bes")
+    first = call("run", "Hello!", "--session", file, *SMALL, command=REAL)
+    assert first.returncode == 0, first.stderr
+    second = call("run", "A tea, please.", "--session", file, "--json", "--stats", *SMALL, command=REAL)
+    usage = json.loads(second.stdout)["usage"]
+    assert 0 < usage["cached"] < usage["prompt"] and f"({usage['cached']} cached)" in second.stderr
+    third = call("chat", "--session", file, "--stats", *SMALL, stdin="Thank you!\n/context\n", command=REAL)
+    assert third.returncode == 0 and "3 turns" in third.stdout
+    assert int(re.search(r"\((\d+) cached\)", third.stderr)[1]) >= usage["prompt"]
+    whole = call("chat", *SMALL, stdin="Hello!\nA tea, please.\nThank you!\n", command=REAL).stdout
+    assert whole.startswith(first.stdout + json.loads(second.stdout)["text"].rstrip("\n"))
+    assert whole.endswith("\n" + third.stdout.partition("  [")[0])
+    for other in ("--jsonl", "--socket=x"):
+        assert call("chat", "--session", file, other).returncode == 2
+
+
+def test_session_read_only(call: Any, tmp_path: Path) -> None:
+    file = tmp_path / "talk.bes"
+    missing = call("run", "x", "--session", str(file), "--session-ro")
+    assert missing.returncode == 2 and missing.stderr.count("\n") == 1 and not file.exists()
+    assert call("run", "x", "--session-ro").returncode == 2
+    call("run", "Hello!", "--session", str(file), *SMALL, command=REAL)
+    before = file.read_bytes()
+    for command in ("run", "chat"):
+        done = call(command, "--session", str(file), "--session-ro", *SMALL, stdin="And you?\n", command=REAL)
+        assert done.returncode == 0 and done.stdout and file.read_bytes() == before
+
+
+def test_session_prepared(call: Any, tmp_path: Path) -> None:
+    file = tmp_path / "guide.bes"
+    done = call("run", "--session", str(file), "-sys", "You sell coffee. " * 4, *SMALL[:-1], "0", command=REAL)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    answer = call("run", "Hello!", "--session", str(file), "--session-ro", "--json", *SMALL, command=REAL)
+    usage = json.loads(answer.stdout)["usage"]
+    assert usage["prompt"] - usage["cached"] < 20 < usage["cached"]
+    assert call("run", "-n", "0").returncode == 2  # nothing to prepare without a session
+
+
+def test_session_invalid(call: Any, tmp_path: Path) -> None:
+    file = tmp_path / "talk.bes"
+    call("run", "Hello!", "--session", str(file), *SMALL, command=REAL)
+    good = file.read_bytes()
+    bad = bytearray(good)
+    bad[len(bad) // 2] ^= 1
+    for data, options in ((bad, ()), (good[:-1], ()), (b"notes\n", ()), (b"", ()), (good, ("--kv", "f16"))):
+        file.write_bytes(data)
+        done = call("run", "Hi", "--session", str(file), *SMALL, *options, command=REAL)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1), done.stderr
+        assert "talk.bes" in done.stderr and file.read_bytes() == data
+
+
+def test_session_saved_whole(call: Any, env: dict[str, str], tmp_path: Path) -> None:
+    """Killed again and again at any moment, the file is always a session; no litter stays."""
+    file = tmp_path / "a" / "talk.bes"
+    file.parent.mkdir()
+    command = ["run", "Hello!", "--session", str(file), *SMALL]
+    assert call(*command, command=REAL).returncode == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    begun = time.monotonic()
+    assert call(*command, command=REAL).returncode == 0
+    seconds = time.monotonic() - begun
+    for i in range(6):
+        process = subprocess.Popen([*REAL, *command], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        time.sleep(seconds * (0.6 + i * 0.08))
+        process.kill()
+        process.wait()
+        assert call("run", "Hi", "--session", str(file), "--session-ro", *SMALL, command=REAL).returncode == 0
+    assert call(*command, command=REAL).returncode == 0
+    assert os.listdir(file.parent) == ["talk.bes"]
+
+
 # ---- chat ------------------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ FLOORS = {
     "edge.board": 5,
     "edge.config": 5,
     "edge.formats": 5,
+    "edge.fingerprint": 5,
     "edge.kv_config": 5,
     "edge.sampling": 5,
     "edge.sandbox": 5,
@@ -40,6 +41,7 @@ FLOORS = {
     "edge.weights": 6,
     "edge.context": 7,
     "edge.session": 7,
+    "edge.session_file": 7,
     "edge.engine": 7,
     # services
     "edge.bench": 8,

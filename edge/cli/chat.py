@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
+from edge.cli.keep import Keeper
 from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.cli.repl import PipeReader, PlainReader, Repl
-from edge.errors import EXIT_CODES
+from edge.errors import EXIT_CODES, UsageError
 
 if TYPE_CHECKING:
     from edge.cli.repl import Reader
@@ -36,6 +37,7 @@ Exit codes:
     epilog=EPILOG,
 )
 @options.system_options
+@options.session_options
 @options.model_file_options
 @options.model_options
 @options.kv_options
@@ -64,6 +66,9 @@ def chat(
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
     arguments = options.ask_arguments(flags)
+    keeper = Keeper(flags)
+    if keeper.path is not None and (as_jsonl or socket_path is not None):
+        raise UsageError("--session keeps one conversation; with --jsonl and --socket each request brings its own")
     if timeout is not None:
         arguments["timeout"] = timeout
     if stats is None:
@@ -81,7 +86,7 @@ def chat(
         reader = choose_reader(out, None if no_history else history_path())
         if reader.interactive:
             banner(out, engine)
-        return Repl(out, engine, reader, arguments, system, stats).run()
+        return Repl(out, engine, reader, arguments, keeper.open(engine, system), stats, keeper.save).run()
 
 
 def choose_reader(out: Output, history: Path | None) -> Reader:

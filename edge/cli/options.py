@@ -218,6 +218,13 @@ system_options = heading(
            help="System prompt from a file."),
 )  # fmt: skip
 
+session_options = heading(
+    "Session",
+    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Go on with the conversation in FILE, "
+           "if it exists, and save it there after each answer, KV cache included: nothing is read twice."),
+    option("--session-ro", is_flag=True, help="Go on with that of --session, but leave the file as it is."),
+)  # fmt: skip
+
 
 def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """Merge an output option of a sub-command into what the root command was told."""

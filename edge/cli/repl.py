@@ -21,6 +21,7 @@ from edge.kv_config import human
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.session import Session
     from edge.stream import Piece
 
 QUOTES = '"""'
@@ -87,18 +88,26 @@ class Repl:
     """One conversation.
 
     ``arguments`` are the keyword arguments of every ``Session.ask`` (sampling, stop, max_tokens, timeout); ``/set``
-    changes them.
+    changes them.  ``keep`` is called with the session after every answer and command.
     """
 
     def __init__(
-        self, out: Output, engine: Engine, reader: Reader, arguments: dict[str, Any], system: str | None, stats: bool
+        self,
+        out: Output,
+        engine: Engine,
+        reader: Reader,
+        arguments: dict[str, Any],
+        session: Session,
+        stats: bool,
+        keep: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.out = out
         self.engine = engine
         self.reader = reader
         self.arguments = arguments
         self.show_stats = stats
-        self.talk = Conversation(engine, system)
+        self.talk = Conversation(engine, session=session)
+        self.keep = keep
         self.code = 0
 
     # -- the loop
@@ -137,7 +146,9 @@ class Repl:
         is_command = text.startswith("/") and not text.startswith("//")
         try:
             if is_command:
-                return self.command(text)
+                code = self.command(text)
+                self.keep(self.talk.session)
+                return code
             return self.answer(text[1:] if text.startswith("//") else text)
         except EdgeError as error:
             if not self.reader.interactive:
@@ -193,6 +204,7 @@ class Repl:
                 if answer.text:
                     answer.end()
         answer.end()
+        self.keep(session)
         if self.reader.interactive:
             self.out.line()
         if stop.interrupted and not self.reader.interactive:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options, records
+from edge.cli.keep import Keeper
 from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Answer, Output, is_tty
 from edge.cli.signals import stopping
@@ -29,6 +30,8 @@ Examples:
   bitnet-edge run "Where does the river begin?"
   bitnet-edge run "Summarise in one sentence:" -f notes.txt
   cat notes.txt | bitnet-edge run "Summarise:" --json
+  bitnet-edge run --session guide.bes -sysf museum.txt -n 0    # reads it once and saves
+  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"      # answers at once
   bitnet-edge run --by sentence "Tell me about owls" | piper -m voice --output-raw | aplay
 
 Standard input that is not a terminal is read to its end and appended to the prompt after a
@@ -54,6 +57,7 @@ Exit codes:
     option("--raw", is_flag=True, help="No chat template: the model continues the prompt itself."),
 )  # fmt: skip
 @options.system_options
+@options.session_options
 @options.model_file_options
 @options.model_options
 @options.kv_options
@@ -89,20 +93,25 @@ def run(
     if raw and system is not None:
         raise UsageError("--raw uses no template, so there is no place for a system prompt")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
-    text = gather_prompt(words[0] if words else None, prompt, file)
+    keeper = Keeper(flags)
+    prepares = keeper.saves and flags["max_tokens"] == 0 and not raw  # -n 0: a prompt is not needed
+    text = gather_prompt(words[0] if words else None, prompt, file, needed=not prepares)
     begun = time.monotonic()
     try:
         with options.loaded(out, flags) as engine:
-            session = engine.session(system=system)
+            session = keeper.open(engine, system)
             if timeout is not None:
                 arguments["timeout"] = max(timeout - (time.monotonic() - begun), 1e-3)
-            ask = partial(session.complete if raw else session.ask, text, **arguments)
+            ask = (
+                partial(session.complete if raw else session.ask, text, **arguments) if text else partial(warm, session)
+            )
             if as_jsonl:
                 interrupted = _print_events(out, engine, session, ask)
             elif as_json:
                 interrupted = _print_object(out, engine, session, ask)
             else:
                 interrupted = _print_text(out, session, ask)
+            keeper.save(session)
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
             if interrupted:
@@ -117,8 +126,15 @@ def run(
     return 0
 
 
-def gather_prompt(word: str | None, prompt: str | None, file: str | None) -> str:
-    """Prompt, file and piped standard input in this order, each after a blank line.
+def warm(session: Session, **_: Any) -> Iterator[Piece]:
+    """In place of an answer: read what the next prompt begins with."""
+    session.warm()
+    session.finish_reason = "length"  # as with any answer of -n 0
+    return iter(())
+
+
+def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed: bool = True) -> str:
+    """Prompt, file and piped standard input in this order, each after a blank line; empty only if not ``needed``.
 
     Standard input is read when it is asked for by ``-`` or when it is no terminal.
     """
@@ -135,6 +151,8 @@ def gather_prompt(word: str | None, prompt: str | None, file: str | None) -> str
         parts.append(read_stdin())
     text = "\n\n".join(part for part in parts if part)
     if not text.strip():
+        if not needed:
+            return ""
         raise UsageError("there is no prompt: bitnet-edge run 'your question', or -f FILE, or pipe it in")
     return text
 

@@ -1,0 +1,53 @@
+"""Fingerprint: tells in milliseconds whether a model is the one that a file was made with."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+    from edge.formats.checkpoint import Checkpoint
+
+WHOLE = 16 << 10  # bytes; tensors up to this size (norms, scales) are read whole
+SAMPLES, SAMPLE = 8, 256  # of larger ones so many samples of so many bytes, evenly spaced from the first to the last
+
+
+def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
+    """SHA-256, in hexadecimal, of what decides how a model computes.
+
+    Covered: every dimension and convention of the configuration; the vocabulary as stored; of each tensor its name,
+    type, shape, scale and layout, and its bytes, whole or in samples (about 2 KB of each).  Not covered: the model's
+    name, where it lies, the chat template (what it makes of a prompt is compared token by token), and bytes of large
+    tensors between the samples: it is meant to catch another model, not a forged one.  The same model in another
+    format or type has another fingerprint: its arithmetic may differ.
+    """
+    digest = hashlib.sha256()
+
+    def add(*values: object) -> None:
+        text = repr(values).encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(8, "little") + text)
+
+    add("bitnet-edge model 1")
+    facts = dataclasses.asdict(config)
+    del facts["name"]
+    add(sorted(facts.items()))
+    if checkpoint is None:
+        return digest.hexdigest()
+    spec = checkpoint.tokenizer
+    add(spec.kind, spec.pre, spec.pattern, spec.bos_id, spec.eos_ids, spec.add_bos, sorted(spec.added.items()))
+    for words in (spec.tokens, spec.merges):
+        text = "\0".join(words).encode("utf-8", "surrogatepass")
+        add(len(words), hashlib.sha256(text).hexdigest())
+    add(hashlib.sha256(spec.model or b"").hexdigest())
+    for name, tensor in sorted(checkpoint.tensors.items()):
+        data, size = tensor.data, tensor.data.nbytes
+        add(name, tensor.type, tensor.shape, tensor.scale, tensor.layout, size)
+        if size <= WHOLE:
+            digest.update(data)
+        else:
+            for i in range(SAMPLES):
+                start = (size - SAMPLE) * i // (SAMPLES - 1)
+                digest.update(data[start : start + SAMPLE])
+    return digest.hexdigest()
