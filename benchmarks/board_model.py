@@ -71,16 +71,17 @@ ASSUMPTIONS = (
     " pages of 32 tokens with two half scales per token and KV head.",
     "Attention counts its dot products only, all queries of a KV head in one group of four.",
     "LLVM has no scheduling model of the Cortex-A72 and A76: it uses the A57's (3 wide, one multiplier) for both. For"
-    " the A76 the Neoverse N1 stands in (the same core design; modelled since LLVM 17), held to 4 instructions a cycle,"
-    " its decode width, because the model alone would dispatch 8. Neoverse N2 is held to 5.",
+    " the A76 the Neoverse N1 stands in where LLVM models it (19 does, 14 does not): the same core design, held to 4"
+    " instructions a cycle, its decode width, because the model alone would dispatch 8. Neoverse N2 is held to 5. The"
+    " column 'LLVM model' says which model answered.",
     "The Cortex-A57 and A72 have the same two SIMD pipes: multiplies on the first, shifts on the second, one a cycle"
-    " each; the A72 differs in front-end and latencies, which these loops hide.",
+    " each. That the A72 differs in its front end and its latencies is not modelled.",
 )
 
 SOURCES = (
     "Arm Cortex-A72 Software Optimization Guide (UAN 0016), sections 2 and 3",
     "Arm Cortex-A76 Software Optimization Guide (PJDOC-466751330-7215, version 8.0), sections 2.1 and 3",
-    "Arm Neoverse N2 Software Optimization Guide (PJDOC-466751330-18256), sections 2.1 and 3",
+    "Arm Neoverse N2 Software Optimization Guide, sections 2.1 and 3",
     "LLVM, llvm/lib/Target/AArch64: AArch64Processors.td (processor -> model), AArch64SchedA57.td, "
     "AArch64SchedNeoverseN1.td, AArch64SchedNeoverseN2.td",
     "Raspberry Pi documentation, processors BCM2711 and BCM2712; product briefs of Raspberry Pi 4 and 5",
