@@ -81,8 +81,8 @@ cdef void attend_one(const attention_plan *p, int64_t layer, int tid, int n_thre
     cdef int64_t chunks = n_chunk(p.kv, p.pos0), item, head, chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
     for item in range(share(H * chunks, 1, tid, n_thread), share(H * chunks, 1, tid + 1, n_thread)):
-        attend_chunk(
-            p, layer, item // chunks, item % chunks, 0, 1, p.parts + (item // chunks * p.max_chunks + item % chunks) * size)
+        head, chunk = item // chunks, item % chunks
+        attend_chunk(p, layer, head, chunk, 0, 1, p.parts + (head * p.max_chunks + chunk) * size)
     team_barrier()
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
         reset_state(state, group, D)

@@ -30,7 +30,8 @@ cdef extern from "kernels.h" nogil:
         void (*attend_f16)(
             const void *, int64_t, int64_t, uint32_t, const float *, float *, float *, float *) noexcept nogil
         void (*attend_i8)(
-            const void *, int64_t, int64_t, uint32_t, const int8_t *, const float *, float *, float *, float *) noexcept nogil
+            const void *, int64_t, int64_t, uint32_t, const int8_t *, const float *, float *, float *,
+            float *) noexcept nogil
         void (*store_f16)(void *, int64_t, int64_t, const float *, const float *) noexcept nogil
         void (*seal_i8)(const void *, int64_t, void *) noexcept nogil
         float (*quantize_q)(const float *, int64_t, int8_t *) noexcept nogil

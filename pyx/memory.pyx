@@ -97,7 +97,8 @@ cdef class MappedFile:
 
 
 cdef void fill(
-    Py_buffer *buffer, object owner, unsigned char *data, size_t n, Py_ssize_t *shape, Py_ssize_t *strides, bint readonly
+    Py_buffer *buffer, object owner, unsigned char *data, size_t n, Py_ssize_t *shape, Py_ssize_t *strides,
+    bint readonly
 ):
     """Fill a one-dimensional byte buffer."""
     shape[0] = n

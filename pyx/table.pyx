@@ -133,7 +133,8 @@ cdef class Head:
         if n_row <= 0:
             return
         if self.kind_id == HEAD_INT8:
-            kernel.head_i8(<const int8_t *>self.rows + row0 * self.k, self.scale + row0, n_row, self.k, x16, s, out + row0)
+            kernel.head_i8(
+                <const int8_t *>self.rows + row0 * self.k, self.scale + row0, n_row, self.k, x16, s, out + row0)
         elif self.kind_id == HEAD_F16:
             kernel.head_f16(<const uint16_t *>self.rows + row0 * self.k, n_row, self.k, x, out + row0)
         else:

@@ -168,7 +168,7 @@ cdef class TernaryMatrix:
         """Ternarise floats: already ternary ones first (one magnitude per matrix, per block of rows, or per group of
         128 or 256 along K), then absmean over latent weights.  Taking the absmean of weights that are ternary already
         would shrink the scale by their density."""
-        cdef int64_t n_row = self.m.n_row, k = self.m.k, row, i, n_block = self.m.n_block
+        cdef int64_t n_row = self.m.n_row, k = self.m.k, row, i, block, n_block = self.m.n_block
         cdef Table table = Table(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
         cdef Arena low_arena = Arena(4 * n_row * n_block), high_arena = Arena(4 * n_row * n_block)
@@ -184,11 +184,12 @@ cdef class TernaryMatrix:
                     magnitude = fabsf(w[row * k + i])
                     if not magnitude * 0 == 0:
                         finite = False
+                    block = row * n_block + i // TERNARY_BLOCK
                     if magnitude != 0:
-                        if high[row * n_block + i // TERNARY_BLOCK] < magnitude:
-                            high[row * n_block + i // TERNARY_BLOCK] = magnitude
-                        if low[row * n_block + i // TERNARY_BLOCK] == 0 or low[row * n_block + i // TERNARY_BLOCK] > magnitude:
-                            low[row * n_block + i // TERNARY_BLOCK] = magnitude
+                        if high[block] < magnitude:
+                            high[block] = magnitude
+                        if low[block] == 0 or low[block] > magnitude:
+                            low[block] = magnitude
         if not finite:
             raise ValueError("holds weights that are not finite numbers")
         for parts in (1, 2, 3, 4, 6, 8):

@@ -357,7 +357,8 @@ cdef class Transformer:
         cdef attention_plan *a = &p.attention
         cdef int64_t chunks = chunk_bound(kv)
         if self.parts is None or chunks > a.max_chunks:
-            self.parts = Arena(4 * self.n_kv_head * chunks * partial_floats(self.n_head // self.n_kv_head, self.head_dim))
+            group = self.n_head // self.n_kv_head
+            self.parts = Arena(4 * self.n_kv_head * chunks * partial_floats(group, self.head_dim))
             a.parts, a.max_chunks = <float *>self.parts.data, chunks
         a.kernel, a.kv, a.n_head, a.n_token, a.pos0 = p.kernel, kv, self.n_head, p.n_token, p.pos0
         a.q, a.q8, a.qs, a.k, a.v, a.out, a.state = p.w.q, p.w.q8, p.w.qs, p.w.k, p.w.v, p.w.attn, p.w.state
@@ -388,8 +389,9 @@ cdef class Transformer:
         p.logits = NULL
         if logits is not None:
             out = logits
-            if out.shape[0] != (n if all_logits else 1) * self.n_vocab:
-                raise ValueError(f"{out.shape[0]} logits asked for, the step gives {(n if all_logits else 1) * self.n_vocab}")
+            given = (n if all_logits else 1) * self.n_vocab
+            if out.shape[0] != given:
+                raise ValueError(f"{out.shape[0]} logits asked for, the step gives {given}")
             p.logits = &out[0]
         p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
         p.n_token, p.pos0, p.all_logits = n, kv.n_tokens, all_logits
