@@ -212,6 +212,24 @@ def test_a_reader_that_goes_away(kiosk: list[str], launcher: Path) -> None:
     assert done.stdout == GREETING and b"Traceback" not in done.stderr
 
 
+@needs_bash
+def test_shell_kiosk_starts_in_a_saved_session(launcher: Path, folder: Path) -> None:
+    """docs/kiosk.md: the system prompt is read once, and no visitor changes the file."""
+    session = folder / "museum.bes"
+    environ = surroundings(launcher, BITNET_EDGE_SESSION=str(session))
+    prime = [str(launcher), "run", "-q", "--system", "Tell jokes.", "-n", "0"]
+    assert subprocess.run(prime, env=environ, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    saved = session.read_bytes()
+    done = subprocess.run(
+        ["bash", str(KIOSK / "kiosk.sh")], input=f"{JOKE}\n{JOKE}\n".encode(), capture_output=True, timeout=60,
+        env={**environ, "BITNET_EDGE_SESSION_RO": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    answers = done.stdout.removeprefix(GREETING)
+    assert len(answers) > 20 and answers[: len(answers) // 2] == answers[len(answers) // 2 :]
+    assert session.read_bytes() == saved
+
+
 def test_python_kiosk_under_a_manager(folder: Path) -> None:
     """Readiness, watchdog and the end are told; when nobody speaks the conversation is forgotten."""
     with contextlib.closing(Manager(folder)) as manager:
