@@ -32,7 +32,8 @@ Examples:
   cat notes.txt | bitnet-edge run "Summarise:" --json
   bitnet-edge run --session guide.bes -sysf museum.txt -n 0    # reads it once and saves
   bitnet-edge run --session guide.bes --session-ro "Where is the lift?"      # answers at once
-  bitnet-edge run --by sentence "Tell me about owls" | piper -m voice --output-raw | aplay
+  bitnet-edge run --jsonl --by sentence "Tell me about owls" |
+    jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
 Standard input that is not a terminal is read to its end and appended to the prompt after a
 blank line; in a shell loop that reads a list, give </dev/null.
