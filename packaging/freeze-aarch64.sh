@@ -92,10 +92,12 @@ fi
 [ -x "$PY" ] || fail "no virtual environment $VENV; type: make freeze"
 "$PY" -c 'import PyInstaller' 2>/dev/null || fail "no PyInstaller in $VENV; type: make freeze"
 WHEELS=$("$PY" - <<'END'
-import importlib.metadata as m
-run = "click jinja2 markupsafe platformdirs prompt_toolkit wcwidth psutil sentencepiece tiktoken regex".split()
-build = "pyinstaller pyinstaller-hooks-contrib altgraph packaging setuptools".split()
-print(*(f"{name}=={m.version(name)}" for name in run + build))
+import ast, re, importlib.metadata as m
+stated = re.search(r"^dependencies = (\[.*?^\])", open("pyproject.toml").read(), re.M | re.S)[1]
+run = [re.match(r"[\w-]+", requirement)[0] for requirement in ast.literal_eval(stated)]
+run += ["markupsafe", "wcwidth"]  # what those need; neither numpy nor tiktoken's requests, see the spec
+build = ["pyinstaller", "pyinstaller-hooks-contrib", "altgraph", "packaging", "setuptools"]
+print(*(f"{name}=={m.version(name)}" for name in run + build if name != "numpy"))
 END
 )
 if ! done_already wheels "$WHEELS"; then
