@@ -134,7 +134,7 @@ rm -rf "$ROOT/opt/bitnet-edge"
 mkdir -p "$ROOT/opt/bitnet-edge"
 cp -a "$WORK/src/edge" "$WORK/src/pyx" "$WORK/src/packaging" "$WORK/src/LICENSE" "$ROOT/opt/bitnet-edge/"
 EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000000)}
-inside env PYTHONPATH=/opt/site SOURCE_DATE_EPOCH="$EPOCH" PYTHON=python3 /opt/bitnet-edge/packaging/freeze.sh
+inside env PYTHONPATH=/opt/site SOURCE_DATE_EPOCH="$EPOCH" FREEZE_PYTHON=python3 /opt/bitnet-edge/packaging/freeze.sh
 install -m 755 "$ROOT/opt/bitnet-edge/dist/bitnet-edge" "$OUT/bitnet-edge-aarch64"
 install -m 644 "$ROOT/opt/bitnet-edge/dist/bitnet-edge-aarch64.tar.gz" "$OUT/"
 

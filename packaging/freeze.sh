@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 VENV=${VENV:-.venv}
-PY=${PYTHON:-$VENV/bin/python}
+PY=${FREEZE_PYTHON:-$VENV/bin/python} # not PYTHON: that names the interpreter a virtual environment is made with
 OUT=${DIST:-dist}
 MACHINE=$(uname -m)
 FOLDER=bitnet-edge-$MACHINE

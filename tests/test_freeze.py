@@ -96,7 +96,7 @@ def frozen(bundled_model: Path) -> dict[str, Path]:
         pytest.skip("PyInstaller is not installed (extra freeze)")
     if shutil.which("objdump") is None:
         pytest.skip("PyInstaller needs objdump (package binutils)")
-    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "PYTHON": sys.executable})
+    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
     return {"file": DIST / "bitnet-edge", "folder": DIST / f"bitnet-edge-{MACHINE}" / "bitnet-edge"}
 
 
@@ -135,7 +135,7 @@ def test_both_architectures_weigh_the_same(frozen: dict[str, Path]) -> None:
 def test_freezing_again_does_nothing(frozen: dict[str, Path]) -> None:
     before = frozen["file"].stat().st_mtime_ns
     begun = time.monotonic()
-    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "PYTHON": sys.executable})
+    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
     if frozen["file"].stat().st_mtime_ns == before:  # else somebody edited the sources meanwhile
         assert time.monotonic() - begun < 10
 
