@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(page for folder in (".", "docs", "benchmarks", "packaging") for page in (ROOT / folder).glob("*.md"))
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_readme_opens_with_the_promise_and_the_two_commands() -> None:
     assert "make chat" in first and "make test" in first
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     for line in command_lines(page):
@@ -83,7 +83,7 @@ def test_make_prints_help_by_default() -> None:
         assert f"make {target} " in done.stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_exist(page: Path) -> None:
     from edge.cli.group import cli
 
@@ -110,7 +110,7 @@ def test_make_model_examples_parse() -> None:
         arguments_parser().parse_args(shlex.split(line.partition("make_model.py")[2]))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_examples_compile(page: Path) -> None:
     for code in python_code(page):
         compile(code, str(page), "exec")
@@ -142,7 +142,7 @@ def test_readme_shell_runs(bundled_model: Path, tmp_path: Path) -> None:
 # ---- links and versions ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if not target.startswith(("http://", "https://")):
