@@ -144,3 +144,5 @@ export QEMU_LD_PREFIX=$ROOT # a Raspberry Pi's C library; everything else must b
 packaging/smoke.sh "$OUT/bitnet-edge-aarch64" --qemu cortex-a72
 packaging/smoke.sh "$OUT/bitnet-edge-aarch64" --qemu cortex-a76
 QEMU_PAGESIZE=16384 packaging/smoke.sh "$OUT/bitnet-edge-aarch64" --qemu cortex-a76
+tar --extract --gzip --file "$OUT/bitnet-edge-aarch64.tar.gz" --directory "$WORK"
+packaging/smoke.sh "$WORK/bitnet-edge-aarch64/bitnet-edge" --qemu cortex-a72
