@@ -14,8 +14,12 @@ from setuptools.command.build_ext import build_ext
 TARGET = os.environ.get("BITNET_EDGE_TARGET", platform.machine())
 BASELINE = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}.get(TARGET, [])
 
+KERNELS = Path(__file__).parent.resolve() / "pyx" / "kernels"
+
 COMMON = ["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden", "-fopenmp", "-g0", "-D_GNU_SOURCE"]
-COMMON += ["-include", "glibc_floor.h"]  # else the C library of the build machine would be the oldest to run on
+#: for extensions alone (a static program has no symbol versions): else the build machine's C library would be the
+#: oldest they run on
+GLIBC_FLOOR = ["-include", str(KERNELS / "glibc_floor.h")]
 
 #: C file -> the instruction set it is written for; every other file gets the baseline
 ISA_FLAGS = {
@@ -32,7 +36,6 @@ ISA_FLAGS = {
     },
 }.get(TARGET, {})
 
-KERNELS = Path("pyx/kernels")
 ISA_ROWS = ["scalar.c", *(name for name in ("avx2.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"))]
 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
@@ -63,7 +66,8 @@ def extensions():
 
     modules = []
     for pyx in sorted(Path("pyx").glob("*.pyx")):
-        sources = [KERNELS / name for name in C_SOURCES.get(pyx.stem, [])]
+        # setuptools wants sources relative to the tree
+        sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(pyx.stem, [])]
         modules.append(
             Extension(
                 f"pyx.{pyx.stem}",
@@ -71,7 +75,7 @@ def extensions():
                 include_dirs=[str(KERNELS)],
                 depends=[str(header) for header in KERNELS.glob("*.h")],
                 libraries=["m"],
-                extra_compile_args=COMMON,
+                extra_compile_args=[*COMMON, *GLIBC_FLOOR],
                 extra_link_args=["-fopenmp", "-Wl,-s"],
             )
         )

@@ -79,6 +79,8 @@ def convert(
     if os.path.isdir(dst):
         raise UsageError(f"{dst}: is a directory; name the file to write, such as {os.path.join(dst, 'model.gguf')}")
     if os.path.exists(dst):
+        if not os.path.isfile(dst):  # renaming onto a device would replace it
+            raise UsageError(f"{dst}: is no regular file; name the file to write")
         if not force:
             raise UsageError(f"{dst}: exists already; choose another name or say --force")
         if os.path.exists(src) and os.path.samefile(src, dst):

@@ -17,6 +17,9 @@ def main() -> None:
             print(f"bitnet-edge {__version__}", flush=True)
         except BrokenPipeError:
             quiet_exit(0)
+        except OSError as error:
+            print(f"bitnet-edge: standard output: {error.strerror}", file=sys.stderr)
+            quiet_exit(1)
         raise SystemExit(0)
     try:
         from edge.cli.group import cli
