@@ -32,7 +32,7 @@ help:
 	@echo "make clean   remove everything that was built, the virtual environment too"
 
 chat: $(VENV)/.compiled
-	@$(PY) -m edge chat $(ARGS)
+	@$(PY) -m edge chat $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
 
 bench: $(VENV)/.compiled
 	@$(PY) -m edge bench $(ARGS)

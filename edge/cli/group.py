@@ -150,6 +150,9 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         # The reader has what it wanted (`| head -1`): nothing failed, and nothing may be written any more.
         _drop_stdout()
         return 0
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without its command: the help page as it is
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bitnet-edge"
         out.error(f"{one_line(error.format_message())} (try '{where} --help')")

@@ -113,6 +113,11 @@ def run(
             else:
                 interrupted = _print_text(out, session, ask)
             keeper.save(session)
+            if session.usage.prompt > engine.plan.n_ctx:
+                out.warn(
+                    f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
+                    f"the first {engine.plan.sinks} tokens) was in sight; a larger --ctx or --overflow stop helps"
+                )
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
             if interrupted:
