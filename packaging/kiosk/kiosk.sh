@@ -79,7 +79,20 @@ wait "$child" || finish $?
 child=
 say "${GREETING:-Hello, what would you like to know?}"
 
-while IFS= read -r question || [[ $question ]]; do
+next_question() { # a line of any length into $question; fails at the end of the input
+    local part code
+    question=
+    while :; do
+        # In turns of two seconds: a signal that comes just before `read` begins is handled only when it returns.
+        IFS= read -r -t 2 part
+        code=$?
+        question+=$part
+        ((code > 128)) || break
+    done
+    ((code == 0)) || [[ $question ]]
+}
+
+while next_question; do
     question=${question//[[:cntrl:]]/ }
     question=${question:0:longest}
     [[ $question == *[![:space:]]* ]] || continue
