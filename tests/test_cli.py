@@ -285,6 +285,13 @@ def test_completion_scripts(invoke: Any, shell: str) -> None:
     if shell == "bash" and shutil.which("bash"):
         subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
     assert invoke("completion", "tcsh").exit_code == 2
+    assert invoke("completion").exit_code == 2 and "bash" in invoke("completion").stderr
+
+
+def test_help_is_a_word_too(invoke: Any) -> None:
+    assert invoke("help").stdout == invoke("--help").stdout
+    assert invoke("help", "run").stdout == invoke("run", "--help").stdout
+    assert invoke("help", "nonsense").exit_code == 2
 
 
 def test_completion_completes() -> None:

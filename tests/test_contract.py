@@ -375,6 +375,9 @@ def test_json_object(call: Any) -> None:
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"
+    failed = call("run", "hello", "--json", "-m", "nowhere.gguf")
+    assert failed.returncode == 3 and json.loads(failed.stdout)["error"]["code"] == "model_not_found"
+    assert failed.stderr.count("\n") == 1
 
 
 def test_jsonl_events(call: Any) -> None:

@@ -6,6 +6,7 @@ import click
 
 from edge.cli.options import Command
 from edge.cli.output import Output
+from edge.errors import UsageError
 
 EPILOG = """\
 Bash:  bitnet-edge completion bash > ~/.local/share/bash-completion/completions/bitnet-edge
@@ -20,10 +21,12 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
     short_help="Print the shell completion script.",
     epilog=EPILOG,
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the script."""
+    if shell is None:
+        raise UsageError("which shell? bitnet-edge completion bash, zsh or fish")
     from click.shell_completion import ShellComplete, get_completion_class
 
     kind = get_completion_class(shell)

@@ -97,6 +97,12 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name == "help":  # what fingers know from git: the page of a command, or this one
+            args = [*args[1:2], "--help"] if args[1:] else ["--help"]
+            name = args[0]
+            if name == "--help":
+                click.echo(ctx.get_help())
+                ctx.exit()
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 

@@ -95,6 +95,12 @@ def error_of(exception: BaseException) -> dict[str, Any]:
     return error("internal", f"{type(exception).__name__}: {exception}")
 
 
+def failure(exception: BaseException) -> dict[str, Any]:
+    """The object of ``run --json`` in place of an answer."""
+    event = error_of(exception)
+    return {"error": {"code": event["code"], "message": event["message"]}}
+
+
 def finish_error(finish_reason: str | None, engine: Engine, timeout: float | None) -> EdgeError | None:
     """The failure that a finish reason stands for on the command line; None when the answer ended well."""
     if finish_reason == "timeout":

@@ -110,6 +110,7 @@ def run(
                 interrupted = _print_events(out, engine, session, ask)
             elif as_json:
                 interrupted = _print_object(out, engine, session, ask)
+                as_json = False  # what fails from here on must not print a second object
             else:
                 interrupted = _print_text(out, session, ask)
             keeper.save(session)
@@ -124,8 +125,11 @@ def run(
                 return 130
             failure = records.finish_error(session.finish_reason, engine, timeout)
     except Exception as error:
-        if as_jsonl and not isinstance(error, BrokenPipeError):
-            out.json(records.error_of(error))
+        if not isinstance(error, BrokenPipeError):
+            if as_jsonl:
+                out.json(records.error_of(error))
+            elif as_json:
+                out.json(records.failure(error))
         raise
     if failure:
         raise failure
