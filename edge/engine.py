@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
 from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory
-from edge.session import Session, Timings, Usage
+from edge.session import Session
 from edge.stream import Piece
+from edge.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig

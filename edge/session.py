@@ -11,32 +11,14 @@ from typing import TYPE_CHECKING
 
 from edge.context import Context, OnPrefill, common
 from edge.errors import ContextFull, EdgeError, UsageError
-from edge.kv_config import human
 from edge.sampling import Sampling
 from edge.stream import BY, Piece, Stream, check_stop
+from edge.usage import Timings, Usage, stats_line
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
 DEFAULT_MAX_TOKENS = 512
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens of the last call: read, of these already in the KV cache, and written."""
-
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Seconds of the last call; the time the caller spends between pieces is not counted."""
-
-    prompt_seconds: float = 0.0  # evaluating what was not cached
-    first_token_seconds: float = 0.0  # from the start of the call to the first token
-    decode_seconds: float = 0.0  # from the first token to the last
 
 
 @dataclass(frozen=True)
@@ -234,16 +216,7 @@ class Session:
 
     def stats_line(self) -> str:
         """The last call in one line of fixed form."""
-        usage, timings, plan = self.usage, self.timings, self.engine.plan
-        read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
-        wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
-        return (
-            f"prompt {usage.prompt} tok ({usage.cached} cached) {read:.1f} t/s"
-            f" | answer {usage.completion} tok {wrote:.1f} t/s"
-            f" | first {timings.first_token_seconds:.1f} s"
-            f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
-            f" | rss {human(self.engine.rss()['rss'])}"
-        )
+        return stats_line(self.usage, self.timings, self.engine.plan, self.engine.rss()["rss"], self.evicted)
 
     # ---- state ------------------------------------------------------------------------------------------------------
 
@@ -472,7 +445,3 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"character {error.start} of the message is half a surrogate pair, not text") from None
-
-
-def _rate(n: int, seconds: float) -> float:
-    return n / seconds if n > 0 and seconds > 0 else 0.0

@@ -371,7 +371,7 @@ def test_json_object(call: Any) -> None:
     assert done.stdout.count("\n") == 1
     answer = json.loads(done.stdout)
     assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
-    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15}
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "evicted": 0}
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"

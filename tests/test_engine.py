@@ -19,8 +19,8 @@ pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setu
 import edge
 from edge.errors import ContextFull, EdgeError, UsageError
 from edge.sampling import Sampling
-from edge.session import Timings, Usage
 from edge.stream import Piece, Stream, sentence_end
+from edge.usage import Timings, Usage
 from tests import fakes
 
 GREEDY = Sampling(temp=0.0)
@@ -420,6 +420,7 @@ def test_a_sliding_context_goes_on_for_ever():
         if i:
             assert session.usage.prompt - session.usage.cached < 20  # never read again
     assert session.n_tokens > 500 and session.evicted > 400 and session.forgotten == 0
+    assert f", {session.evicted} evicted | rss" in session.stats_line()
 
 
 def test_when_the_ring_has_lost_the_beginning_the_oldest_turns_are_forgotten():

@@ -35,6 +35,7 @@ FLOORS = {
     "edge.sampling": 5,
     "edge.sandbox": 5,
     "edge.stream": 5,
+    "edge.usage": 5,
     "edge.template": 5,
     "edge.tokenizer": 5,
     # the engine

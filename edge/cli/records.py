@@ -32,9 +32,8 @@ def plain(value: Any) -> Any:
 
 
 def usage(session: Session) -> dict[str, int]:
-    """Tokens of the last answer: read (of which cached) and written."""
-    values = plain(session.usage)
-    return {name: int(values[name]) for name in ("prompt", "cached", "completion")}
+    """Tokens of the last answer: read (of which cached) and written; ``evicted``: by now out of the session's sight."""
+    return {**plain(session.usage), "evicted": session.evicted}
 
 
 def kv(engine: Engine) -> dict[str, Any]:
