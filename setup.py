@@ -44,6 +44,7 @@ C_SOURCES = {
     "attention": ["attend_f32.c"],
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
+    "transformer": ["a48.c"],
 }
 
 

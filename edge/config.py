@@ -15,7 +15,9 @@ class ModelConfig:
     """Dimensions and conventions of one ternary decoder-only transformer.
 
     ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs
-    2j, 2j + 1: GGUF arch llama).  ``activation`` is ``"relu2"`` or ``"silu"``.
+    2j, 2j + 1: GGUF arch llama).  ``activation`` is ``"relu2"`` or ``"silu"``.  ``activation_quant`` is
+    ``"int8"`` (b1.58: absmax, one scale per token) or ``"a4.8"`` (arXiv 2411.04965: 4 bits into attention and
+    feed-forward, 8 bits of which the larger half counts into the attention output, 8 bits into the last projection).
     """
 
     arch: str
@@ -36,6 +38,7 @@ class ModelConfig:
     sub_norm: bool
     tied: bool
     rope_scale: float = 1.0  # linear position scaling: angle is divided by this
+    activation_quant: str = "int8"
 
     #: field -> (least, most): beyond these a header is hostile or damaged, not a model
     _LIMITS = {
@@ -69,6 +72,8 @@ class ModelConfig:
             raise InvalidFile(f"rope scale {self.rope_scale} is out of range")
         if self.activation not in ("relu2", "silu"):
             raise InvalidFile(f"activation {self.activation!r} is not supported (relu2 and silu are)")
+        if self.activation_quant not in ("int8", "a4.8"):
+            raise InvalidFile(f"activations of kind {self.activation_quant!r} are not supported (int8 and a4.8 are)")
         if self.rope_style not in ("half", "interleaved"):
             raise InvalidFile(f"rope style {self.rope_style!r} is not known")
 

@@ -31,6 +31,14 @@ from pyx.ternary cimport TernaryMatrix
 cdef extern from "barrier.h" nogil:
     void team_barrier()
 
+cdef extern from "kernels.h" nogil:
+    float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
+    void keep_larger_half(int8_t *q, int64_t n, int32_t *sum)
+
+# How the input of a projection becomes codes: 8 bits everywhere (b1.58), or by its place in the layer (a4.8).
+cdef enum act_quant:
+    INT8, INT4, INT8_HALF
+
 cdef struct layer:
     const float *attn_norm      # [hidden]
     const float *attn_sub_norm  # [q_dim] or NULL
@@ -55,7 +63,7 @@ cdef struct step_plan:
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, rope_dim
     int64_t acc_ints
     float eps
-    bint interleaved, silu
+    bint interleaved, silu, a48
     attention_plan attention
     const double *inv_freq  # [rope_dim / 2]
     const float *output_norm
@@ -64,7 +72,8 @@ cdef struct step_plan:
 
 
 cdef void quantise(
-    step_plan *p, const float *x, int64_t ld, const float *norm, int64_t n, int tid, int n_thread) noexcept nogil:
+    step_plan *p, const float *x, int64_t ld, const float *norm, int64_t n, act_quant kind, int tid,
+    int n_thread) noexcept nogil:
     """Stage: [norm and] quantise x [n_token][n] into w.x8, rows n_block*128 apart; keeps the floats in w.x."""
     cdef int64_t t, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
     cdef const float *row
@@ -73,7 +82,12 @@ cdef void quantise(
         if norm != NULL:
             p.kernel.rmsnorm(row, norm, p.eps, n, p.w.x + t * n)
             row = p.w.x + t * n
+        if kind == INT4:
+            p.w.s[t] = quantize_i4(row, n, p.w.x8 + t * pad, pad, p.w.sum + t)
+            continue
         p.w.s[t] = p.kernel.quantize_i8(row, n, p.w.x8 + t * pad, pad, p.w.sum + t)
+        if kind == INT8_HALF:
+            keep_larger_half(p.w.x8 + t * pad, n, p.w.sum + t)
 
 
 cdef inline activations quantised(step_plan *p, const float *x, int64_t n) noexcept nogil:
@@ -144,7 +158,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     cdef int64_t start, stop, t
     cdef activations a
 
-    quantise(p, p.w.h, p.hidden, w.attn_norm, p.hidden, tid, n_thread)
+    quantise(p, p.w.h, p.hidden, w.attn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     team_barrier()
     a = quantised(p, p.w.x, p.hidden)
     start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
@@ -158,7 +172,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     attend(&p.attention, index, tid, n_thread)
     team_barrier()
 
-    quantise(p, p.w.attn, q_dim, w.attn_sub_norm, q_dim, tid, n_thread)
+    quantise(p, p.w.attn, q_dim, w.attn_sub_norm, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
     team_barrier()
     a = quantised(p, p.w.x if w.attn_sub_norm != NULL else p.w.attn, q_dim)
     rows_of(
@@ -166,7 +180,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
         True, acc, p.w.h)
     team_barrier()
 
-    quantise(p, p.w.h, p.hidden, w.ffn_norm, p.hidden, tid, n_thread)
+    quantise(p, p.w.h, p.hidden, w.ffn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     team_barrier()
     a = quantised(p, p.w.x, p.hidden)
     start = share(p.ffn, FLOAT_LINE, tid, n_thread)
@@ -183,7 +197,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
                 p.w.gate + t * p.ffn + start, p.w.up + t * p.ffn + start, stop - start, p.w.gate + t * p.ffn + start)
     team_barrier()
 
-    quantise(p, p.w.gate, p.ffn, w.ffn_sub_norm, p.ffn, tid, n_thread)
+    quantise(p, p.w.gate, p.ffn, w.ffn_sub_norm, p.ffn, INT8, tid, n_thread)
     team_barrier()
     a = quantised(p, p.w.x if w.ffn_sub_norm != NULL else p.w.gate, p.ffn)
     rows_of(
@@ -315,6 +329,7 @@ cdef class Transformer:
         p.eps = config.eps
         p.interleaved = config.rope_style == "interleaved"
         p.silu = config.activation == "silu"
+        p.a48 = config.activation_quant == "a4.8"
         p.inv_freq = <const double *>self.inv_freq.data
         # project_grouped wants two sums per block
         p.acc_ints = max(self.chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))

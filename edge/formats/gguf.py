@@ -213,6 +213,7 @@ def _config(header: Header, arch: str, override: str | None, notes: list[str]) -
             sub_norm="blk.0.attn_sub_norm.weight" in header.tensors,
             tied="output.weight" not in header.tensors,
             rope_scale=factor if factor else 1.0,
+            activation_quant=header.text(f"{arch}.activation_quantization") or "int8",
             **fields,
         )
 

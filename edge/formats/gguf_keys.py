@@ -50,6 +50,8 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         # says outright what the architecture's name leaves to convention
         f"{arch}.hidden_activation": c.activation,
     }
+    if c.activation_quant != "int8":
+        metadata[f"{arch}.activation_quantization"] = c.activation_quant
     if c.rope_scale != 1.0:
         metadata[f"{arch}.rope.scaling.type"] = "linear"
         metadata[f"{arch}.rope.scaling.factor"] = float(c.rope_scale)

@@ -299,4 +299,5 @@ def _config(folder: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor], 
             sub_norm=sub_norm,
             tied=bool(tied),
             rope_scale=float(number("factor", None, rope)) if kind == "linear" else 1.0,
+            activation_quant=(raw.get("quantization_config") or {}).get("activation_quantization", "int8"),
         )

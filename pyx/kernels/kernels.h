@@ -168,6 +168,12 @@ void attend_f32(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid,
                 float *o);
 void store_f32(void *page, int64_t head_dim, int64_t t, const float *k, const float *v);
 
+/* a48.c: activations of BitNet a4.8; see there.  As quantize_i8, but s = sqrt(7) / (mean|x| + 1e-5) and codes -8..7. */
+float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);
+/* Of n codes in +-127 keeps the ceil(n/2) of largest magnitude, and all that equal the smallest of these; the others
+ * become 0.  *sum = sum(q). */
+void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
+
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
 enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };
 int64_t table_row_bytes(int type, int64_t k); /* -1 if k is no multiple of the block */

@@ -36,6 +36,20 @@ def bitlinear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.clip(np.round(x * scale), -128, 127) / scale @ weight.T
 
 
+def four_bits(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Activations of BitNet a4.8 into attention and feed-forward: RoundClip(sqrt(7) / mean|x| * x, -8, 7)."""
+    scale = np.sqrt(7) / (np.abs(x).mean(-1, keepdims=True) + 1e-5)
+    return np.clip(np.round(x * scale), -8, 7) / scale @ weight.T
+
+
+def larger_half(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """As bitlinear, of the half of the codes with the largest magnitude (a4.8 into the attention output)."""
+    scale = 127 / np.maximum(np.abs(x).max(-1, keepdims=True), 1e-5)
+    codes = np.clip(np.round(x * scale), -128, 127)
+    median = np.sort(np.abs(codes), -1)[..., -((x.shape[-1] + 1) // 2), None]
+    return np.where(np.abs(codes) >= median, codes, 0) / scale @ weight.T
+
+
 def rotate(x: np.ndarray, theta: float) -> np.ndarray:
     """Rotary embedding of [token, head, D] over pairs (j, j + D/2)."""
     n, _, dim = x.shape
@@ -62,20 +76,22 @@ class Model:
         c, w = self.config, self.weight
         n, group = len(ids), c.n_head // c.n_kv_head
         mask = np.where(np.tri(n), 0, -np.inf)
+        a48 = c.activation_quant == "a4.8"
+        inner, mixing = (four_bits, larger_half) if a48 else (bitlinear, bitlinear)
         h = w["token_embd"][ids]
         for i in range(c.n_layer):
             layer = {name.removeprefix(f"blk.{i}."): value for name, value in w.items() if name.startswith(f"blk.{i}.")}
             x = rmsnorm(h, layer["attn_norm"], c.eps)
-            q = rotate(bitlinear(x, layer["attn_q"]).reshape(n, c.n_head, c.head_dim), c.rope_theta)
-            k = rotate(bitlinear(x, layer["attn_k"]).reshape(n, c.n_kv_head, c.head_dim), c.rope_theta)
-            v = bitlinear(x, layer["attn_v"]).reshape(n, c.n_kv_head, c.head_dim)
+            q = rotate(inner(x, layer["attn_q"]).reshape(n, c.n_head, c.head_dim), c.rope_theta)
+            k = rotate(inner(x, layer["attn_k"]).reshape(n, c.n_kv_head, c.head_dim), c.rope_theta)
+            v = inner(x, layer["attn_v"]).reshape(n, c.n_kv_head, c.head_dim)
             k, v = k.repeat(group, 1), v.repeat(group, 1)
             score = np.einsum("thd,shd->hts", q, k) / c.head_dim**0.5 + mask
             p = np.exp(score - score.max(-1, keepdims=True))
             mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
-            h = h + bitlinear(rmsnorm(mixed, layer["attn_sub_norm"], c.eps), layer["attn_output"])
+            h = h + mixing(rmsnorm(mixed, layer["attn_sub_norm"], c.eps), layer["attn_output"])
             x = rmsnorm(h, layer["ffn_norm"], c.eps)
-            gate = np.maximum(bitlinear(x, layer["ffn_gate"]), 0) ** 2 * bitlinear(x, layer["ffn_up"])
+            gate = np.maximum(inner(x, layer["ffn_gate"]), 0) ** 2 * inner(x, layer["ffn_up"])
             h = h + bitlinear(rmsnorm(gate, layer["ffn_sub_norm"], c.eps), layer["ffn_down"])
         return rmsnorm(h, w["output_norm"], c.eps) @ w["token_embd"].T
 
