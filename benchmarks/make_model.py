@@ -15,7 +15,6 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
+from edge import shapes
 from edge.formats import gguf
+from edge.shapes import Shape
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
@@ -33,44 +34,12 @@ TERNARY = ("I2_S", "TQ1_0", "TQ2_0")
 EMBEDDING = ("F16", "Q8_0", "Q6_K")
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Dimensions of a model, as the published files and configurations give them."""
-
-    arch: str
-    n_layer: int
-    hidden: int
-    ffn: int
-    n_head: int
-    n_kv_head: int
-    head_dim: int
-    n_vocab: int
-    n_ctx: int
-    theta: float
-    eps: float
-    tied: bool
-    vocabulary: str  # "llama3", "falcon" (byte-level BPE) or "sentencepiece"
-    n_merge: int | None = None  # None: one per way to split a word
-
-    @property
-    def sub_norm(self) -> bool:
-        """Whether a norm stands in front of attn_output and ffn_down."""
-        return self.arch.startswith("bitnet")
-
-
+#: the published ones, and three for tests
 SHAPES = {
     "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
     "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
-    "2b-4t": Shape("bitnet-b1.58", 30, 2560, 6912, 20, 5, 128, 128256, 4096, 5e5, 1e-5, True, "llama3", 280147),
-    "large": Shape("bitnet", 24, 1536, 4096, 16, 16, 96, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
-    "xl": Shape("bitnet", 24, 2048, 5460, 32, 32, 64, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
-    "3b": Shape("bitnet", 26, 3200, 8640, 32, 32, 100, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
-    "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
-    "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
-    "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
-    # 24 layers and an untied head are published; the other numbers are assumed from the size of the file
-    "falcon-e-1b": Shape("llama", 24, 2048, 8192, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    **shapes.SHAPES,
 }
 
 

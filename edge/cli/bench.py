@@ -8,23 +8,9 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.options import Command, Numbers, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.errors import UsageError
-
-
-class Numbers(click.ParamType):
-    """``1,2,4``: whole numbers from 1."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")]
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
-            self.fail(f"'{value}' is no list of numbers such as 1,2,4", param, ctx)
-        return tuple(map(int, words))
 
 
 @click.command(

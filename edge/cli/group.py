@@ -34,6 +34,12 @@ def _model() -> click.Command:
     return model
 
 
+def _kv() -> click.Command:
+    from edge.cli.kv import kv
+
+    return kv
+
+
 def _tokens() -> click.Command:
     from edge.cli.tokens import tokens
 
@@ -69,6 +75,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "run": (_run, "One answer to standard output, then exit; never asks anything."),
     "chat": (_chat, "Talk with the model in the terminal; --jsonl for programs."),
     "model": (_model, "Look into a model file."),
+    "kv": (_kv, "Plan the KV cache: exact sizes in every mode."),
     "convert": (_convert, "Convert a model to one GGUF file that starts at once."),
     "tokens": (_tokens, "Encode, decode and count tokens."),
     "bench": (_bench, "Measure speed and memory on this machine."),

@@ -89,6 +89,20 @@ class Escaped(Text):
         return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
 
 
+class Numbers(click.ParamType):
+    """``1,2,4``: whole numbers from 1; nothing is an empty list."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")] if value else []
+        if not all(word.isdecimal() and int(word) > 0 for word in words):
+            self.fail(f"'{value}' is no list of numbers such as 1,2,4", param, ctx)
+        return tuple(map(int, words))
+
+
 def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
     """A decorator that adds ``options`` under ``title``."""
 

@@ -1,0 +1,85 @@
+"""``bitnet-edge kv``: what the KV cache of a model takes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from edge.cli import options
+from edge.cli.options import Command, Numbers, Text, heading, option
+from edge.cli.output import Output
+from edge.errors import ModelNotFound
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+
+
+@click.group(context_settings=options.CONTEXT, help="Plan the KV cache.")
+def kv() -> None:
+    """The noun; the verbs are below."""
+
+
+@kv.command(
+    cls=Command,
+    help="The exact size of the KV cache, for every type, context and way of forgetting. MODEL is a file or folder, or "
+    "the name of a published one that need not be here (bitnet_b1_58-large, 2b-4t, llama3-8b, ...); without it the "
+    "model that ships inside.",
+    short_help="Show the exact size of the KV cache in every mode.",
+)
+@click.argument("model", required=False, type=Text())
+@heading(
+    "Context and memory",
+    option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Contexts in tokens (default: "
+           "512, 1024, ... to what the model was trained on)."),
+    option("--kv", "types", type=Text(), metavar="TYPE,TYPE", help="KV types (default: all)."),
+    option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also with windows of N tokens."),
+    option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), metavar="N", help="First tokens that stay in "
+           "sight (default 4)."),
+)
+@heading(
+    "Output",
+    option("--json", "as_json", is_flag=True, help="One JSON object instead of the table."),
+)
+@options.output_options
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    model: str | None,
+    contexts: tuple[int, ...],
+    types: str | None,
+    windows: tuple[int, ...],
+    sinks: int | None,
+    as_json: bool,
+) -> None:
+    """Plan and print; nothing is allocated."""
+    from edge import kv_table
+
+    out = ctx.ensure_object(Output)
+    table = kv_table.table(
+        _config(model),
+        contexts,
+        [part.strip() for part in types.split(",")] if types else kv_table.TYPES,
+        windows,
+        sinks,
+    )
+    if as_json:
+        out.json(table.to_dict())
+    else:
+        for line in table.lines():
+            out.line(line)
+
+
+def _config(model: str | None) -> ModelConfig:
+    """Dimensions of the model file, or of the published model of that name."""
+    from edge import shapes
+    from edge.formats import open_checkpoint
+
+    if model is None or os.path.exists(model):
+        return open_checkpoint(options.model_path({"model": model})).config
+    published = shapes.find(model)
+    if published is None:
+        names = ", ".join(shapes.SHAPES)
+        raise ModelNotFound(f"{model}: no such file, and no published model of that name ({names})")
+    return published
