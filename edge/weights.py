@@ -11,7 +11,7 @@ from edge.errors import InvalidFile
 from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 
 if TYPE_CHECKING:
-    from pyx.table import Head
+    from pyx.head import Head
     from pyx.transformer import Transformer
 
 #: projections of a layer: name -> (rows, columns) as attributes of ModelConfig
@@ -105,7 +105,7 @@ def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Any:
 
 
 def _head(checkpoint: Checkpoint, embedding: Any, kind: str, n_threads: int) -> Head:
-    from pyx.table import Head
+    from pyx.head import Head
 
     config = checkpoint.config
     table = embedding

@@ -1,4 +1,4 @@
-"""table: the embedding and the output head (see table.pyx)."""
+"""table: a stored table of rows (see table.pyx)."""
 
 import array
 from typing import Any
@@ -14,16 +14,3 @@ class Table:
     def row(self, index: int) -> array.array[float]: ...
     @property
     def nbytes(self) -> int: ...
-
-class Head:
-    """The output head over a table: "int8", "f16", "f32" or "native"."""
-
-    kind: str
-    n_row: int
-    k: int
-    mapped: bool
-    def __init__(self, table: Table, kind: str = "int8", n_threads: int = 1) -> None: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def allocated(self) -> int: ...

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyx.head import Head
 from pyx.kv import KVCache
-from pyx.table import Head, Table
+from pyx.table import Table
 
 class Transformer:
     """Weights of one model and its compiled step.  One call at a time; the GIL is released inside."""

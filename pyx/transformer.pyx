@@ -21,11 +21,12 @@ from libc.stdlib cimport calloc, free
 
 from pyx.attention cimport attend, attention_plan, chunk_bound, partial_floats, share
 from pyx.cpu cimport TERNARY_BLOCK, active, kernels
+from pyx.head cimport Head
 from pyx.kv cimport KVCache, pages
 from pyx.memory cimport Arena
 from pyx.projection cimport ROW_TILE, activations, matrix, project
 from pyx.scratch cimport place, scratch, scratch_widths
-from pyx.table cimport Head, Table
+from pyx.table cimport Table
 from pyx.ternary cimport TernaryMatrix
 
 cdef extern from "barrier.h" nogil:

@@ -21,6 +21,7 @@ FLOORS = {
     "pyx.sampler": 1,
     "pyx.projection": 2,
     "pyx.table": 2,
+    "pyx.head": 3,
     "pyx.ternary": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,

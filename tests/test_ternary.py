@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.table import Head, Table
+from pyx.head import Head
+from pyx.table import Table
 from pyx.ternary import TernaryMatrix
 
 
