@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,17 @@ from edge.shapes import Shape
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
 TERNARY = ("I2_S", "TQ1_0", "TQ2_0")
+TYPES = (*TERNARY, "F16")  # F16: the same weights, for the quantisers of other engines to read
+FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40}
 EMBEDDING = ("F16", "Q8_0", "Q6_K")
 
 
-#: the published ones, and three for tests
+#: the published ones, that of the bundled model, and three for tests
 SHAPES = {
     "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
     "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
+    "kiosk": Shape("bitnet-b1.58", 6, 256, 704, 4, 2, 64, 4096, 1024, 1e4, 1e-5, True, "tiny"),
     **shapes.SHAPES,
 }
 
@@ -241,7 +245,7 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
         f"{a}.attention.value_length": shape.head_dim,
         f"{a}.attention.layer_norm_rms_epsilon": shape.eps,
         f"{a}.rope.freq_base": shape.theta,
-        "general.file_type": {"I2_S": 40, "TQ1_0": 36, "TQ2_0": 37}[type],
+        "general.file_type": FILE_TYPES[type],
         "general.quantization_version": 2,
     }
     if shape.vocabulary == "sentencepiece":
@@ -268,12 +272,20 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
-def make(path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1) -> int:
+def make(
+    path: str | Path, name: str, type: str = "I2_S", embedding: str = "F16", seed: int = 1, arch: str | None = None
+) -> int:
     """Write the model of a shape in SHAPES and return the size of the file in bytes.
 
-    Raises ValueError where the shape cannot be stored in these types (Q6_K needs a hidden size divisible by 256).
+    ``arch``: another of the names of the same architecture, for engines that know one of them alone (llama.cpp:
+    "bitnet", which computes with SiLU; the work is the same).  Raises ValueError where the shape cannot be stored in
+    these types (Q6_K needs a hidden size divisible by 256), and for a name that means another architecture.
     """
     shape = SHAPES[name]
+    if arch is not None:
+        if not shape.sub_norm:
+            raise ValueError(f"shape {name} is of architecture {shape.arch}, which has one name only")
+        shape = replace(shape, arch=arch)
     entries = [
         gguf.Entry(tensor, stored, dims, partial(_views, seed, tensor, stored, dims))
         for tensor, stored, dims in plan(shape, type, embedding)
@@ -292,8 +304,9 @@ def arguments_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Write a random-weight GGUF file in a published shape.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="2b-4t")
-    parser.add_argument("--type", choices=TERNARY, default="I2_S")
+    parser.add_argument("--type", choices=TYPES, default="I2_S")
     parser.add_argument("--embedding", choices=EMBEDDING, default="F16")
+    parser.add_argument("--arch", choices=("bitnet", "bitnet-b1.58"), help="name of the architecture in the header")
     parser.add_argument("--seed", type=int, default=1)
     return parser
 
@@ -304,7 +317,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     start = time.perf_counter()
     try:
-        size = make(chosen.path, chosen.shape, chosen.type, chosen.embedding, chosen.seed)
+        size = make(chosen.path, chosen.shape, chosen.type, chosen.embedding, chosen.seed, chosen.arch)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     seconds = time.perf_counter() - start

@@ -68,6 +68,24 @@ def test_embedding_types_agree(tmp_path: Path, shape: str) -> None:
     assert np.abs(tables["F16"] - tables["Q6_K"]).max() < 2.1 * 0.02 / 30  # Q6_K keeps a fourth of the steps
 
 
+def test_f16_source_holds_the_same_weights(tmp_path: Path) -> None:
+    """The file for other engines' quantisers: every matrix F16, its values the ternary ones times the scale."""
+    gguf_package = pytest.importorskip("gguf")
+    make_model.make(tmp_path / "F16", "tiny", "F16")
+    make_model.make(tmp_path / "I2_S", "tiny")
+    tensors = {tensor.name: tensor for tensor in gguf_package.GGUFReader(tmp_path / "F16").tensors}
+    weights, scale = unpacked(tmp_path / "I2_S", "blk.1.ffn_down.weight")
+    assert np.array_equal(tensors["blk.1.ffn_down.weight"].data, (weights * np.float32(scale)).astype(np.float16))
+
+
+def test_other_name_of_the_same_architecture(tmp_path: Path) -> None:
+    make_model.make(tmp_path / "a", "tiny", arch="bitnet")
+    checkpoint = open_checkpoint(str(tmp_path / "a"))
+    assert (checkpoint.config.arch, checkpoint.config.sub_norm) == ("bitnet", True)
+    with pytest.raises(ValueError, match="one name only"):
+        make_model.make(tmp_path / "b", "tiny-llama", arch="bitnet")
+
+
 def test_against_the_gguf_package(tmp_path: Path) -> None:
     """The independent reader decodes the same numbers (it cannot read I2_S)."""
     gguf_package = pytest.importorskip("gguf")
