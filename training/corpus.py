@@ -1,0 +1,128 @@
+"""Dialogues to train on: the third-party corpus, our own grammar, copy exercises; and their mixture.
+
+A dialogue is a list of (role, text), role being system, user or assistant.  The grammar is endless and fresh for every
+seed.  The corpus lies beside the project (``../shared/data/corpus``, see training/REPORT.md for sources and licences)
+or where ``BITNET_EDGE_CORPUS`` says; its files carry their split, made by hash (96/2/2).
+
+Every third-party dialogue begins with a system turn that names its style, so that what strangers wrote about films and
+football is kept apart from how the kiosk talks, which has no such turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+from training import grammar
+from training.grammar import Dialogue
+from training.heldout import clean
+
+FOLDER = Path(os.environ.get("BITNET_EDGE_CORPUS") or Path(__file__).resolve().parents[2] / "shared/data/corpus")
+
+GROUPS = ("permissive", "topical-cdla", "kiosk-own")
+#: source tag of the files -> (our source, style line)
+STYLES = {
+    "tm4-coffee": ("task", "Style: coffee bar talk."),
+    "tm3-movies": ("task", "Style: cinema talk."),
+    "star": ("task", "Style: service desk talk."),
+    "camrest676": ("task", "Style: restaurant guide talk."),
+    "multiwoz": ("task", "Style: town guide talk."),
+    "dstc9-faq": ("task", "Style: hotel questions."),
+    "personality-chat": ("small", "Style: small talk."),
+    "chatterbot": ("small", "Style: small talk."),
+    "self-dialogue": ("free", "Style: free talk."),
+    "topical-chat": ("free", "Style: free talk."),
+    "kiosk": ("pilot", "Style: first kiosk."),  # kiosk-coffee, kiosk-pizza, ...: the grammar of the pilots
+}
+SOURCES = ("kiosk", "echo", "task", "small", "free", "pilot")
+
+#: shares of dialogues, not of tokens: main part of a run, and its last fifth
+WEIGHTS: Mapping[str, float] = {"kiosk": 0.50, "echo": 0.20, "task": 0.20, "small": 0.015, "free": 0.045, "pilot": 0.04}
+LAST_WEIGHTS: Mapping[str, float] = {"kiosk": 0.68, "echo": 0.20, "task": 0.09, "small": 0.01, "pilot": 0.02}
+
+#: an assistant must not say these: it is no person and reads no cards
+_UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|"
+                    r"mturk|amazon turk|credit card number|social security)\b", re.IGNORECASE)  # fmt: skip
+
+
+def dialogues(source: str, split: str = "train", seed: int = 0) -> Iterator[Dialogue]:
+    """The dialogues of a source: "kiosk" and "echo" without end, the others once, in an order given by the seed.
+
+    Raises FileNotFoundError where the corpus is not there.
+    """
+    if source == "kiosk":
+        return grammar.dialogues(seed, split)
+    if source == "echo":
+        return grammar.echoes(seed, split)
+    if source not in SOURCES:
+        raise ValueError(f"no source {source!r}; known are {', '.join(SOURCES)}")
+    found = _read(source, split)
+    Random(f"{source} {split} {seed}").shuffle(found)
+    return iter(found)
+
+
+def mixture(split: str = "train", seed: int = 0, weights: Mapping[str, float] = WEIGHTS) -> Iterator[Dialogue]:
+    """Endless: each dialogue from a source drawn by weight; a source that ends begins again in a new order.
+
+    Sources whose files are not there are left out.
+    """
+    rng = Random(f"mixture {split} {seed}")
+    present = [name for name in weights if name in ("kiosk", "echo") or available()]
+    shares = [weights[name] for name in present]
+    epoch = dict.fromkeys(present, 0)
+    streams = {name: dialogues(name, split, seed) for name in present}
+    while True:
+        name = rng.choices(present, shares)[0]
+        found = next(streams[name], None)
+        if found is None:
+            epoch[name] += 1
+            streams[name] = dialogues(name, split, seed * 1000 + epoch[name])
+            found = next(streams[name])
+        yield found
+
+
+def available() -> bool:
+    """Whether the third-party corpus is on this machine."""
+    return any(FOLDER.glob("*.jsonl*"))
+
+
+def _read(source: str, split: str) -> list[Dialogue]:
+    groups = {"pilot": ("kiosk-own",), "free": ("permissive", "topical-cdla")}.get(source, ("permissive",))
+    found = []
+    for group in groups:
+        for line in _lines(FOLDER / f"{group}.{split}.jsonl"):
+            record = json.loads(line)
+            tag = record["source"]
+            ours, style = STYLES.get(tag) or STYLES[tag.partition("-")[0]]
+            if ours != source:
+                continue
+            dialogue = [("system", style)]
+            dialogue += [(turn["role"], " ".join(turn["content"].split())) for turn in record["messages"]]
+            if fit(dialogue):
+                found.append(dialogue)
+    return found
+
+
+def fit(dialogue: Dialogue) -> bool:
+    """Whether a third-party dialogue may be learned: no held-out name, nobody who claims a family or a body."""
+    return all(text for _, text in dialogue) and all(
+        clean(text) and not (role == "assistant" and _UNFIT.search(text)) for role, text in dialogue
+    )
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of path or path.zst; the latter through the zstd program, which Python before 3.14 has no module for."""
+    if path.exists():
+        with path.open(encoding="utf-8") as file:
+            yield from file
+        return
+    packed = path.with_name(path.name + ".zst")
+    if not packed.exists():
+        raise FileNotFoundError(f"{packed} is not there; set BITNET_EDGE_CORPUS to the folder of the corpus")
+    out = subprocess.run(["zstd", "-dcq", str(packed)], check=True, capture_output=True).stdout
+    yield from out.decode("utf-8").splitlines()

@@ -1,0 +1,330 @@
+"""Booking: tables, tickets, rooms, bikes, appointments; every reply repeats all that is known and asks for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from training.grammar import values
+from training.grammar.shop import Shop
+from training.grammar.text import Voice, number, plural, sentence
+
+Turns = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One thing to be booked: its slots in the order in which they are asked for, and how it is spoken of."""
+
+    slots: dict[str, str]  # slot -> question
+    opens: list[str]  # "{...}": what the guest may say first; {what} is filled by ``what``
+    thing: Callable[[dict[str, str]], str]  # what is booked, with all that is known
+
+
+def _counted(n: str, singular: str) -> str:
+    return f"{n} {singular if n == 'one' else plural(singular)}"
+
+
+def _table(s: dict[str, str]) -> str:
+    return "a table" + (f" for {s['n']}" if "n" in s else "")
+
+
+def _tour(s: dict[str, str]) -> str:
+    return "the " + (s["title"] + " " if "title" in s else "") + "tour" + (f" for {s['n']}" if "n" in s else "")
+
+
+def _thing(singular: str, joint: str = " for ") -> Callable[[dict[str, str]], str]:
+    def thing(s: dict[str, str]) -> str:
+        counted = _counted(s["n"], singular) if "n" in s else plural(singular)
+        return counted + (joint + s["title"] if "title" in s else "")
+
+    return thing
+
+
+def _one(text: str, joint: str = " to ") -> Callable[[dict[str, str]], str]:
+    return lambda s: text + (joint + s["title"] if "title" in s else "")
+
+
+DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
+KINDS = {
+    "table": Kind({"n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
+                  ["[book|reserve|get|have] a table", "make a [reservation|booking]", "book a table for dinner"],
+                  _table),
+    "cinema": Kind({"title": "For which film?", "n": "How many tickets?", "day": DAY, "time": TIME},
+                   ["[buy|get|book|order|reserve] [cinema |movie |film |]tickets", "see a [film|movie]",
+                       "go to the movies"], _thing("ticket")),
+    "museum": Kind({"n": "How many tickets?", "day": DAY, "name": NAME},
+                   ["[buy|get|book] [tickets|museum tickets]", "visit the [museum|exhibition]",
+                       "get [tickets|some tickets]"], _thing("museum ticket")),
+    "train": Kind({"title": "Where to?", "n": "How many tickets?", "day": DAY, "time": TIME},
+                  ["[buy|get|book] [a |][train ticket|train tickets|tickets]", "take a train", "go by train"], _thing(
+                      "ticket", " to ")),
+    "hotel": Kind({"n": "For how many nights?", "day": "From which day?", "name": NAME},
+                  ["[book|get|reserve|have] a room", "stay [here|at the hotel]",
+                      "book a [room|double room|single room]"],
+                  lambda s: "a room" + (f" for {_counted(s['n'], 'night')}" if "n" in s else "")),
+    "bikes": Kind({"n": "How many bikes?", "day": DAY, "time": TIME, "name": NAME},
+                  ["[rent|hire|get|book] [bikes|a bike|bicycles]", "rent some bikes"], _thing("bike")),
+    "boats": Kind({"n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
+                  ["[rent|hire|book] a boat", "go on the [boat|lake]", "book a boat trip"],
+                  lambda s: "a boat" + (f" for {s['n']}" if "n" in s else "")),
+    "library": Kind({"title": "Which book?", "name": NAME},
+                    ["[borrow|reserve|get|order] a book", "put a book on hold", "reserve a [book|title]"],
+                    lambda s: "the book" + (f" {s['title']}" if "title" in s else "")),
+    "pharmacy": Kind({"name": NAME, "title": "Which order number?"},
+                     ["pick up [my|a] [prescription|order|medicine]", "collect my [prescription|medicine|order]"],
+                     lambda s: "order" + (f" number {s['title']}" if "title" in s else "")),
+    "hair": Kind({"day": DAY, "time": TIME, "name": NAME},
+                 ["[book|make|get] [an appointment|a haircut]", "get my hair cut", "come in for a haircut"],
+                 lambda s: "a haircut"),
+    "pool": Kind({"n": "How many tickets?", "day": DAY}, ["[buy|get] [pool |swimming |]tickets", "go swimming"], _thing(
+    "pool ticket")),
+    "tours": Kind({"title": "Which tour?", "n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
+                  ["[book|take|join] a tour", "book a guided tour", "see the town"],
+                  _tour),
+    "repair": Kind({"title": "What should we repair?", "day": DAY, "name": NAME},
+                   ["[get|have] something repaired", "bring something in for repair", "have something fixed"],
+                   lambda s: "a repair" + (f" of the {s['title']}" if "title" in s else "")),
+}  # fmt: skip
+TOURS = "city|harbor|river|castle|night|food|old town|museum|wine|bus|walking|garden|ghost".split("|")
+THINGS = """
+phone|laptop|watch|left shoe|camera|radio|toaster|lamp|guitar|bicycle|suitcase|umbrella|tablet|clock|coffee machine|
+chair|heater|jacket|zipper|violin|screen|printer|headset|speaker|drill|sewing machine|boots|handbag
+""".replace("\n", "").split("|")
+
+OPENING = [
+    "[i'd|i would] like to {what}[, please| please|]", "[can|could|may] i {what}[, please| please|]?",
+    "i want to {what}[ please|]",
+    "[we'd|we would] like to {what}[, please|]", "i [need|have] to {what}",
+    "[is it possible|would it be possible] to {what}?",
+    "[can|could] we {what}[, please|]?", "[i'm|we are] here to {what}",
+    "[hi|hello|hey|good evening][,|] [i'd like|i want|we'd like] to {what}[, please|]",
+    "i was hoping to {what}", "help me {what}[, please|]", "how [can|do] i {what}?",
+    "[can|could] you help me {what}[, please|]?", "let's {what}",
+    "{what}[, please| please|]",
+]  # fmt: skip
+#: one or more slots that a guest adds to what he wants, or answers with
+FRAGMENT = {
+    "n": {"table": ["for {n}[ people| persons|]", "for {n}"], "boats": ["for {n}[ people|]"], "tours": [
+    "for {n}[ people|]"],
+          "hotel": ["for {n} nights", "{n} nights"]},
+    "day": ["{on}", "{on}", "for {day}"],
+    "time": ["at {time}", "at {time}", "for {time}", "around {time}"],
+    "name": ["under the name {name}", "for {name}", "under {name}", "my name is {name}", "in the name of {name}"],
+}  # fmt: skip
+ANSWER = {
+    "n": ["{n}", "{n}", "{n}[, please| please|]", "{n} [in total|all together]", "[make it|let's say|i think] {n}",
+          "[i need|we need|i want|i'd like|we want|just] {n}[, please|]", "[it's|it will be|that's] {n}"],
+    "day": ["{day}", "{on}", "{on}[, please| please|]", "{day}[, please| please|]",
+    "[for|maybe|let's say|how about|make it] {day}[, please|]", "[i'd like|we want|we'd prefer] {day}",
+            "{day} [works|would be good|is good|is best][ for us| for me|]",
+            "[it's for|it should be|we come|i come] {on}"],
+    "time": ["{time}", "at {time}", "at {time}[, please| please|]", "{time}[, please| please|]",
+    "[around|about|maybe|let's say|how about|make it] {time}[, please|]",
+             "{time} [works|would be good|is good|is perfect|is fine]", "[i'd like|we want|we'd prefer] {time}",
+             "[the one at|the] {time}[ show| one|]"],
+    "name": ["{name}", "{name}", "{name}[, please| please]",
+    "[my name is|it's|i'm|i am|the name is|under|for|this is|name is] {name}", "[put|write] {name}[, please|]",
+             "[please use|you can use|use|take] {name}", "{name} is [my|the] name",
+             "[that's|that would be|it is] {name}", "on {name}[, please|]"],
+    "title": ["{title}", "{title}", "{title}[, please| please]",
+    "[i'd like|we want|i want|it's|i think|maybe|let's take] {title}", "[for|to see] {title}[, please|]",
+              "the one called {title}", "{title}, if [possible|you have it]"],
+}  # fmt: skip
+ANSWER_PEOPLE = ["[for|we are|we're|there are|there will be|it's] {n}[ people| of us|]", "{n} of us", "{n} people",
+    "a party of {n}", "for {n}[, please|]",
+                 "we [will be|come with] {n}", "{n} [guests|persons]"]  # fmt: skip
+ANSWER_TITLE = {
+    "train": ["{title}", "to {title}", "to {title}[, please| please|]", "{title}[, please| please]",
+    "[i'm going|we're going|i need to go|i want to go|i have to get|going] to {title}",
+              "[i'd like|i want] [a ticket |]to {title}", "{title} [station|]"],
+    "repair": ["[my|the] {title}[, please| please|]", "[it's|it is] [my|the] {title}", "{title}",
+    "my {title} [is broken|doesn't work|broke]", "a {title}", "[i have|i brought] a [broken |]{title}"],
+    "pharmacy": ["{title}", "number {title}[, please|]", "[it's|it is|the number is|order|mine is] {title}",
+    "{title}[, please| please]", "it says {title}"],
+    "tours": ["the {title} [tour|one][, please|]", "{title}[, please| please|]",
+    "[i'd like|we want|we'd like|let's take] the {title} tour", "the {title} tour"],
+}  # fmt: skip
+YES = ["yes", "yes[,|] please", "[yes|yeah|yep|sure|right|correct|exactly|perfect]",
+    "[yes|yeah|yep][,|] [that's right|that is correct|perfect|exactly|please do|it is|great|thanks|thank you]",
+       "[that's|that is] [right|correct|fine|perfect|it|good]", "[sounds|looks] [good|right|great|perfect]",
+       "[ok|okay|all right][,|] [good|great|go ahead|do it|book it|]",
+       "[please |]go ahead[, please|]", "[absolutely|definitely|of course|indeed]", "all [good|correct|right]",
+       "[book it|confirm|please confirm|do it]", "fine[ with me|]", "yup[, all good|]"]  # fmt: skip
+CHANGE = ["[no|sorry|actually|wait][,|] {new}[, please| please|]",
+    "[no|sorry|actually|wait|oh][,|] [make it|make that|i said|i meant|it should be|change it to] {new}[, please|]",
+          "[can|could] [you|we] [make it|make that|change it to] {new}[, please|]?",
+          "[change|correct] that to {new}[, please|]", "not {old}, {new}[, please|]", "{new}, not {old}[, please|]",
+          "no[,|] not {old}[,|] {new}", "[i'd rather have|better|rather] {new}[, please|]",
+          "[that's wrong|not quite][,|] [it's|i said] {new}", "{new} instead[, please|]"]  # fmt: skip
+
+
+class Desk:
+    """One guest booking; collects turns."""
+
+    def __init__(self, rng: Random, voice: Voice, shop: Shop, split: str) -> None:
+        self.rng, self.voice, self.shop, self.split = rng, voice, shop, split
+        self.kind = KINDS[shop.kind]
+        self.known: dict[str, str] = {}
+        self.turns: Turns = []
+
+    def draw(self, slot: str) -> tuple[dict[str, str], str]:
+        """A value for a slot: the ways the guest says it, and how the assistant repeats it."""
+        rng, voice = self.rng, self.voice
+        if slot == "n":
+            n = rng.choices((rng.randint(1, 6), rng.randint(7, 12), rng.randint(13, 60)), (80, 15, 5))[0]
+            return {"n": number(n) if rng.random() < 0.6 else str(n)}, number(n)
+        if slot == "day":
+            day, _ = values.day(rng)
+            return {"day": voice.small(day), "on": voice.small(values.on(day))}, day
+        if slot == "time":
+            time = values.time(rng)
+            return {"time": time}, time
+        if slot == "name":
+            name = voice.form(values.full_name(rng, self.split))
+            return {"name": name}, name
+        kind = self.shop.kind
+        if kind == "repair":
+            known = rng.random() < 0.75
+            thing = rng.choice(THINGS) if known else values.pick(rng, self.split, lambda: values.coined(rng))
+            return {"title": thing}, thing
+        if kind == "pharmacy":
+            code = values.pick(rng, self.split, lambda: values.code(rng))
+            return {"title": code}, code
+        if kind == "train":
+            place = voice.form(values.place(rng, self.split))
+            return {"title": place}, place
+        if kind == "tours":
+            tour = rng.choice(TOURS) if rng.random() < 0.6 else values.place(rng, self.split)
+            return {"title": tour}, tour
+        title = voice.form(values.title(rng, self.split))
+        return {"title": title}, title
+
+    def text(self) -> str:
+        """All that is known, in one fixed order."""
+        s = self.known
+        parts = [self.kind.thing(s)]
+        if "day" in s:
+            parts.append("from " + s["day"] if self.shop.kind == "hotel" else values.on(s["day"]))
+        if "time" in s:
+            parts.append("at " + s["time"])
+        if "name" in s:
+            parts.append("under the name " + s["name"])
+        return " ".join(parts)
+
+    def reply(self) -> str:
+        """Repeat, and ask for the next slot or for consent."""
+        missing = next((slot for slot in self.kind.slots if slot not in self.known), None)
+        if not self.known:
+            return self.kind.slots[missing] if missing else ""
+        return sentence(self.text()) + (f". {self.kind.slots[missing]}" if missing else ". Is that right?")
+
+    def open(self) -> None:
+        """The first wish, with some of the slots."""
+        rng, kind = self.rng, self.kind
+        what = rng.choice(kind.opens)
+        free = [slot for slot in kind.slots if slot != "title" and slot not in self.known]
+        given = [slot for slot in free if rng.random() < rng.choice((0.1, 0.45, 0.8))]
+        rng.shuffle(given)
+        if given and given[0] == "name" and len(given) > 1:
+            given.append(given.pop(0))
+        shown: dict[str, str] = {}
+        direct = self._direct(shown)
+        if direct:
+            what = direct
+            given = [slot for slot in given if slot not in self.known]
+        for slot in given:
+            ways, self.known[slot] = self.draw(slot)
+            shown |= ways
+            fragments = FRAGMENT[slot]
+            if isinstance(fragments, dict):
+                fragments = fragments.get(self.shop.kind, [])
+            if not fragments:
+                del self.known[slot]
+                continue
+            if slot == "n" and self.known["n"] == "one":
+                fragments = [each.replace("people", "person").replace("persons", "person").replace("nights", "night")
+                             for each in fragments]  # fmt: skip
+            what += (", " if slot == "name" and rng.random() < 0.3 else " ") + rng.choice(fragments)
+        pattern = rng.choice(OPENING if not direct else ["{what}[, please| please|]",
+            "[i'd like|i want|can i get|could i have|we'd like|i need|may i have|give me|we need] {what}[, please| "
+            "please|]"])
+        asked = self.voice.says(pattern.replace("{what}", what), **shown)
+        self.turns.append((asked, self._led(asked)))
+
+    def _direct(self, shown: dict[str, str]) -> str:
+        """two tickets for The Frozen Lighthouse; a table for four: the thing itself, counted."""
+        rng, kind = self.rng, self.shop.kind
+        if kind not in ("cinema", "museum", "train", "bikes", "pool", "table") or rng.random() < 0.4:
+            return ""
+        if kind == "table":
+            ways, self.known["n"] = self.draw("n")
+            shown |= ways
+            return "a table for {n}"
+        ways, n = self.draw("n")
+        shown |= ways
+        self.known["n"] = n
+        noun = {"cinema": "ticket", "museum": "[museum |]ticket", "train": "[train |]ticket", "bikes": "bike",
+            "pool": "[pool |]ticket"}[kind]
+        noun += "" if n == "one" else "s"
+        text = "{n} " + noun
+        if "title" in self.kind.slots and rng.random() < 0.8:
+            ways, self.known["title"] = self.draw("title")
+            shown |= ways
+            text += " to {title}" if kind == "train" else " [for|for|to] {title}"
+        return text
+
+    def _led(self, asked: str) -> str:
+        return ("Certainly. " if "please" in asked.lower() else "") + self.reply()
+
+    def fill(self) -> None:
+        """Answer until nothing is missing; sometimes with more than was asked."""
+        rng = self.rng
+        while missing := [slot for slot in self.kind.slots if slot not in self.known]:
+            slot = missing[0]
+            ways, self.known[slot] = self.draw(slot)
+            patterns = ANSWER_TITLE.get(self.shop.kind, ANSWER["title"]) if slot == "title" else ANSWER[slot]
+            people = slot == "n" and self.shop.kind in ("table", "boats", "tours") and self.known["n"] != "one"
+            pattern = rng.choice(ANSWER_PEOPLE if people and rng.random() < 0.5 else patterns)
+            if len(missing) > 1 and missing[1] in ("day", "time", "name") and rng.random() < 0.18:
+                extra, self.known[missing[1]] = self.draw(missing[1])
+                ways |= extra
+                pattern = "{" + {"n": "n", "day": "on", "time": "time", "title": "title", "name": "name"}[slot] + "}"
+                pattern += " " + rng.choice(FRAGMENT[missing[1]])  # type: ignore[call-overload]
+            asked = self.voice.says(pattern, **ways)
+            self.turns.append((asked, self._led(asked)))
+
+    def correct(self) -> None:
+        """Change one slot that was repeated."""
+        rng = self.rng
+        slot = rng.choice(list(self.known))
+        old = self.known[slot]
+        ways, new = self.draw(slot)
+        if new == old:
+            return
+        self.known[slot] = new
+        shown = next(iter(ways.values()))
+        asked = self.voice.says(rng.choice(CHANGE), new=shown, old=self.voice.small(old) if slot == "day" else old)
+        self.turns.append((asked, self._led(asked)))
+
+    def close(self) -> None:
+        """Yes: it is booked."""
+        asked = self.voice.says(self.rng.choice(YES))
+        self.turns.append((asked, f"Done: {self.text()}. See you then!"))
+
+
+def turns(rng: Random, voice: Voice, shop: Shop, split: str, guest: str = "") -> Turns:
+    """One booking from the wish to the confirmation; ``guest``: a name given before."""
+    desk = Desk(rng, voice, shop, split)
+    if guest and "name" in desk.kind.slots:
+        desk.known["name"] = guest
+    desk.open()
+    if desk.known and rng.random() < 0.12:
+        desk.correct()
+    desk.fill()
+    for _ in range(rng.choices((0, 1, 2), (65, 27, 8))[0]):
+        desk.correct()
+    if rng.random() < 0.8:
+        desk.close()
+    return desk.turns

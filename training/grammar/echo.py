@@ -1,0 +1,173 @@
+"""Copy exercises: say it again, spell it, what was the second; all of them with words nobody has seen."""
+
+from __future__ import annotations
+
+from random import Random
+
+from training.grammar import shop as shops
+from training.grammar import values
+from training.grammar.talk import ASK_NAME, say
+from training.grammar.text import Voice, listed, number, plural, sentence
+
+Turns = list[tuple[str, str]]
+
+
+def _thing(rng: Random, split: str) -> str:
+    """Something to be repeated: a name, a made-up word, a code, a time, a few words."""
+    kind = rng.random()
+    if kind < 0.30:
+        return values.full_name(rng, split)
+    if kind < 0.48:
+        return values.pick(rng, split, lambda: values.coined(rng))
+    if kind < 0.58:
+        return values.title(rng, split)
+    if kind < 0.68:
+        return values.code(rng)
+    if kind < 0.74:
+        return values.place(rng, split)
+    if kind < 0.82:
+        return values.time(rng)
+    if kind < 0.9:
+        return " ".join(rng.choice(values.NOUNS + values.ADJECTIVES) for _ in range(rng.randint(2, 5)))
+    return " ".join(values.pick(rng, split, lambda: values.coined(rng)) for _ in range(rng.randint(2, 4)))
+
+
+REPEAT = (
+    "[please |]repeat[:| after me:|] {x}|say {x}|say[:|] {x}|[please |]say the [word|words] {x}|"
+    "[can|could] you [say|repeat] {x}[?|]|repeat after me, {x}|write {x}|echo {x}|"
+    "{x}, [repeat that|say that again|can you repeat that][, please|]|copy this: {x}|read this[:|] {x}"
+)
+SPELL = (
+    "[please |]spell {x}|how do you spell {x}[?|]|[can|could] you spell {x}[?|]|spell [the name|the word] {x}|"
+    "{x}, letter by letter[, please|]|spell it out: {x}|how is {x} spelled[?|]"
+)
+SPELLED = (
+    "my name is spelled {x}|[it's|that's|it is] spelled {x}|the name is {x}|[i spell it|i'll spell it:|spelled] {x}"
+)
+TOLD = (
+    "my name is {name}|i'm {name}|i am {name}|they call me {name}|it's {name}|the name's {name}|call me {name}|"
+    "this is {name}"
+)
+ASK = "what's my name?|what is my name?|who am i?|do you know my name?|can you say my name?|say my name"
+READ = "[repeat|list|read back|read|say] my order[ again|][, please|]|what did i order[?|]|what do i have[?|]"
+LOOK_UP = (
+    "[what's|what is|tell me] the {t} of {k}[?|]|[which|what] {t} does {k} have[?|]|[what|which] {t} is for {k}[?|]|"
+    "{k}'s {t}[, please|][?|]"
+)
+NTH = ("first", "second", "third", "fourth", "fifth")
+
+
+def _repeat(rng: Random, voice: Voice, split: str) -> Turns:
+    thing = voice.form(_thing(rng, split))
+    return [(say(rng, voice, REPEAT, x=thing), thing)]
+
+
+def _spell(rng: Random, voice: Voice, split: str) -> Turns:
+    name = values.pick(rng, split, lambda: values.coined(rng).capitalize())
+    return [(say(rng, voice, SPELL, x=voice.form(name)), "-".join(name.upper()))]
+
+
+def _spelled(rng: Random, voice: Voice, split: str) -> Turns:
+    """The other way: letters in, a name out."""
+    name = values.pick(rng, split, lambda: values.coined(rng).capitalize())
+    return [(say(rng, voice, SPELLED, x="-".join(name.upper())), f"Your name is {name}.")]
+
+
+def _name(rng: Random, voice: Voice, split: str) -> Turns:
+    name = voice.form(values.full_name(rng, split))
+    if rng.random() < 0.4:
+        joint = rng.choice((". ", ". ", ", "))
+        return [(voice.says(f"[{TOLD}]{joint}[{ASK}]", name=name), f"Your name is {name}.")]
+    turns = [(say(rng, voice, TOLD, name=name), f"Hello, {name}! What can I do for you?")]
+    if rng.random() < 0.3:
+        turns.append(_repeat(rng, voice, split)[0])
+    turns.append((say(rng, voice, ASK_NAME), f"Your name is {name}."))
+    return turns
+
+
+def _names(rng: Random, voice: Voice, split: str) -> Turns:
+    """Several people at one table, and who is the second."""
+    names = [voice.form(values.first_name(rng, split)) for _ in range(rng.randint(2, 4))]
+    shown = listed(names)
+    told = "[we are|here are|the guests are|the names are|it's|please note] {x}[, please|]"
+    turns = [(voice.says(told, x=shown), f"Hello, {shown}!")]
+    for _ in range(rng.randint(1, 2)):
+        at = rng.randrange(len(names))
+        which = NTH[at] if rng.random() < 0.7 or at + 1 < len(names) else "last"
+        asked = voice.says("[what's|what is|tell me|say|which is] the {n} name[?|]", n=which)
+        turns.append((asked, f"The {which} name is {names[at]}."))
+    return turns
+
+
+def _words(rng: Random, voice: Voice, split: str) -> Turns:
+    """A list of words to remember."""
+    words = [_short(rng, split) for _ in range(rng.randint(2, 5))]
+    shown = ", ".join(words)
+    told = voice.says("[remember|please remember|note|keep in mind|write down|the words are][:|] {x}", x=shown)
+    turns = [(told, f"I have noted: {shown}.")]
+    for _ in range(rng.randint(1, 2)):
+        at = rng.randrange(len(words))
+        if rng.random() < 0.6:
+            asked = voice.says("[what's|what is|tell me|say|what was] the {n} [word|one][?|]", n=NTH[at])
+            turns.append((asked, f"The {NTH[at]} one is {words[at]}."))
+        else:
+            asked = voice.says("[read|say|repeat] [the list|them|all of them|my list][ again| back|][, please|]")
+            turns.append((asked, f"{sentence(shown)}."))
+    return turns
+
+
+def _short(rng: Random, split: str) -> str:
+    return rng.choice(values.NOUNS) if rng.random() < 0.35 else values.pick(rng, split, lambda: values.coined(rng))
+
+
+def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
+    """Facts of random words: whose is what."""
+    keys = [values.pick(rng, split, lambda: values.coined(rng).capitalize()) for _ in range(rng.randint(2, 5))]
+    kind = rng.choice(("room", "code", "table", "locker", "price", "color", "person"))
+    held = {}
+    for key in keys:
+        held[key] = {
+            "room": str(rng.randint(1, 400)),
+            "table": str(rng.randint(1, 60)),
+            "locker": str(rng.randint(1, 99)),
+            "price": f"${rng.randint(1, 30)}.{rng.choice(('00', '50'))}",
+            "person": values.first_name(rng, split),
+            "color": rng.choice("red green blue yellow white black pink brown orange gray".split()),
+        }.get(kind) or values.code(rng)
+    styles = ("{k} has {t} {v}", "{k}: {t} {v}", "{k} - {v}", "the {t} of {k} is {v}", "{t} {v} is for {k}")
+    style = rng.choice(styles)
+    rows = [style.replace("{k}", k).replace("{t}", kind).replace("{v}", v) for k, v in held.items()]
+    turns = []
+    for key in rng.sample(keys, rng.randint(1, min(3, len(keys)))):
+        shown = voice.form(key)
+        turns.append((say(rng, voice, LOOK_UP, t=kind, k=shown), f"The {kind} of {shown} is {held[key]}."))
+    return sentence(rng.choice((". ", ", ", "; ")).join(rows)) + ".", turns
+
+
+def _order(rng: Random, voice: Voice, split: str) -> Turns:
+    """An order of things nobody sells, read back."""
+    lines, spoken = [], []
+    for _ in range(rng.randint(1, 4)):
+        n = rng.choices(range(1, 10), (30, 20, 14, 10, 8, 6, 4, 4, 4))[0]
+        item, size = shops.coined_item(rng, split), rng.choice(("", "", "small ", "medium ", "large "))
+        noun = size + (item if n == 1 else plural(item))
+        lines.append(f"{number(n)} {noun}")
+        count = number(n) if rng.random() < 0.6 else str(n)
+        if n == 1 and rng.random() < 0.6:
+            count = "an" if noun[0] in "aeiou" else "a"
+        spoken.append(f"{count} {noun}")
+    asked = voice.says("[i'd like|can i get|give me|i want|we need|i'll take|could i have|] {x}", x=listed(spoken))
+    turns = [(asked, sentence(listed(lines)) + ". Anything else?")]
+    if rng.random() < 0.5:
+        turns.append((say(rng, voice, READ), f"You have {listed(lines)}. Anything else?"))
+    return turns
+
+
+def draw(rng: Random, split: str) -> tuple[str, Turns]:
+    """One exercise: the facts turn, empty for most, and the turns."""
+    voice = Voice(rng)
+    kind = rng.random()
+    if kind < 0.14:
+        return _table(rng, voice, split)
+    exercise = rng.choices((_repeat, _spell, _spelled, _name, _names, _words, _order), (26, 8, 6, 24, 8, 10, 18))[0]
+    return "", exercise(rng, voice, split)

@@ -1,0 +1,275 @@
+"""Opening hours: stated in the facts in many ways, asked for in many ways, answered in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from training.grammar.text import Voice, expand, listed, sentence
+from training.grammar.values import DAYS
+
+Span = tuple[str, str] | None  # from, to, as written in the facts; None: closed
+
+_SHORT = "Mon Tue Wed Thu Fri Sat Sun".split()
+
+
+@dataclass
+class Hours:
+    """Runs of neighbouring days that share their hours: (first day, last day, span), Monday to Sunday."""
+
+    runs: list[tuple[int, int, Span]]
+
+    def of(self, day: int) -> Span:
+        """The span of one day, 0 is Monday."""
+        return next(span for first, last, span in self.runs if first <= day <= last)
+
+
+def draw(rng: Random) -> Hours:
+    """Hours of some shop: one to four runs, some of them closed."""
+    style = rng.choices(("am", "24", "24h"), (62, 28, 10))[0]
+
+    def clock(hour: int, minute: int) -> str:
+        if style == "am":
+            tail = "am" if hour < 12 else "pm"
+            if hour == 12 and minute == 0 and noon:
+                return "noon"
+            return f"{(hour - 1) % 12 + 1}{f':{minute:02}' if minute or colon else ''}{gap}{tail}"
+        return f"{hour:0{pad}}:{minute:02}" if style == "24" else f"{hour}h{f'{minute:02}' if minute else ''}"
+
+    gap, colon, pad, noon = rng.choice((" ", " ", " ", "")), rng.random() < 0.15, rng.choice((1, 2)), rng.random() < 0.3
+
+    def span() -> Span:
+        minutes = (0, 0, 0, 30, 30, 15, 45)
+        return clock(rng.randint(5, 13), rng.choice(minutes)), clock(rng.randint(14, 23), rng.choice(minutes))
+
+    kind = rng.random()
+    if kind < 0.18:
+        cuts = [7]
+    elif kind < 0.48:
+        cuts = [5, 7]
+    elif kind < 0.72:
+        cuts = [5, 6, 7]
+    elif kind < 0.80:
+        cuts = [6, 7]
+    elif kind < 0.90:
+        cuts = sorted({*rng.sample(range(1, 7), rng.randint(1, 3)), 7})
+    else:
+        cuts = list(range(1, 8))
+    runs: list[tuple[int, int, Span]] = []
+    first = 0
+    for cut in cuts:
+        closed = 0.0 if len(cuts) == 1 else 0.45 if cut == 7 and first == 6 else 0.22 if cut - first <= 2 else 0.04
+        runs.append((first, cut - 1, None if rng.random() < closed else span()))
+        first = cut
+    if all(each[2] is None for each in runs):
+        runs[0] = (runs[0][0], runs[0][1], span())
+    merged = [runs[0]]  # neighbours with the same hours are one run: both closed
+    for each in runs[1:]:
+        if each[2] == merged[-1][2]:
+            merged[-1] = (merged[-1][0], each[1], each[2])
+        else:
+            merged.append(each)
+    return Hours(merged)
+
+
+def _run_name(first: int, last: int) -> str:
+    """Monday, Monday and Tuesday, Monday to Friday."""
+    if first == last:
+        return DAYS[first]
+    return f"{DAYS[first]} {'and' if last == first + 1 else 'to'} {DAYS[last]}"
+
+
+def facts(rng: Random, hours: Hours) -> str:
+    """The hours as a shop might write them down."""
+    runs = list(hours.runs)
+    if len(runs) == 1:
+        a, b = runs[0][2] or ("", "")
+        return expand(rng,
+            "[we are|we're|the shop is|this place is|] open [every day|daily|seven days a week|all week|"
+                           "Monday to Sunday|every day of the week|from Monday to Sunday] " + _range(rng, a, b)) if (
+            rng.random() < 0.6) else expand(rng, "[[opening |]hours|open|times|opening times][:|] [daily|every day|"
+                                                 "Monday to Sunday|Mon-Sun|all days] " + _range(rng, a, b))  # fmt: skip
+    if rng.random() < 0.1:
+        rng.shuffle(runs)
+    label = rng.choice((0, 0, 0, 1, 2))  # how days are written
+    through = rng.choice((" to ", " to ", "-", " - ", " through ", " till "))
+
+    def days(first: int, last: int) -> str:
+        names = _SHORT if label == 1 else DAYS
+        if (first, last) == (0, 4) and weekly:
+            return weekly
+        if (first, last) == (5, 6) and weekly:
+            return rng.choice(("weekends", "the weekend", "Saturday and Sunday"))
+        if first == last:
+            return names[first] + ("s" if label == 2 else "")
+        if last == first + 1 and rng.random() < 0.6:
+            return f"{names[first]} and {names[last]}"
+        return names[first] + through + names[last]
+
+    weekly = rng.choice(("weekdays", "weekdays", "working days", "")) if rng.random() < 0.3 else ""
+    kind = rng.random()
+    parts = []
+    if kind < 0.40:  # a list: Mon-Fri 8:00-18:00, Sat 9-12, Sun closed
+        colon = rng.choice((": ", " ", " "))
+        closed = rng.choice(("closed", "closed", "closed", "shut", "not open", "no service"))
+        for first, last, span in runs:
+            parts.append(days(first, last) + colon + (_range(rng, *span, plain=True) if span else closed))
+        return rng.choice(("Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "",
+                           "Hours of business: ", "We are open as follows: ", "Timetable: ")) + rng.choice(
+            (", ", "; ", ". ", ", ", " / ")).join(parts)  # fmt: skip
+    on = "on " if weekly or rng.random() < 0.4 else ""
+    shut = []
+    for first, last, span in runs:
+        name = days(first, last)
+        bare = first != last and not name.startswith(("week", "work", "the")) and rng.random() < 0.8
+        of = name if bare else on + name
+        if span:
+            parts.append(f"{of} {_range(rng, *span)}" if rng.random() < 0.7 else f"{_range(rng, *span)} {on}{name}")
+        else:
+            shut.append(name)
+    opens = expand(rng, "[we are open|we're open|open|the [shop|house|place|desk] is open|opening hours are|"
+                        "our opening hours are|you can visit us|the doors are open|we open|staff are here|"
+                        "the hours are|it is open] ")  # fmt: skip
+    text = opens.strip() + " " + listed(parts)
+    if shut:
+        text += expand(rng,
+            "[, closed |. closed |. we are closed |, and closed |. it is closed |; closed |. we do not "
+                            "open |. there is nobody here |. we stay closed ]") + " on " + listed(shut)  # fmt: skip
+        text = text.replace("  ", " ").replace("closed on ", rng.choice(("closed on ", "closed on ", "closed ")))
+    elif kind > 0.95:
+        text = text.replace(" and ", ", and ")
+    return text
+
+
+def _range(rng: Random, a: str, b: str, plain: bool = False) -> str:
+    if plain or rng.random() < 0.3:
+        return a + rng.choice(("-", " - ", " to ", " to ", " till ")) + b
+    return expand(rng, f"[from {a} to {b}|from {a} until {b}|{a} to {b}|from {a} till {b}|between {a} and {b}|"
+                       f"{a} until {b}]")  # fmt: skip
+
+
+# ---- questions -------------------------------------------------------------------------------------------------------
+
+ASK_DAY = [
+    "[when|what time|at what time] [are you|is it|are you guys|is this place|is the shop] open on {day}?",
+    "[what are|tell me|could you tell me|do you know|can you tell me|i need] [the|your] [opening |]hours [on|for] "
+    "{day}[, please|]?",
+    "[how about|what about|and on|and|and how about] {day}?",
+    "[when|what time] can i [come|visit|drop by|come in|stop by] on {day}?",
+    "opening [hours|times] [on|for|] {day}[, please|]?",
+    "[what time|when] do you open and close on {day}?",
+    "[from when to when|how long|until when] are you open on {day}?",
+    "{day} [opening hours|opening times|hours]?",
+    "i [want to|would like to|plan to|might] come on {day}, when are you open?",
+    "[is anyone|is somebody|will someone be] here on {day}, and when?",
+    "[please|] tell me when you are open on {day}.",
+    "[what|which] hours [do you have|do you keep|are you open] on {day}?",
+]
+ASK_IF = [
+    "are you [open|also open|here|open at all] on {day}?",
+    "[is it|is this place|is the shop|is the store|is everything] open on {day}?",
+    "do you [open|work|have open] on {day}?",
+    "can i [come|visit you|drop by|stop by|come in|shop here] on {day}?",
+    "[are you closed|is it closed|do you close|are you shut] on {day}?",
+    "you are open on {day}, [right|aren't you|correct|yes]?",
+    "[will you be|are you going to be] open on {day}?",
+    "would {day} [work|be ok|be possible]?",
+    "[open|anyone here|someone there] on {day}?",
+    "so [are you|is it|will it be] open {day}?",
+]
+ASK_OPEN = [
+    "[when|what time|at what time|how early] do you open on {day}?",
+    "[when|what time] does it open on {day}?",
+    "[when|how early|what time] can i come in on {day} [morning|at the earliest|]?",
+    "what's your opening time on {day}?",
+    "[from when|since when|from what time] are you open on {day}?",
+    "[when|at what time] do [the doors|you guys] open on {day}?",
+    "how early [can i come|do you start|do you begin] on {day}?",
+]
+ASK_CLOSE = [
+    "[when|what time|at what time|how late] do you close on {day}?",
+    "[until when|how long|till when|until what time|how late] are you open on {day}?",
+    "[what's|what is] your closing time on {day}?",
+    "[when|what time] does it [close|shut] on {day}?",
+    "[how late|how long|until when] can i [come|stay|shop|order] on {day}?",
+    "when do you [shut|lock up|finish|shut down] on {day}?",
+    "what is the latest i can come on {day}?",
+]
+ASK_ALL = [
+    "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
+    "]hours[, please|]?",
+    "when are you open[, please|]?", "[opening |]hours[, please|]?", "what are your opening times?",
+    "[when|on which days|what days] are you open?", "[when|at what times] can i come?", "what hours do you keep?",
+    "are you open [every day|all week|seven days a week|daily]?", "what time do you open and close?",
+    "[please|] give me [your|the] opening [hours|times].", "[when|which days] are you closed?",
+    "how about your [opening |]hours?", "[what|which] days are you open?", "do you have fixed [opening |]hours?",
+    "can you [list|read me|show me] the [opening |]hours?",
+]  # fmt: skip
+ASK_WEEKEND = [
+    "are you open [on|at|over] the weekend?", "what about [the weekend|weekends]?",
+    "[when|what time] are you open on weekends?",
+    "do you open [on|at] weekends?", "what are your weekend hours?",
+    "[can i come|is it open|are you here] on the weekend?",
+    "[opening |]hours [on|for] the weekend?", "and on [weekends|the weekend]?",
+]  # fmt: skip
+ASK_TODAY = [
+    "are you [still |]open [today|now|right now|tonight|this evening|at the moment]?",
+    "[when|what time] do you close [today|tonight]?", "how long are you open [today|tonight]?",
+    "[until when|how late] are you open [today|tonight|this evening]?", "are you open tomorrow?",
+    "[when|what time] do you open tomorrow?", "what are [your|the] hours [today|tomorrow]?",
+]  # fmt: skip
+
+UNKNOWN = "Sorry, I do not know the opening hours. Please ask the staff."
+
+
+def answer_day(hours: Hours, day: int, kind: str) -> str:
+    """The one answer to a question about one day; kind: "day", "if", "open" or "close"."""
+    span = hours.of(day)
+    if span is None:
+        return f"We are closed on {DAYS[day]}."
+    a, b = span
+    if kind == "open":
+        return f"On {DAYS[day]} we open at {a}."
+    if kind == "close":
+        return f"On {DAYS[day]} we close at {b}."
+    return f"On {DAYS[day]} we are open from {a} to {b}."
+
+
+def answer_all(hours: Hours) -> str:
+    """All hours in one fixed form."""
+    if len(hours.runs) == 1:
+        a, b = hours.runs[0][2] or ("", "")
+        return f"We are open every day from {a} to {b}."
+    parts = [f"{_run_name(first, last)} " + (f"from {span[0]} to {span[1]}" if span else "closed")
+             for first, last, span in hours.runs]  # fmt: skip
+    return "Our hours: " + ", ".join(parts) + "."
+
+
+def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = None) -> list[tuple[str, str]]:
+    """One to three questions on opening hours, answered from the hours or, where none are given, not at all."""
+    found: list[tuple[str, str]] = []
+    for _ in range(rng.choices((1, 2, 3), (60, 28, 12))[0]):
+        day, kind = rng.randrange(7), rng.random()
+        name = voice.small(DAYS[day] + ("s" if rng.random() < 0.08 else ""))
+        if kind < 0.76:
+            way, asks = rng.choices((("day", ASK_DAY), ("if", ASK_IF), ("open", ASK_OPEN), ("close", ASK_CLOSE)),
+                                    (30, 24, 22, 24))[0]  # fmt: skip
+            asked = voice.says(rng.choice(asks), day=name)
+            reply = answer_day(hours, day, way) if hours else UNKNOWN
+        elif kind < 0.88:
+            asked, reply = voice.says(rng.choice(ASK_ALL)), answer_all(hours) if hours else UNKNOWN
+        elif kind < 0.94:
+            asked = voice.says(rng.choice(ASK_WEEKEND))
+            reply = f"{answer_day(hours, 5, 'day')} {answer_day(hours, 6, 'day')}" if hours else UNKNOWN
+        else:
+            asked = voice.says(rng.choice(ASK_TODAY))
+            if hours is None:
+                reply = UNKNOWN
+            elif today is None:
+                reply = "I do not know what day it is. " + answer_all(hours)
+            else:
+                day = (today + ("tomorrow" in asked.lower())) % 7
+                way = "if"
+                reply = answer_day(hours, day, way)
+        found.append((asked, sentence(reply)))
+    return found

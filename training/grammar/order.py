@@ -1,0 +1,389 @@
+"""Ordering at a counter: items, sizes, quantities, corrections, the total, the name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from training.grammar import shop as shops
+from training.grammar import values
+from training.grammar.shop import Shop
+from training.grammar.text import Voice, kindly, listed, number, plural, sentence
+
+Turns = list[tuple[str, str]]
+
+EXTRAS = {
+    "coffee": "oat milk|soy milk|almond milk|extra milk|no sugar|two sugars|whipped cream|caramel|vanilla syrup|no "
+    "foam|honey|cinnamon|an extra shot|ice",
+    "pizza":
+    "mushrooms|extra cheese|olives|onions|no onions|peppers|thin crust|ham|bacon|spinach|no garlic|corn|chili",
+    "burgers": "extra cheese|no onions|bacon|ketchup|no pickles|mustard|mayonnaise|no tomato|hot sauce|extra pickles",
+    "ice cream": "sprinkles|chocolate sauce|whipped cream|nuts|strawberry sauce|no cream|caramel",
+    "sandwiches": "mustard|no mayonnaise|extra cheese|tomatoes|no onions|pickles|butter|lettuce",
+    "sushi": "extra ginger|no wasabi|soy sauce|an egg|chili oil|no onions|sesame",
+    "juice": "ice|no ice|ginger|honey|mint|protein",
+    "bakery": "butter|jam|cream cheese|icing|no sugar|honey",
+}  # fmt: skip
+EXTRAS_OF = {kind: text.split("|") for kind, text in EXTRAS.items()}
+
+OTHER_SIZES = ["small", "medium", "large", "big", "extra large", "mini", "regular", "double"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of an order."""
+
+    item: str
+    n: int = 1
+    size: str = ""
+    extra: str = ""
+    loose: bool = False  # a size is still to be asked for
+
+    def text(self) -> str:
+        """two large lattes with oat milk"""
+        noun = self.item if self.n == 1 else plural(self.item)
+        joint = " without " if self.extra.startswith("no ") else " with "
+        extra = joint + self.extra.removeprefix("no ") if self.extra else ""
+        return " ".join(part for part in (number(self.n), self.size, noun) if part) + extra
+
+    def short(self) -> str:
+        """lattes, to ask for their size"""
+        return self.item if self.n == 1 else plural(self.item)
+
+
+@dataclass
+class Order:
+    """What the guest has ordered so far; ``tail`` is "to go" or "for here" once said."""
+
+    lines: list[Line] = field(default_factory=list)
+    name: str = ""
+    tail: str = ""
+
+    def text(self) -> str:
+        return listed([line.text() for line in self.lines]) + (f" {self.tail}" if self.tail else "")
+
+
+# ---- what guests say -------------------------------------------------------------------------------------------------
+
+WANT = [
+    "[i'd|i would] like {items}[, please| please|]", "[can|could|may] i [get|have|order] {items}[, please| please|]?",
+    "{items}[, please| please|]", "{items}[, please| please|]",
+    "[i'll|i will] [have|take|get|try] {items}[, please| please|]",
+    "i want {items}[ please|]", "[give me|get me|gimme] {items}[, please| please|]",
+    "[we'd|we would] like {items}[, please|]",
+    "[can|could] you [give|get|make|bring] me {items}[, please| please|]?", "i'd [love|go for] {items}[, please|]",
+    "i'm going to [have|get|take] {items}", "let me [get|have|try] {items}[, please| please|]",
+    "make it {items}[, please|]",
+    "i need {items}[, please| please|]", "{items} for me[, please|]", "just {items}[, please| please|]",
+    "[one order of|order:] {items}",
+    "[could we|can we|we'll] [get|have|order] {items}[, please|]", "i [think i'll|guess i'll] [have|take] {items}",
+    "[hi|hello|hey][,|] {items}[, please| please|]",
+    "[hi|hello|good morning|hey there][,|] [i'd like|can i get|i want] {items}[, please| please|]",
+    "put me down for {items}", "[is it possible to get|would it be possible to have] {items}?",
+    "i was hoping to get {items}",
+    "[i'm here for|i came for|i feel like] {items}", "how about {items}[, please|]", "my order is {items}",
+    "order {items}[, please|]",
+    "please [give me|bring me|make me] {items}", "[we need|we want|we take|i take] {items}[, please| please|]",
+    "[do me|pour me|hand me] {items}[, please|]",
+]  # fmt: skip
+MORE = [
+    "[and|also|plus] {items}[, please| please|]",
+    "[i'd also like|i also want|can i also get|could i also have|also] {items}[, please| please|]",
+    "add {items}[, please| please|]", "{items} [too|as well][, please| please|]",
+    "[yes|yeah|yep][,|] {items}[, please| please|]",
+    "[yes|yeah][,|] [and|also|add] {items}[, please|]", "[can|could] you add {items}[, please|]?",
+    "oh and {items}[, please| please|]",
+    "[i'll|i will|let me] [also|] [take|get|have] {items}[, please| please|]", "and then {items}[, please|]",
+    "another thing, {items}[, please|]",
+    "[can we|could we] [add|get] {items} [too|as well|]?", "throw in {items}[, please|]",
+    "and [maybe|perhaps] {items}", "{items}[, please| please|]",
+    "[what about|how about] {items}[, please|]?", "one more thing: {items}",
+    "and to [eat|drink|finish][,|] {items}[, please|]",
+]  # fmt: skip
+MAKE_THAT = [
+    "[no|actually|sorry|oh|wait][,|] make [that|it] {n}[, please|]", "make [that|it] {n}[, please| please|]",
+    "[actually|sorry|no][,|] i [want|need|meant|said] {n}[, please|]",
+    "[can|could] you make [that|it] {n}[, please|]?",
+    "[change|switch] that to {n}[, please|]", "{n} [instead|actually], [please|sorry]",
+    "i'd rather have {n}[, please|]",
+    "[oh|ah] [sorry|wait][,|] {n}[, please|]", "[hmm|well][,|] let's [make it|say|do] {n}",
+    "on second thought, {n}[, please|]",
+    "[i meant|i said|better] {n}[, please| please|]", "not {old}, {n}[, please|]", "{n}, not {old}[, please|]",
+]  # fmt: skip
+RATHER = [
+    "[no|actually|sorry|wait][,|] [a|one|the] {item} instead[, please|]",
+    "[can|could] i [have|get] [a|the] {item} instead[ of the {old}|][, please|]?",
+    "[change|switch] the {old} to [a|one|] {item}[, please|]", "not [a|the] {old}, [a|the] {item}[, please|]",
+    "{item}, not {old}",
+    "[i meant|i said|i want] [a|the] {item}, not [a|the] {old}",
+    "[actually|on second thought|hmm][,|] i'd rather have [a|the] {item}[ than the {old}|]",
+    "replace the {old} with [a|one|] {item}[, please|]", "[a|one|] {item} instead of the {old}[, please|]",
+    "make the {old} [a|into a] {item}[, please|]",
+    "[could|can] you [swap|change] the {old} for [a|the] {item}[, please|]?",
+]  # fmt: skip
+DROP = [
+    "[no|actually|sorry][,|] no {item}[, please|]",
+    "[take off|remove|cancel|drop|leave out|forget|skip] the {item}[, please| please|]",
+    "[i don't want|i don't need|without] the {item}[ after all| anymore|]",
+    "[can|could] you [remove|take off|cancel] the {item}[, please|]?",
+    "[actually|on second thought|sorry][,|] [forget|skip|leave out|remove] the {item}",
+    "not the {item} [after all|anymore]",
+    "delete the {item}[, please|]", "please [take off|take out|remove|cancel] the {item}", "the {item} can go",
+]  # fmt: skip
+DONE = [
+    "[that's|that is|that'll be|that will be] [all|it|everything|all for now|it for today][, thanks| thank you| "
+    "please|]", "no[,|] that's [all|it|everything][, thanks|]",
+    "no[,|] thank you", "no[,|] thanks", "nothing else[, thanks| thank you|]",
+    "[i'm|we're|i am] [done|good|all set|fine][, thanks|]",
+    "no", "nope", "nope[,|] [that's it|that's all]", "[just that|only that|that would be all][, thanks|]",
+    "that's all [i need|for me|we need|for us]",
+    "no more[, thanks|]", "[it's fine|that's enough|enough][, thanks|]", "nothing more[, thank you|]",
+    "no[,|] i'm [good|fine|okay]",
+    "that completes my order", "finished", "done", "[we are|i am] ready to pay", "[ok|okay][,|] that's [it|all]",
+    "i think that's [all|it|everything]",
+]  # fmt: skip
+TELL_NAME = [
+    "{name}", "{name}", "{name}[, please| please]", "[my name is|my name's|the name is|it's|i'm|i am|this is] {name}",
+    "for {name}[, please|]", "{name} is my name",
+    "[put it under|under|it's for|make it out to|write] {name}[, please|]",
+    "[you can|just|please] [call me|write|put] {name}", "my name is {name}[, thanks| thank you|]",
+    "[the name's|name's|name is|name:] {name}",
+    "[it is|that's|that is] {name}", "[they|people|friends] call me {name}", "[on|to] {name}[, please|]",
+    "{name} [here|speaking]",
+]  # fmt: skip
+TO_GO = ["to go", "to go", "for here", "to take away"]
+ASK_TOTAL = [
+    "how much is [that|it|everything|my order]?", "what's the total?", "[what|how much] do i owe you?",
+    "how much does [that|it] [make|come to|cost]?",
+    "[what|how much] is [that|it] [all together|in total|altogether]?",
+    "[can|could] [i|you] [have|tell me] the total[, please|]?", "the [bill|check][, please|]",
+    "what does [that|it all|everything] cost?", "[total|the total][, please|]?",
+    "how much is it [all together|in all|so far]?", "so how much?",
+    "what's the price [altogether|of all that]?", "and how much do i pay?", "what will that be?",
+    "how much money is that?",
+]  # fmt: skip
+READ_BACK = [
+    "[can|could] you [repeat|read back|read me|tell me] my order[, please|]?",
+    "what [do i have|did i order|have i ordered|is my order][ so far|]?",
+    "[please |]repeat my order[, please|]", "what's [in|on] my order?", "list my order[, please|]",
+    "[what was|what's] my order again?",
+    "did you get [all that|everything|that]?", "[let me hear|say] my order [again|back]",
+    "[sorry|wait][,|] what [did i order|do i have]?",
+    "my order[, please|]?", "can we go over my order?", "[read|say] it back to me[, please|]", "is my order right?",
+]  # fmt: skip
+
+
+def spoken(rng: Random, voice: Voice, line: Line, shown_size: bool = True) -> str:
+    """A line as a guest says it: 2 large lattes with oat milk."""
+    article = "an" if ((line.size if shown_size else "") or line.item)[0].lower() in "aeiou" else "a"
+    if line.n == 1:
+        count = rng.choice((article, article, article, "one", "1", "one", ""))
+    elif line.n == 2 and rng.random() < 0.1:
+        count = "a couple of"
+    else:
+        count = number(line.n) if rng.random() < 0.62 else str(line.n)
+    size, noun = (line.size if shown_size else ""), voice.form(line.item)
+    if line.n > 1:
+        noun = plural(noun)
+    text = " ".join(part for part in (count, size, noun) if part)
+    if line.extra:
+        joint = " without " if line.extra.startswith("no ") and rng.random() < 0.5 else " with "
+        text += joint + (line.extra.removeprefix("no ") if joint == " without " else line.extra)
+    return text
+
+
+class Counter:
+    """One guest ordering; collects turns."""
+
+    def __init__(self, rng: Random, voice: Voice, shop: Shop, split: str, guest: str) -> None:
+        self.rng, self.voice, self.shop, self.split, self.guest = rng, voice, shop, split, guest
+        self.order = Order()
+        self.turns: Turns = []
+
+    def say(self, patterns: list[str], reply: str, **slots: str) -> None:
+        """A turn; the reply is led in by "Certainly." where the guest said please."""
+        asked = self.voice.says(self.rng.choice(patterns), **slots)
+        self.turns.append((asked, kindly(asked) + sentence(reply)))
+
+    def line(self) -> Line | None:
+        """A new line, of the menu where there is one; None when that has no more."""
+        rng, kind, menu = self.rng, self.shop.kind, self.shop.prices
+        taken = {line.item for line in self.order.lines}
+        free = [item for item in menu if item not in taken]
+        if menu and not free:
+            return None
+        item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
+        if item in taken:
+            return None
+        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (46, 22, 11, 7, 4, 4, 5, 1))[0]
+        size, loose = "", False
+        if not menu and kind in shops.SIZED and item not in shops.NOT_SIZED and item in shops.GOODS_OF[kind]:
+            size = self.combined(shops.SIZES[kind], item)
+            loose = not size or rng.random() < 0.28
+        elif not menu and rng.random() < 0.3:
+            size = self.combined(OTHER_SIZES, item)
+        extra = self.combined(EXTRAS_OF[kind], item) if kind in EXTRAS_OF and rng.random() < 0.2 else ""
+        return Line(item, n, "" if loose else size, extra, loose)
+
+    def combined(self, pool: list[str], item: str) -> str:
+        """A size or an extra whose combination with the item belongs to the split; "" where there is none."""
+        fitting = [each for each in pool if values.split_of(f"{each} {item}") == self.split]
+        if not fitting and self.split != "train":  # few have one: others are met in train too
+            fitting = [each for each in pool if values.split_of(f"{each} {item}") == "train"]
+        return self.rng.choice(fitting) if fitting else ""
+
+    def follow_up(self) -> str:
+        """What the assistant asks after a change of the order: a missing size, or whether there is more."""
+        for line in self.order.lines:
+            if line.loose:
+                return f"Which size for the {line.short()}: {listed(shops.SIZES[self.shop.kind], 'or')}?"
+        return "Anything else?"
+
+    def add(self, patterns: list[str]) -> None:
+        """One to three new lines, then their sizes where these were left open."""
+        rng, order = self.rng, self.order
+        new: list[Line] = []
+        for _ in range(rng.choices((1, 2, 3), (68, 24, 8))[0]):
+            line = self.line()
+            if line:
+                new.append(line)
+                order.lines.append(line)
+        if not new:
+            return
+        items = listed([spoken(rng, self.voice, line) for line in new], rng.choice(("and", "and", "and", "plus",
+            "and also")))
+        if not order.tail and rng.random() < 0.1:
+            order.tail = rng.choice(TO_GO)
+            items += " " + order.tail
+        named = not order.name and rng.random() < 0.07
+        if named:
+            order.name = self.voice.form(values.first_name(rng, self.split))
+            items += rng.choice((" for {name}", ", my name is {name}", " under the name {name}", ", name {name}"))
+            self.turns.append(self._named(patterns, items))
+        else:
+            self.say(patterns, f"{self.whole()}. {self.follow_up()}", items=items)
+        while any(line.loose for line in order.lines):
+            self._sized()
+
+    def _named(self, patterns: list[str], items: str) -> tuple[str, str]:
+        order, rng = self.order, self.rng
+        before, _, after = items.partition("{name}")
+        asked = self.voice.says(rng.choice(patterns), items=before + order.name + after)
+        return asked, kindly(asked) + sentence(f"{order.text()} for {order.name}. {self.follow_up()}")
+
+    def whole(self) -> str:
+        """The order with its name, if given."""
+        return self.order.text() + (f" for {self.order.name}" if self.order.name else "")
+
+    def _sized(self) -> None:
+        order = self.order
+        at = next(i for i, line in enumerate(order.lines) if line.loose)
+        size = self.combined(shops.SIZES[self.shop.kind], order.lines[at].item) or shops.SIZES[self.shop.kind][0]
+        order.lines[at] = replace(order.lines[at], size=size, loose=False)
+        self.say(["{size}[, please| please|]", "{size}", "a {size} one[, please|]",
+            "[make it|i'd like|i'll take|let's do] {size}[, please|]",
+                  "the {size} one[, please|]", "{size} size[, please|]", "{size} is [fine|good|ok]",
+                  "{size} ones[, please|]", "{size} i think",
+                  "i want [it|them] {size}", "{size} would be [great|good|fine]"],
+                 f"{self.whole()}. {self.follow_up()}", size=size)  # fmt: skip
+
+    def correct(self) -> None:
+        """No, make that two; a tea instead of the coffee; no muffin after all; large, not small."""
+        rng, order, voice = self.rng, self.order, self.voice
+        if not order.lines:
+            return
+        at = len(order.lines) - 1
+        old, kind = order.lines[at], rng.random()
+        if kind < 0.4:
+            n = rng.choice([m for m in (1, 2, 3, 4, 5, 6, 8, 10) if m != old.n])
+            order.lines[at] = replace(old, n=n)
+            shown = number(n) if rng.random() < 0.7 else str(n)
+            if rng.random() < 0.3:
+                shown += " " + (voice.form(old.item) if n == 1 else plural(voice.form(old.item)))
+            self.say(MAKE_THAT, f"{self.whole()}. {self.follow_up()}", n=shown, old=number(old.n))
+        elif kind < 0.55 and old.size:
+            size = self.combined([size for size in ("small", "medium", "large") if size != old.size], old.item)
+            if not size:
+                return
+            order.lines[at] = replace(old, size=size)
+            self.say(MAKE_THAT + ["[actually|no][,|] a {n} one[, please|]", "{n}[, please|], not {old}"],
+                     f"{self.whole()}. {self.follow_up()}", n=order.lines[at].size, old=old.size)  # fmt: skip
+        elif kind < 0.8:
+            at = rng.randrange(len(order.lines))
+            old = order.lines[at]
+            new = self.line()
+            if not new:
+                return
+            order.lines[at] = Line(new.item, old.n)
+            self.say(RATHER, f"{self.whole()}. {self.follow_up()}", item=voice.form(new.item), old=voice.form(old.item))
+        elif len(order.lines) > 1:
+            at = rng.randrange(len(order.lines))
+            gone = order.lines.pop(at)
+            noun = gone.item if gone.n == 1 else plural(gone.item)
+            self.say(DROP, f"{self.whole()}. {self.follow_up()}", item=voice.form(noun))
+
+    def not_sold(self) -> None:
+        """Something that is not on the menu."""
+        item = shops.item_of(self.rng, self.split, self.shop.kind, 0.4)
+        if not self.shop.prices or any(item in each or each in item for each in self.shop.prices):
+            return
+        line = Line(item, self.rng.choice((1, 1, 2)))
+        noun = plural(item) if line.n > 1 else item
+        asked = self.voice.says(self.rng.choice(WANT), items=spoken(self.rng, self.voice, line))
+        self.turns.append((asked, f"Sorry, we do not have {plural(noun) if line.n == 1 else noun}. "
+                                  f"We have {listed(list(self.shop.prices))}."))  # fmt: skip
+
+    def bill(self) -> str:
+        """Two lattes $7.00, one scone $2.50, that is $9.50."""
+        money, lines = self.shop.money, self.order.lines
+        each = [f"{line.text()} {money(line.n * self.shop.prices[line.item])}" for line in lines]
+        total = money(sum(line.n * self.shop.prices[line.item] for line in lines))
+        return f"{', '.join(each)}. That is {total}." if len(lines) > 1 or lines[0].n > 1 else f"{each[0]}."
+
+    def read_back(self) -> None:
+        """What did I order?"""
+        if self.order.lines:
+            self.say(READ_BACK, f"You have {self.whole()}. {self.follow_up()}")
+
+    def total(self) -> None:
+        """How much is that?"""
+        if self.order.lines:
+            reply = self.bill() if self.shop.prices else "I do not know the prices. Please pay at the desk."
+            self.say(ASK_TOTAL, f"{reply} {self.follow_up()}")
+
+    def finish(self) -> None:
+        """That is all; the bill; the name; coming up."""
+        rng, order = self.rng, self.order
+        if not order.lines:
+            return
+        bill = sentence(self.bill()) + " " if self.shop.prices else ""
+        if order.name or self.guest:
+            self.say(DONE, f"{bill}Thank you, {order.name or self.guest}. {sentence(order.text())}, coming up.")
+            return
+        self.say(DONE, f"{bill}What name is it for?")
+        order.name = self.voice.form(values.full_name(rng, self.split))
+        asked = self.voice.says(rng.choice(TELL_NAME), name=order.name)
+        self.turns.append((asked, f"Thank you, {order.name}. {sentence(order.text())}, coming up."))
+
+
+def turns(rng: Random, voice: Voice, shop: Shop, split: str, guest: str = "") -> Turns:
+    """One guest's order, from the first wish to the name; ``guest``: a name given before."""
+    counter = Counter(rng, voice, shop, split, guest)
+    if rng.random() < 0.06:
+        counter.not_sold()
+    counter.add(WANT)
+    for _ in range(rng.choices((0, 1, 2, 3), (30, 38, 22, 10))[0]):
+        kind = rng.random()
+        if kind < 0.40:
+            counter.add(MORE)
+        elif kind < 0.74:
+            counter.correct()
+        elif kind < 0.84:
+            counter.read_back()
+        elif kind < 0.95:
+            counter.total()
+        else:
+            counter.not_sold()
+    if rng.random() < 0.8:
+        counter.finish()
+    return counter.turns

@@ -1,0 +1,175 @@
+"""Patterns, and the voice of one guest: how the same words are typed, spoken or misspelt."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+ONES = "zero one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def number(n: int) -> str:
+    """How the assistant writes a count: in words up to twelve."""
+    return ONES[n] if n < len(ONES) else str(n)
+
+
+def listed(parts: Sequence[str], last: str = "and") -> str:
+    """a, b and c."""
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" {last} " + parts[-1]
+
+
+def sentence(text: str) -> str:
+    """With a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def plural(item: str) -> str:
+    """latte -> lattes, slice of cake -> slices of cake, sandwich -> sandwiches; fries stay fries."""
+    head, joint, rest = re.match(r"(.*?)( of | with |$)(.*)", item, re.DOTALL).groups()  # type: ignore[union-attr]
+    if head.endswith("s"):
+        return item
+    if re.search(r"(?:ch|sh|x|z)$", head):
+        head += "es"
+    elif head.endswith("loaf"):
+        head = head[:-1] + "ves"
+    elif re.search(r"[^aeiou]y$", head):
+        head = head[:-1] + "ies"
+    else:
+        head += "s"
+    return head + joint + rest
+
+
+# ---- patterns --------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(None)
+def _parse(pattern: str) -> Any:
+    """A pattern as a tuple of alternatives, each a list of parts; a part is text or again such a tuple."""
+
+    def alternatives(at: int, closed: bool) -> tuple[tuple[Any, ...], int]:
+        found: list[list[Any]] = [[]]
+        text = ""
+        while at < len(pattern):
+            c = pattern[at]
+            if c == "[":
+                if text:
+                    found[-1].append(text)
+                    text = ""
+                inner, at = alternatives(at + 1, True)
+                found[-1].append(inner)
+                continue
+            if c == "|" or (closed and c == "]"):
+                if text:
+                    found[-1].append(text)
+                    text = ""
+                if c == "]":
+                    return tuple(found), at + 1
+                found.append([])
+            else:
+                text += c
+            at += 1
+        assert not closed, f"unclosed [ in {pattern!r}"
+        if text:
+            found[-1].append(text)
+        return tuple(found), at
+
+    return alternatives(0, False)[0]
+
+
+def expand(rng: Random, pattern: str) -> str:
+    """One reading of a pattern: ``[a|b]`` is a choice, may be nested and may be empty; so is a|b as a whole."""
+
+    def walk(alternatives: Any) -> str:
+        chosen = alternatives[int(rng.random() * len(alternatives))]
+        return "".join(part if isinstance(part, str) else walk(part) for part in chosen)
+
+    return re.sub(r" +([,.?!])", r"\1", re.sub(r"  +", " ", walk(_parse(pattern)))).strip()
+
+
+# ---- voices ----------------------------------------------------------------------------------------------------------
+
+_OPEN, _SHUT = "\ue000", "\ue001"  # around values, which no misspelling touches
+_FILLERS = "um|uh|er|hmm|well|so|ok|okay|hey|hi|hello|alright|right|yeah|please|excuse me|let's see|ah|oh".split("|")
+_NEAR = {"a": "s", "e": "r", "i": "o", "o": "p", "t": "r", "n": "m", "s": "d", "l": "k", "r": "e", "h": "j", "d": "f"}
+
+
+class Voice:
+    """One guest's way of writing, the same through a dialogue."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        #: careful: sentences. lower: no capitals. spoken: neither capitals nor punctuation, as speech recognition
+        self.kind = rng.choices(("careful", "lower", "spoken"), (58, 14, 28))[0]
+        self.typos = rng.random() < 0.12
+        self.small_names = self.kind != "careful" and rng.random() < 0.45
+
+    def form(self, value: str) -> str:
+        """A name or title as this guest writes it; the assistant repeats this form."""
+        return value.lower() if self.small_names else value
+
+    def small(self, text: str) -> str:
+        """A day or another common word: small letters unless the guest writes carefully."""
+        return text if self.kind == "careful" else text.lower()
+
+    def says(self, pattern: str, **values: str) -> str:
+        """One reading of a pattern in this voice; ``{name}`` stands for a value."""
+        rng = self.rng
+        text = expand(rng, pattern)
+        for key, value in values.items():
+            text = text.replace("{" + key + "}", _OPEN + value + _SHUT)
+        assert "{" not in text, text
+        if rng.random() < 0.07:
+            text = rng.choice(_FILLERS) + (", " if rng.random() < 0.6 else " ") + text
+        pieces = re.split(f"({_OPEN}.*?{_SHUT})", text)
+        for i, piece in enumerate(pieces):
+            if not piece.startswith(_OPEN):
+                pieces[i] = self._styled(piece)
+        text = "".join(pieces)
+        if self.kind == "careful" and not text.startswith(_OPEN):
+            text = sentence(text)
+            if text[-1] not in ".?!" and rng.random() < 0.75:
+                text += "."
+        text = text.replace(_OPEN, "").replace(_SHUT, "")
+        if self.kind == "careful":
+            text = re.sub(r"\bi\b(?=['m ])", "I", text)
+            text = re.sub(r"([.?!] )([a-z])", lambda m: m[1] + m[2].upper(), text)
+        return re.sub(r"  +", " ", text).strip()
+
+    def _styled(self, text: str) -> str:
+        if self.kind != "careful":
+            text = text.lower()
+        if self.kind == "spoken":
+            text = re.sub(r"[,.?!;:]", "", text)
+            if self.rng.random() < 0.3:
+                text = text.replace("'", "")
+        if self.typos and self.rng.random() < 0.6:
+            text = self._misspelt(text)
+        return text
+
+    def _misspelt(self, text: str) -> str:
+        words = text.split(" ")
+        long = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha() and word.lower() != "please"]
+        if not long:
+            return text
+        i, rng = self.rng.choice(long), self.rng
+        word = words[i]
+        at = rng.randrange(1, len(word) - 1)
+        kind = rng.random()
+        if kind < 0.4:
+            word = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        elif kind < 0.7:
+            word = word[:at] + word[at + 1 :]
+        elif kind < 0.85:
+            word = word[:at] + word[at] + word[at:]
+        else:
+            word = word[:at] + _NEAR.get(word[at], word[at]) + word[at + 1 :]
+        words[i] = word
+        return " ".join(words)
+
+
+def kindly(asked: str) -> str:
+    """The assistant's answer to "please"."""
+    return "Certainly. " if "please" in asked.lower() else ""
