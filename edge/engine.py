@@ -150,13 +150,13 @@ class Engine:
         if self.closed:
             raise UsageError("the engine was closed during an answer")
 
-    def new_kv(self) -> Any:
-        """The KV cache of one session, as planned."""
+    def new_kv(self, plan: KVPlan | None = None) -> Any:
+        """The KV cache of one session, as planned; or by another plan, for comparisons."""
         if self._make_kv is not None:
             return self._make_kv()
         from pyx.kv import KVCache
 
-        c, plan = self.config, self.plan
+        c, plan = self.config, plan or self.plan
         return KVCache(
             c.n_layer, c.n_kv_head, c.head_dim, plan.n_ctx, plan.kv_type, window=plan.window, sinks=plan.sinks
         )

@@ -18,6 +18,7 @@ FLOORS = {
     "edge.errors": 0,
     "pyx.cpu": 1,
     "pyx.memory": 1,
+    "pyx.compare": 1,
     "pyx.sampler": 1,
     "pyx.projection": 2,
     "pyx.table": 2,
@@ -30,6 +31,7 @@ FLOORS = {
     # description: what a model, a prompt, a plan is
     "edge.board": 5,
     "edge.config": 5,
+    "edge.plot": 5,
     "edge.formats": 5,
     "edge.fingerprint": 5,
     "edge.kv_config": 5,
@@ -52,6 +54,7 @@ FLOORS = {
     "edge.chat": 8,
     "edge.convert": 8,
     "edge.doctor": 8,
+    "edge.evaluate": 8,
     # the public API is lazy: it names the floors above errors and is imported by services and the command line
     "edge": 8,
     "edge.cli": 9,

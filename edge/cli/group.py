@@ -40,6 +40,12 @@ def _kv() -> click.Command:
     return kv
 
 
+def _evaluate() -> click.Command:
+    from edge.cli.evaluate import evaluate
+
+    return evaluate
+
+
 def _tokens() -> click.Command:
     from edge.cli.tokens import tokens
 
@@ -76,6 +82,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "chat": (_chat, "Talk with the model in the terminal; --jsonl for programs."),
     "model": (_model, "Look into a model file."),
     "kv": (_kv, "Plan the KV cache: exact sizes in every mode."),
+    "eval": (_evaluate, "Measure quality: perplexity, and what a KV cache costs of it."),
     "convert": (_convert, "Convert a model to one GGUF file that starts at once."),
     "tokens": (_tokens, "Encode, decode and count tokens."),
     "bench": (_bench, "Measure speed and memory on this machine."),
