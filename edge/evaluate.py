@@ -117,7 +117,7 @@ def perplexity(engine: Engine, tokens: Sequence[int], progress: Progress | None 
         for ids, targets in _steps(piece, 0, len(piece) - 1, block):
             rows = logits[: len(ids) * n_vocab]
             seconds += _step(engine, kv, ids, rows)
-            total -= sum(_checked(lambda r=rows, t=targets: log_likelihoods(r, t, n_vocab)))
+            total -= sum(_checked(log_likelihoods, rows, targets, n_vocab))
             count += len(targets)
             n_byte += sum(len(engine.tokenizer.token_bytes(token)) for token in targets)
             if progress:
@@ -142,9 +142,9 @@ def _step(engine: Engine, kv: Any, ids: array[int], logits: memoryview) -> float
     return time.perf_counter() - begun
 
 
-def _checked(call: Callable[[], Any]) -> Any:
+def _checked(compare: Callable[..., Any], *rows: Any) -> Any:
     try:
-        return call()
+        return compare(*rows)
     except ValueError as error:
         raise EdgeError(f"the model gave no usable prediction ({error}); its file may be damaged") from None
 
@@ -295,7 +295,7 @@ def kv_quality(
                 seconds = _step(engine, run.kv, ids, into)
                 if one_by_one:
                     run.steps.append(seconds)
-                kl, likelihood, same = _checked(lambda a=rows, b=into, t=targets: divergences(a, b, t, n_vocab))
+                kl, likelihood, same = _checked(divergences, rows, into, targets, n_vocab)
                 run.kl.extend(kl)
                 run.likelihood.extend(likelihood)
                 run.same += sum(same)

@@ -22,7 +22,7 @@ _text_options = heading(
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="One JSON object."))
 
 
-@click.group(context_settings=options.CONTEXT, help="Measure quality on a text.")
+@click.group("eval", context_settings=options.CONTEXT, help="Measure quality on a text.")
 def evaluate() -> None:
     """The noun; the verbs are below."""
 
