@@ -32,8 +32,8 @@ LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
     "ternary_matmul": ("ternary_matmul", (), ()),
     "head_i8": ("head_i8", (), ()),
-    "attend_i8 keys": ("attend_i8", (), ("eor", "usdot")),
-    "attend_i8 values": ("attend_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
+    "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
+    "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
 }
 
 #: processors analysed, and the instructions they decode in a cycle where llvm-mca's model does not say it.

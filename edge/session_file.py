@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from edge.session import Session
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
-VERSION = 1
+VERSION = 2
 HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
 ROLES = ("system", "user", "assistant")
 _START = struct.Struct("<8sII")

@@ -15,13 +15,9 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 
 from pyx.cpu cimport KV_PAGE, active, kernels
-from pyx.kv cimport PAGE_F16, PAGE_F32, PAGE_INT8, KVCache, attended, first_page, locate, page_kind, pages
+from pyx.kv cimport KVCache, attended, first_page, locate, pages
 from pyx.memory cimport Arena
-
-cdef extern from "kernels.h" nogil:
-    void attend_f32(
-        const void *, int64_t, int64_t, uint32_t, const float *, float *, float *, float *)
-    void store_f32(void *, int64_t, int64_t, const float *, const float *)
+from pyx.page cimport attend_page, page_format, page_scratch, seal_page, store_token
 
 cdef extern from "numbers.h" nogil:
     float kernel_expf(float x)
@@ -54,25 +50,25 @@ cdef void append(
     """Write n tokens from `first` on, all in one page, into the pages of this thread's heads."""
     cdef int64_t head, t, offset, D = p.kv.head_dim, H = p.kv.n_kv_head, page = (p.pos0 + first) // KV_PAGE
     cdef uint8_t *data
-    cdef page_kind kind
+    cdef const page_format *format
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
-        data = locate(p.kv, layer, head, page, page, &kind)
+        data = locate(p.kv, layer, head, page, page, &format)
         for t in range(first, first + n):
             offset = (t * H + head) * D
-            if kind == PAGE_F32:
-                store_f32(data, D, (p.pos0 + t) % KV_PAGE, p.k + offset, p.v + offset)
-            else:
-                p.kernel.store_f16(data, D, (p.pos0 + t) % KV_PAGE, p.k + offset, p.v + offset)
+            store_token(p.kernel, format, data, (p.pos0 + t) % KV_PAGE, p.k + offset, p.v + offset)
 
 
 cdef void seal(const attention_plan *p, int64_t layer, int64_t page, int tid, int n_thread) noexcept nogil:
     """Quantise the open page of this thread's heads, once, into its place in the ring."""
     cdef int64_t head, H = p.kv.n_kv_head
-    cdef page_kind kind
+    cdef const page_format *unsealed
+    cdef const page_format *sealed
     cdef uint8_t *source
+    cdef uint8_t *target
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
-        source = locate(p.kv, layer, head, page, page, &kind)
-        p.kernel.seal_i8(source, p.kv.head_dim, locate(p.kv, layer, head, page, -1, &kind))
+        source = locate(p.kv, layer, head, page, page, &unsealed)
+        target = locate(p.kv, layer, head, page, -1, &sealed)
+        seal_page(p.kernel, unsealed, source, sealed, target)
 
 
 cdef void attend_one(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
@@ -80,9 +76,10 @@ cdef void attend_one(const attention_plan *p, int64_t layer, int tid, int n_thre
     cdef int64_t D = p.kv.head_dim, H = p.kv.n_kv_head, group = p.n_head // H, size = partial_floats(group, D)
     cdef int64_t chunks = n_chunk(p.kv, p.pos0), item, head, chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
+    cdef float *scratch = state + 2 * QUERY_TILE * size
     for item in range(share(H * chunks, 1, tid, n_thread), share(H * chunks, 1, tid + 1, n_thread)):
         head, chunk = item // chunks, item % chunks
-        attend_chunk(p, layer, head, chunk, 0, 1, p.parts + (head * p.max_chunks + chunk) * size)
+        attend_chunk(p, layer, head, chunk, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
     team_barrier()
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
         reset_state(state, group, D)
@@ -105,7 +102,7 @@ cdef void attend_tiles(
         for i in range(width):
             reset_state(state + i * size, group, D)
         for chunk in range(n_chunk(p.kv, p.pos0 + token)):
-            attend_chunk(p, layer, head, chunk, token, width, part)
+            attend_chunk(p, layer, head, chunk, token, width, part, part + QUERY_TILE * size)
             for i in range(width):
                 merge(state + i * size, part + i * size, group, D)
         for i in range(width):
@@ -113,8 +110,8 @@ cdef void attend_tiles(
 
 
 cdef void attend_chunk(
-    const attention_plan *p, int64_t layer, int64_t head, int64_t chunk, int64_t token, int64_t n,
-    float *partial) noexcept nogil:
+    const attention_plan *p, int64_t layer, int64_t head, int64_t chunk, int64_t token, int64_t n, float *partial,
+    float *scratch) noexcept nogil:
     """One chunk of one KV head for n tokens of one page, from `token` on, into partial [n][partial_floats].
 
     All n tokens enumerate chunks as the first of them does: it sees the oldest page; later ones see it masked.
@@ -124,8 +121,9 @@ cdef void attend_chunk(
     cdef int64_t before = sink_chunks(p.kv, pos), page, i, query
     cdef uint32_t valid
     cdef uint8_t *data
+    cdef const void *next
     cdef float *state
-    cdef page_kind kind
+    cdef const page_format *format
     if chunk >= before:
         chunk += oldest // CHUNK_PAGES - before
     for i in range(n):
@@ -133,20 +131,18 @@ cdef void attend_chunk(
     for page in range(chunk * CHUNK_PAGES, min((chunk + 1) * CHUNK_PAGES, open_page + 1)):
         if p.kv.sink_pages <= page < oldest:
             continue
-        data = locate(p.kv, layer, head, page, open_page, &kind)
+        data = locate(p.kv, layer, head, page, open_page, &format)
+        # where the next page of this head lies, in most cases
+        next = data + format.bytes if page < open_page else data
         for i in range(n):
             valid = attended(p.kv, page, pos + i)
             if valid == 0:
                 continue
             state = partial + i * size
             query = (token + i) * p.n_head + head * group
-            if kind == PAGE_INT8:
-                p.kernel.attend_i8(
-                    data, D, group, valid, p.q8 + query * D, p.qs + query, state, state + group, state + 2 * group)
-            elif kind == PAGE_F16:
-                p.kernel.attend_f16(data, D, group, valid, p.q + query * D, state, state + group, state + 2 * group)
-            else:
-                attend_f32(data, D, group, valid, p.q + query * D, state, state + group, state + 2 * group)
+            attend_page(
+                p.kernel, format, data, next, group, valid, p.q + query * D, p.q8 + query * D, p.qs + query,
+                state, state + group, state + 2 * group, scratch)
 
 
 cdef inline int64_t sink_chunks(const pages *kv, int64_t pos) noexcept nogil:
@@ -169,7 +165,7 @@ cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil:
 
 
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil:
-    return 2 * QUERY_TILE * partial_floats(group, head_dim)
+    return 2 * QUERY_TILE * partial_floats(group, head_dim) + page_scratch(head_dim, group)
 
 
 cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept nogil:

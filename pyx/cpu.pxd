@@ -27,13 +27,14 @@ cdef extern from "kernels.h" nogil:
         void (*quantize_row_i8)(const float *, int64_t, int8_t *, float *) noexcept nogil
         void (*half_to_float)(const uint16_t *, int64_t, float *) noexcept nogil
         void (*float_to_half)(const float *, int64_t, uint16_t *) noexcept nogil
-        void (*attend_f16)(
-            const void *, int64_t, int64_t, uint32_t, const float *, float *, float *, float *) noexcept nogil
-        void (*attend_i8)(
-            const void *, int64_t, int64_t, uint32_t, const int8_t *, const float *, float *, float *,
-            float *) noexcept nogil
-        void (*store_f16)(void *, int64_t, int64_t, const float *, const float *) noexcept nogil
-        void (*seal_i8)(const void *, int64_t, void *) noexcept nogil
+        void (*score_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*score_i8)(
+            const void *, const void *, int64_t, int64_t, const int8_t *, const float *, float *) noexcept nogil
+        void (*softmax_page)(int64_t, int64_t, uint32_t, float *, float *, float *, float *) noexcept nogil
+        void (*value_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*value_i8)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*seal_keys_i8)(const uint16_t *, int64_t, void *) noexcept nogil
+        void (*seal_values_i8)(const uint16_t *, int64_t, void *) noexcept nogil
         float (*quantize_q)(const float *, int64_t, int8_t *) noexcept nogil
 
 cdef const kernels *active() except NULL

@@ -2,11 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from pyx.memory cimport Arena
-
-cdef enum page_kind:
-    PAGE_F32
-    PAGE_F16
-    PAGE_INT8
+from pyx.page cimport page_format
 
 # Everything attention needs, without Python objects.
 cdef struct pages:
@@ -17,18 +13,17 @@ cdef struct pages:
     int64_t sinks           # first tokens that stay attended for ever
     int64_t sink_pages      # pages that hold them, pinned, never quantised
     int64_t ring_pages      # physical pages per layer and head behind the sink pages
-    page_kind float_kind    # kind of the sink pages and the open page
-    page_kind ring_kind     # kind of the ring's pages
-    int64_t float_bytes     # bytes of one sink or open page
-    int64_t ring_bytes      # bytes of one page of the ring
-    bint quantised          # ring pages are sealed once; the open page is floats and apart
-    uint8_t *sink           # [n_layer][n_kv_head][sink_pages][float_bytes]
-    uint8_t *ring           # [n_layer][n_kv_head][ring_pages][ring_bytes]
-    uint8_t *open           # [n_layer][n_kv_head][float_bytes]; NULL unless quantised
+    page_format unsealed    # sink pages and the open page: floats
+    page_format sealed      # pages of the ring
+    bint quantised          # ring pages are sealed once; the open page is apart
+    uint8_t *sink           # [n_layer][n_kv_head][sink_pages][unsealed.bytes]
+    uint8_t *ring           # [n_layer][n_kv_head][ring_pages][sealed.bytes]
+    uint8_t *open           # [n_layer][n_kv_head][unsealed.bytes]; NULL unless quantised
 
-# Where page number `page` (position // 32) of a head lies, and its kind.  open_page: the page being written.
+# Where page number `page` (position // 32) of a head lies, and its format.  open_page: the page being written.
 cdef uint8_t *locate(
-    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, page_kind *kind) noexcept nogil
+    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page,
+    const page_format **format) noexcept nogil
 # Bit t set: token 32*page + t is attended by the query at position pos.
 cdef uint32_t attended(const pages *p, int64_t page, int64_t pos) noexcept nogil
 # First page (behind the sink pages) that the query at pos attends.

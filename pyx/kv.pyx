@@ -12,34 +12,32 @@ from libc.string cimport memset
 
 from pyx.cpu cimport KV_PAGE
 from pyx.memory cimport Arena
-
-#: KV type -> bytes of one page of 32 tokens for a head of D: keys, values, scales (kernels.h)
-cdef int64_t page_bytes(str kv_type, int64_t head_dim) except -1:
-    if kv_type == "f32":
-        return 2 * KV_PAGE * head_dim * 4
-    if kv_type == "f16":
-        return 2 * KV_PAGE * head_dim * 2
-    if kv_type == "int8":
-        return (2 * KV_PAGE * head_dim + 2 * KV_PAGE * 2 + 63) // 64 * 64
-    raise ValueError(f"KV type {kv_type!r} is not known (f32, f16, int8)")
+from pyx.page cimport (
+    element_type, is_quantised, open_format, page_format, page_format_init, parse_types, type_name)
+from pyx.page import page_types
 
 
-cdef inline str float_type(str kv_type):
-    """The type of sink pages and of the open page: never quantised."""
-    return "f32" if kv_type == "f32" else "f16"
+cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
+    """The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not."""
+    cdef element_type k_type, v_type
+    parse_types(kv_type, &k_type, &v_type)
+    page_format_init(sealed, k_type, v_type, head_dim)
+    open_format(unsealed, sealed)
+    return 0
 
 
 cdef uint8_t *locate(
-    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page, page_kind *kind) noexcept nogil:
+    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page,
+    const page_format **format) noexcept nogil:
     cdef int64_t stream = layer * p.n_kv_head + head
-    kind[0] = p.float_kind
+    format[0] = &p.unsealed
     if page < p.sink_pages:
-        return p.sink + (stream * p.sink_pages + page) * p.float_bytes
+        return p.sink + (stream * p.sink_pages + page) * p.unsealed.bytes
     if p.quantised:
         if page == open_page:
-            return p.open + stream * p.float_bytes
-    kind[0] = p.ring_kind
-    return p.ring + (stream * p.ring_pages + (page - p.sink_pages) % p.ring_pages) * p.ring_bytes
+            return p.open + stream * p.unsealed.bytes
+    format[0] = &p.sealed
+    return p.ring + (stream * p.ring_pages + (page - p.sink_pages) % p.ring_pages) * p.sealed.bytes
 
 
 cdef uint32_t attended(const pages *p, int64_t page, int64_t pos) noexcept nogil:
@@ -64,8 +62,8 @@ cdef class KVCache:
     """Keys and values of one session.
 
     n_ctx: tokens it can hold; with ``window`` > 0 a conversation may go on for ever, token t attending
-    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type "f16", "int8" (sealed pages only; see module), or "f32"
-    (reference precision).
+    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type: as page.page_types() has them; quantised
+    types are those of sealed pages (see module).
 
     Raises ValueError for shapes or types out of range, MemoryError when the system refuses.
     """
@@ -76,19 +74,16 @@ cdef class KVCache:
         cdef int64_t streams, sink_bytes, ring_bytes
         layout = KVCache._layout(n_layer, n_kv_head, head_dim, n_ctx, kv_type, window, sinks)
         memset(&self.p, 0, sizeof(pages))
-        self.n_ctx, self.kv_type, self.windowed = n_ctx, kv_type, window > 0
+        self.n_ctx, self.kv_type, self.windowed = n_ctx, page_types(kv_type), window > 0
         self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
         self.p.window = window if window else n_ctx
         self.p.sinks = sinks
-        self.p.quantised = kv_type == "int8"
-        self.p.float_kind = PAGE_F32 if kv_type == "f32" else PAGE_F16
-        self.p.ring_kind = PAGE_INT8 if self.p.quantised else self.p.float_kind
-        self.p.float_bytes = page_bytes(float_type(kv_type), head_dim)
-        self.p.ring_bytes = page_bytes(kv_type, head_dim)
+        formats(kv_type, head_dim, &self.p.sealed, &self.p.unsealed)
+        self.p.quantised = is_quantised(&self.p.sealed)
         self.p.sink_pages, self.p.ring_pages = layout["sink_pages"], layout["ring_pages"]
         streams = n_layer * n_kv_head
-        sink_bytes = streams * self.p.sink_pages * self.p.float_bytes
-        ring_bytes = streams * self.p.ring_pages * self.p.ring_bytes
+        sink_bytes = streams * self.p.sink_pages * self.p.unsealed.bytes
+        ring_bytes = streams * self.p.ring_pages * self.p.sealed.bytes
         self.arena = Arena(layout["nbytes"], huge=layout["nbytes"] >= (8 << 20))
         self.p.sink = self.arena.data
         self.p.ring = self.arena.data + sink_bytes
@@ -100,7 +95,9 @@ cdef class KVCache:
         int64_t sinks):
         """Page counts and bytes of a plan: {"sink_pages", "ring_pages", "nbytes"}."""
         cdef int64_t sink_pages, ring_pages, streams
-        if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096 and 0 < head_dim <= 4096 and head_dim % 4 == 0):
+        cdef page_format sealed, unsealed
+        formats(kv_type, head_dim, &sealed, &unsealed)
+        if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096):
             raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads of {head_dim} are out of range")
         if not 0 < n_ctx <= 1 << 30 or not 0 <= window <= 1 << 30 or not 0 <= sinks <= 1 << 20:
             raise ValueError(f"context {n_ctx}, window {window}, sinks {sinks} are out of range")
@@ -111,10 +108,9 @@ cdef class KVCache:
         else:
             ring_pages = max(1, (n_ctx + KV_PAGE - 1) // KV_PAGE - sink_pages)
         streams = n_layer * n_kv_head
-        float_bytes = page_bytes(float_type(kv_type), head_dim)
-        nbytes = streams * (sink_pages * float_bytes + ring_pages * page_bytes(kv_type, head_dim))
-        if kv_type == "int8":
-            nbytes += streams * float_bytes  # the open page
+        nbytes = streams * (sink_pages * unsealed.bytes + ring_pages * sealed.bytes)
+        if is_quantised(&sealed):
+            nbytes += streams * unsealed.bytes  # the open page
         return {"sink_pages": sink_pages, "ring_pages": ring_pages, "nbytes": nbytes}
 
     @staticmethod
@@ -220,17 +216,17 @@ cdef class KVCache:
         view = self.arena.view
         for stream in range(streams):
             if sink_n:
-                start = stream * self.p.sink_pages * self.p.float_bytes
-                yield view[start : start + sink_n * self.p.float_bytes]
-            start = ring_at + (stream * self.p.ring_pages + slot) * self.p.ring_bytes
+                start = stream * self.p.sink_pages * self.p.unsealed.bytes
+                yield view[start : start + sink_n * self.p.unsealed.bytes]
+            start = ring_at + (stream * self.p.ring_pages + slot) * self.p.sealed.bytes
             if straight:
-                yield view[start : start + straight * self.p.ring_bytes]
+                yield view[start : start + straight * self.p.sealed.bytes]
             if ring_n > straight:  # round the end of the ring
-                start = ring_at + stream * self.p.ring_pages * self.p.ring_bytes
-                yield view[start : start + (ring_n - straight) * self.p.ring_bytes]
+                start = ring_at + stream * self.p.ring_pages * self.p.sealed.bytes
+                yield view[start : start + (ring_n - straight) * self.p.sealed.bytes]
             if has_open:
-                start = open_at + stream * self.p.float_bytes
-                yield view[start : start + self.p.float_bytes]
+                start = open_at + stream * self.p.unsealed.bytes
+                yield view[start : start + self.p.unsealed.bytes]
 
     @property
     def nbytes(self):
@@ -257,12 +253,11 @@ cdef class KVCache:
 
     def page(self, int64_t layer, int64_t head, int64_t page):
         """(bytes, type) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
-        cdef page_kind kind
+        cdef const page_format *format
         cdef int64_t open_page = self.n_tokens // KV_PAGE
         if not (0 <= layer < self.p.n_layer and 0 <= head < self.p.n_kv_head and 0 <= page * KV_PAGE < self.n_tokens):
             raise IndexError(f"page {page} of head {head} in layer {layer}")
         if page >= self.p.sink_pages and page < self.oldest:
             raise IndexError(f"page {page} has left the ring")
-        names = {PAGE_F32: "f32", PAGE_F16: "f16", PAGE_INT8: "int8"}
-        where = locate(&self.p, layer, head, page, open_page, &kind)
-        return (<const char *>where)[: (self.p.ring_bytes if kind == PAGE_INT8 else self.p.float_bytes)], names[kind]
+        where = locate(&self.p, layer, head, page, open_page, &format)
+        return (<const char *>where)[: format.bytes], type_name(format.k_type, format.v_type)

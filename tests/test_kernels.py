@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "pyx" / "kernels"
 HARNESS = ROOT / "tests" / "kernels" / "harness.c"
 MACHINE = platform.machine()
-BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c"]
+BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "exact_page.c"]
 ROW_FILES = {"x86_64": ["avx2.c", "avx512vnni.c"], "aarch64": ["neon.c", "dotprod.c", "i8mm.c"]}
 ROWS = {"x86_64": ["scalar", "avx2", "avx512vnni"], "aarch64": ["scalar", "neon", "dotprod", "i8mm"]}
 
@@ -126,7 +126,7 @@ def run(*command: str | Path, **environment: str) -> str:
 def digests(output: str) -> dict[str, str]:
     """Row -> digest of all its outputs; asserts that each row and the total say 0 failed."""
     rows = re.findall(r"^(\w+) +(\d+) passed, (\d+) failed, digest (\w{16})$", output, re.M)
-    assert rows and all(int(passed) > 4000 and failed == "0" for _, passed, failed, _ in rows), output
+    assert rows and all(int(passed) > 3900 and failed == "0" for _, passed, failed, _ in rows), output
     assert re.search(r"^\d+ passed, 0 failed$", output, re.M), output
     return {row: digest for row, _, _, digest in rows}
 

@@ -277,7 +277,7 @@ def forge(good: bytes, **changes) -> bytes:
 @pytest.mark.parametrize(
     "changes, match",
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1"),
         ({"model": "0" * 64, "name": "evil\x1b[2J\nname"}, "another model .evil"),
         ({"kv": {}}, "another KV cache"),
         ({"n_tokens": 1 << 59}, "tokens"),

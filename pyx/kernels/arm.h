@@ -11,7 +11,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* ---- what lanes.h asks for -------------------------------------------------------------------------------------- */
+/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -37,9 +37,6 @@ INLINE uint8x16_t broadcast4(const void *p)
 enum { AHEAD = 8 << 10 };
 
 INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
-
-/* Bytes of an int8 page: to the same place in the next one. */
-#define I8_PAGE(head_dim) (2 * (head_dim) * KV_PAGE + 4 * KV_PAGE)
 
 INLINE int8x16_t codes_67(uint8x16_t c) { return vreinterpretq_s8_u8(vshrq_n_u8(c, 6)); }
 INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))); }
@@ -181,7 +178,8 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
 /* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
 
 /* Four tokens by four dimensions a vector: one dot product each. */
-INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
+                     int32_t (*s)[KV_PAGE])
 {
     for (int t = 0; t < KV_PAGE; t += 16) {
         int32x4_t a[4][4];
@@ -190,7 +188,7 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
                 a[i][j] = vdupq_n_s32(0);
         for (int64_t d = 0; d < head_dim; d += 4) {
             int8x16_t kv[4];
-            prefetch_l2(k + d * KV_PAGE + t * 4 + I8_PAGE(head_dim));
+            prefetch_l2(next + d * KV_PAGE + t * 4);
             for (int j = 0; j < 4; j++)
                 kv[j] = vld1q_s8(k + d * KV_PAGE + t * 4 + 16 * j);
             for (int i = 0; i < n; i++) {

@@ -19,9 +19,6 @@ enum { AHEAD = 24 << 10 };
 
 INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
-/* Bytes of an int8 page: to the same place in the next one. */
-#define I8_PAGE(head_dim) (2 * (head_dim) * KV_PAGE + 4 * KV_PAGE)
-
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
 /* Four vectors of int32 -> their four horizontal sums. */
@@ -214,7 +211,7 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
 }
 
-/* ---- what lanes.h asks for -------------------------------------------------------------------------------------- */
+/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 8
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -235,7 +232,8 @@ INLINE __m256i broadcast4(const void *p)
 
 /* |k| as unsigned times q with the sign of k: pairs are at most 2 * 127 * 127 = 32258, no saturation.  (k ^ 0x80 as
  * unsigned would reach 2 * 255 * 127 = 64770.) */
-INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
+                     int32_t (*s)[KV_PAGE])
 {
     const __m256i one = _mm256_set1_epi16(1);
     for (int t = 0; t < KV_PAGE; t += 16) {
@@ -243,7 +241,7 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
         for (int i = 0; i < n; i++)
             a[i] = b[i] = _mm256_setzero_si256();
         for (int64_t d = 0; d < head_dim; d += 4) {
-            prefetch_l2(k + d * KV_PAGE + t * 4 + I8_PAGE(head_dim));
+            prefetch_l2(next + d * KV_PAGE + t * 4);
             __m256i k0 = load256(k + d * KV_PAGE + t * 4), k1 = load256(k + d * KV_PAGE + t * 4 + 32);
             __m256i k0_abs = _mm256_abs_epi8(k0), k1_abs = _mm256_abs_epi8(k1);
             for (int i = 0; i < n; i++) {
@@ -265,8 +263,8 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
 #define VALUE_DIMS 8
 typedef int16_t value_weight;
 
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
-                       int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
 {
     __m256i a[4], b[4];
     for (int i = 0; i < n; i++)
@@ -274,7 +272,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     for (int g = 0; g < KV_PAGE / 4; g++) {
         const int8_t *p = v + (g * head_dim + d) * 4;
         if (d % 16 == 0)
-            prefetch_l2(p + I8_PAGE(head_dim));
+            prefetch_l2(next + (p - v));
         __m256i v0 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
         __m256i v1 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p + 16)));
         for (int i = 0; i < n; i++) {
@@ -289,7 +287,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
         _mm256_storeu_si256((__m256i *)sum[i], _mm256_permute4x64_epi64(_mm256_hadd_epi32(a[i], b[i]), 0xd8));
 }
 
-#include "lanes.h"
+#include "pages.h"
 
 const struct kernels kernels_avx2 = {
     .name = "avx2",
@@ -298,6 +296,7 @@ const struct kernels kernels_avx2 = {
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
     LANES_KERNELS,
+    PAGES_KERNELS,
 };
 
 #else

@@ -18,9 +18,6 @@ enum { AHEAD = 24 << 10 };
 
 INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
-/* Bytes of an int8 page: to the same place in the next one. */
-#define I8_PAGE(head_dim) (2 * (head_dim) * KV_PAGE + 4 * KV_PAGE)
-
 INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
 
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -189,7 +186,7 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
 }
 
-/* ---- what lanes.h asks for -------------------------------------------------------------------------------------- */
+/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 16
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -209,15 +206,16 @@ INLINE __m512i broadcast4(const void *p)
 }
 
 /* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off again. */
-INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
+                     int32_t (*s)[KV_PAGE])
 {
     const __m512i flip = set_mask(0x80);
     __m512i a[4], b[4], offset[4];
     for (int i = 0; i < n; i++)
         a[i] = b[i] = offset[i] = _mm512_setzero_si512();
     for (int64_t d = 0; d < head_dim; d += 4) {
-        prefetch_l2(k + d * KV_PAGE + I8_PAGE(head_dim));
-        prefetch_l2(k + d * KV_PAGE + I8_PAGE(head_dim) + 64);
+        prefetch_l2(next + d * KV_PAGE);
+        prefetch_l2(next + d * KV_PAGE + 64);
         __m512i k0 = _mm512_xor_si512(load512(k + d * KV_PAGE), flip);
         __m512i k1 = _mm512_xor_si512(load512(k + d * KV_PAGE + 64), flip);
         for (int i = 0; i < n; i++) {
@@ -236,14 +234,14 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
 typedef uint8_t value_weight;
 
 #define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
-                       int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
 {
     __m512i a[4];
     for (int i = 0; i < n; i++)
         a[i] = _mm512_setzero_si512();
     for (int t = 0; t < KV_PAGE; t += 4) {
-        prefetch_l2(v + t * head_dim + d * 4 + I8_PAGE(head_dim));
+        prefetch_l2(next + t * head_dim + d * 4);
         __m512i vv = load512(v + t * head_dim + d * 4);
         for (int i = 0; i < n; i++)
             a[i] = _mm512_dpbusd_epi32(a[i], broadcast4(u[i] + t), vv);
@@ -252,7 +250,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
         _mm512_storeu_si512(sum[i], a[i]);
 }
 
-#include "lanes.h"
+#include "pages.h"
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
@@ -261,6 +259,7 @@ const struct kernels kernels_avx512vnni = {
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
     LANES_KERNELS,
+    PAGES_KERNELS,
 };
 
 #else

@@ -15,8 +15,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 /* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */
 #define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
-                       int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
 {
     int32x4_t a[4][4], ones[4];
     for (int j = 0; j < 4; j++) {
@@ -26,7 +26,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     }
     for (int t = 0; t < KV_PAGE; t += 4) {
         int8x16_t vv[4];
-        prefetch_l2(v + t * head_dim + d * 4 + I8_PAGE(head_dim));
+        prefetch_l2(next + t * head_dim + d * 4);
         for (int j = 0; j < 4; j++) {
             vv[j] = vld1q_s8(v + t * head_dim + d * 4 + 16 * j);
             ones[j] = vdotq_s32(ones[j], vv[j], vdupq_n_s8(1));
@@ -42,7 +42,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
             vst1q_s32(sum[i] + 4 * j, vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7)));
 }
 
-#include "lanes.h"
+#include "pages.h"
 
 const struct kernels kernels_dotprod = {
     .name = "dotprod",
@@ -51,6 +51,7 @@ const struct kernels kernels_dotprod = {
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
     LANES_KERNELS,
+    PAGES_KERNELS,
 };
 
 #else

@@ -67,8 +67,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 /* usdot takes the unsigned probabilities as they are. */
 #define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
-                       int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
 {
     int32x4_t a[4][4];
     for (int i = 0; i < n; i++)
@@ -76,7 +76,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
             a[i][j] = vdupq_n_s32(0);
     for (int t = 0; t < KV_PAGE; t += 4) {
         int8x16_t vv[4];
-        prefetch_l2(v + t * head_dim + d * 4 + I8_PAGE(head_dim));
+        prefetch_l2(next + t * head_dim + d * 4);
         for (int j = 0; j < 4; j++)
             vv[j] = vld1q_s8(v + t * head_dim + d * 4 + 16 * j);
         for (int i = 0; i < n; i++) {
@@ -90,7 +90,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
             vst1q_s32(sum[i] + 4 * j, a[i][j]);
 }
 
-#include "lanes.h"
+#include "pages.h"
 
 const struct kernels kernels_i8mm = {
     .name = "i8mm",
@@ -99,6 +99,7 @@ const struct kernels kernels_i8mm = {
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
     LANES_KERNELS,
+    PAGES_KERNELS,
 };
 
 #else

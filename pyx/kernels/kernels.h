@@ -90,37 +90,48 @@ struct kernels {
     void (*half_to_float)(const uint16_t *x, int64_t n, float *y);
     void (*float_to_half)(const float *x, int64_t n, uint16_t *y); /* round to nearest even */
 
-    /* ---- attention over one KV page (32 tokens, one KV head) ---------------------------------------------------
+    /* ---- attention over one KV page ----------------------------------------------------------------------------
      *
-     * f16 page: half k[D][32] (dim-major: token lanes), then half v[32][D].
-     * Pages of a head should lie one behind the other in memory: the kernels prefetch the page behind this one.
-     * i8 page:  int8 k[D/4][32][4], int8 v[8][D][4], half ks[32], half vs[32]; codes in +-127, never -128.
+     * A page holds 32 tokens of one KV head: a block of keys, then a block of values, each of its own element type.
+     * All blocks are little endian and a multiple of 64 bytes.
      *
-     * Online softmax state of n_q queries (the query heads that share this KV head): m [n_q] running maximum
-     * (starts at -INFINITY), l [n_q] running sum (0), o [n_q][D] unnormalised output (0).  valid: bit t set means
-     * token t of the page is attended (valid != 0).  Queries carry the factor 1/sqrt(D) already.
+     *   type  keys                                       values
+     *   f32   float k[D][32]                             float v[32][D]
+     *   f16   half k[D][32]                              half v[32][D]
+     *   i8    int8 k[D/4][32][4], half ks[32]            int8 v[8][D][4], half vs[32]        codes in +-127
      *
-     *   s[t]  = sum_d q[d] * k[d][t], d ascending, start 0                              (f16)
-     *   s[t]  = (float)(int32 sum_d q8[d] * k8[d][t]) * (ks[t] * qs)                    (i8)
-     *   m'    = max(m, max over valid t of s[t]), -0 taken as +0
-     *           if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c
-     *   p[t]  = kernel_expf(s[t] - m') for valid t, else 0
-     *   l    += lane tree sum of p (16 lanes: lane i = p[i] + p[i+16], then the pairwise tree)
-     *   o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid)             (f16)
-     *   w[t]  = p[t] * vs[t]; wmax = max w; if wmax > 1e-30 (so that 255 / wmax is finite):
-     *           u[t] = round_half_even(w[t] * (255 / wmax)) as u8,
-     *           o[d] += (float)(int32 sum_t u[t] * v8[t][d]) * (wmax / 255)             (i8)
-     */
-    void (*attend_f16)(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
-                       float *l, float *o);
-    void (*attend_i8)(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
-                      const float *qs, float *m, float *l, float *o);
+     * Tokens are lanes: k[..][32][..] is one dimension (or four) of all tokens, so no sum crosses lanes.
+     *
+     * Attention is three steps over n_q queries q [n_q][D] (the query heads that share this KV head; they carry the
+     * factor 1/sqrt(D) already): scores s [n_q][32], softmax, values.  valid: bit t set means token t is attended
+     * (valid != 0).  The state m [n_q] running maximum (starts at -INFINITY), l [n_q] running sum (0), o [n_q][D]
+     * unnormalised output (0) goes from page to page.
+     *
+     * next: the block of the same type that will be read after this one, to be fetched meanwhile; any readable block
+     * of that size will do. */
 
-    /* Store one key/value vector (float [D]) as token t of an f16 page. */
-    void (*store_f16)(void *page, int64_t head_dim, int64_t t, const float *k, const float *v);
-    /* Seal: quantise a whole f16 page into an i8 page, once.  Per token: scale = half(max|x| / 127) and
+    /* s[t] = sum_d q[d] * k[d][t], d ascending, start 0 */
+    void (*score_f16)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s);
+    /* s[t] = (float)(int32 sum_d q[d] * k[d][t]) * (ks[t] * qs); q, qs from quantize_q */
+    void (*score_i8)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
+                     float *s);
+
+    /* m' = max(m, max over valid t of s[t]), -0 taken as +0
+     * if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c; m = m'
+     * s[t] = p[t] = kernel_expf(s[t] - m') for valid t, else 0
+     * l += lane tree sum of p (16 lanes: lane i = p[i] + p[i+16], then the pairwise tree) */
+    void (*softmax_page)(int64_t head_dim, int64_t n_q, uint32_t valid, float *s, float *m, float *l, float *o);
+
+    /* o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid) */
+    void (*value_f16)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
+    /* w[t] = p[t] * vs[t]; top = max w; if top > 1e-30 (so that 255 / top is finite):
+     * u[t] = round_half_even(w[t] * (255 / top)), o[d] += (float)(int32 sum_t u[t] * v[t][d]) * (top / 255) */
+    void (*value_i8)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
+
+    /* Seal: quantise a full f16 block, once.  Per token: scale = half(max|x| / 127) and
      * q = clamp(round_half_even(x / float(scale)), -127, 127); scale 0 gives codes 0. */
-    void (*seal_i8)(const void *f16_page, int64_t head_dim, void *i8_page);
+    void (*seal_keys_i8)(const uint16_t *k, int64_t head_dim, void *block);
+    void (*seal_values_i8)(const uint16_t *v, int64_t head_dim, void *block);
     /* int8 query: qs = max|q| / 127, q8 as in quantize_row_i8 (qs 0 gives codes 0).  Returns qs. */
     float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
 };
@@ -163,10 +174,9 @@ void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);    
  * mean is accumulated in double.  Returns a. */
 float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes);
 
-/* attend_f32.c: the F32 page, for reference: float k[D][32], float v[32][D]; otherwise as attend_f16 / store_f16. */
-void attend_f32(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m, float *l,
-                float *o);
-void store_f32(void *page, int64_t head_dim, int64_t t, const float *k, const float *v);
+/* exact_page.c: F32 blocks, for reference; arithmetic as in score_f16 and value_f16. */
+void score_f32(const void *k, int64_t head_dim, int64_t n_q, const float *q, float *s);
+void value_f32(const void *v, int64_t head_dim, int64_t n_q, const float *p, float *o);
 
 /* a48.c: activations of BitNet a4.8; see there.  As quantize_i8, but s = sqrt(7) / (mean|x| + 1e-5) and codes -8..7. */
 float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum);

@@ -8,10 +8,6 @@
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
  *   vf   load_half(const uint16_t *)            halves -> floats
  *   void store_half(uint16_t *, vf)             floats -> halves, round to nearest even
- *   void dot_keys(k, head_dim, n, q, s)         s[i][t] = sum_d q[i][d] * k8[d][t], n <= QUERIES queries
- *   void dot_values(v, head_dim, d, n, u, sum)  sum[i][j] = sum_t u[i][t] * v8[t][d + j], j < VALUE_DIMS
- *   VALUE_DIMS                    dimensions per dot_values
- *   typedef ... value_weight      how dot_values wants u: uint8_t or int16_t
  *
  * Loops are element-wise or keep FLOAT_LANES separate sums, so vectorising them changes no bit.  Everything is static:
  * see numbers.h. */
@@ -26,7 +22,6 @@
 enum {
     LANES = FLOAT_LANES,
     VECTORS = FLOAT_LANES / LANE_WIDTH, /* native vectors that hold the lanes                */
-    QUERIES = 4,                        /* queries that share one pass over a page           */
     HEAD_ROWS = 4,                      /* rows of a float head that share the activations   */
 };
 
@@ -241,19 +236,6 @@ static void half_to_float(const uint16_t *x, int64_t n, float *y)
         y[i] = half_float(x[i]);
 }
 
-/* One half per token of a page. */
-INLINE void page_to_float(const uint16_t *x, float *y)
-{
-    for (int t = 0; t < KV_PAGE; t += LANE_WIDTH)
-        store_float(y + t, load_half(x + t));
-}
-
-INLINE void page_to_half(const float *x, uint16_t *y)
-{
-    for (int t = 0; t < KV_PAGE; t += LANE_WIDTH)
-        store_half(y + t, load_float(x + t));
-}
-
 static void float_to_half(const float *x, int64_t n, uint16_t *y)
 {
     int64_t i = 0;
@@ -308,242 +290,11 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
         head_rows(w + r * k, 0, 1, k, x, logits + r);
 }
 
-/* ---- attention over one KV page --------------------------------------------------------------------------------- */
-
-/* Pages of a head lie one behind the other, so every kernel fetches the next page, line by line, while it reads this
- * one. */
-enum { PAGE_VECTORS = KV_PAGE / LANE_WIDTH };
-
-/* All ones in the lanes of attended tokens. */
-static void expand_valid(uint32_t valid, vi mask[PAGE_VECTORS])
-{
-    int32_t lane[KV_PAGE];
-    for (uint32_t t = 0; t < KV_PAGE; t++)
-        lane[t] = -(int32_t)(valid >> t & 1u);
-    memcpy(mask, lane, sizeof lane);
-}
-
-static void softmax_page(const vf s[PAGE_VECTORS], const vi mask[PAGE_VECTORS], int64_t head_dim, float *m, float *l,
-                         float *o, vf p[PAGE_VECTORS])
-{
-    const vf none = {0};
-    vf lane[VECTORS];
-    for (int v = 0; v < VECTORS; v++)
-        lane[v] = larger(pick(mask[v], s[v], none - INFINITY),
-                         pick(mask[v + VECTORS], s[v + VECTORS], none - INFINITY));
-    float m_new = tree_max(lane, *m) + 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
-    if (m_new > *m) {
-        float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
-        *l *= c;
-        for (int64_t d = 0; d < head_dim; d++)
-            o[d] *= c;
-        *m = m_new;
-    }
-    for (int v = 0; v < PAGE_VECTORS; v++)
-        p[v] = pick(mask[v], exp_lanes(s[v] - m_new), none);
-    for (int v = 0; v < VECTORS; v++)
-        lane[v] = p[v] + p[v + VECTORS];
-    *l += tree_sum(lane);
-}
-
-INLINE void attend_f16_some(const uint16_t *k, int64_t head_dim, int n, const vi mask[PAGE_VECTORS], const float *q,
-                            float *m, float *l, float *o)
-{
-    const uint16_t *v = k + head_dim * KV_PAGE;
-    vf s[QUERIES][PAGE_VECTORS];
-    float p[QUERIES][KV_PAGE];
-    for (int t = 0; t < KV_PAGE; t += LANES) {
-        vf sum[QUERIES][VECTORS] = {0};
-        for (int64_t d = 0; d < head_dim; d++)
-            for (int j = 0; j < VECTORS; j++) {
-                const uint16_t *at = k + d * KV_PAGE + t + j * LANE_WIDTH;
-                vf kv = load_half(at);
-                if (t == 0 && j == 0)
-                    prefetch_l2(at + 2 * KV_PAGE * head_dim);
-                for (int i = 0; i < n; i++)
-                    sum[i][j] += kv * q[i * head_dim + d];
-            }
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < VECTORS; j++)
-                s[i][t / LANE_WIDTH + j] = sum[i][j];
-    }
-    for (int i = 0; i < n; i++) {
-        vf pv[PAGE_VECTORS];
-        softmax_page(s[i], mask, head_dim, m + i, l + i, o + i * head_dim, pv);
-        memcpy(p[i], pv, sizeof p[i]);
-    }
-    int64_t d = 0;
-    for (; d + LANES <= head_dim; d += LANES) {
-        vf sum[QUERIES][VECTORS];
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < VECTORS; j++)
-                sum[i][j] = load_float(o + i * head_dim + d + j * LANE_WIDTH);
-        for (int t = 0; t < KV_PAGE; t++)
-            for (int j = 0; j < VECTORS; j++) {
-                const uint16_t *at = v + t * head_dim + d + j * LANE_WIDTH;
-                vf vv = load_half(at);
-                if (j == 0 && d % 32 == 0)
-                    prefetch_l2(at + 2 * KV_PAGE * head_dim);
-                for (int i = 0; i < n; i++)
-                    sum[i][j] += vv * p[i][t];
-            }
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < VECTORS; j++)
-                store_float(o + i * head_dim + d + j * LANE_WIDTH, sum[i][j]);
-    }
-    for (; d < head_dim; d++)
-        for (int t = 0; t < KV_PAGE; t++) {
-            float vv = half_float(v[t * head_dim + d]);
-            for (int i = 0; i < n; i++)
-                o[i * head_dim + d] += p[i][t] * vv;
-        }
-}
-
-static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
-                       float *l, float *o)
-{
-    vi mask[PAGE_VECTORS];
-    expand_valid(valid, mask);
-    for (; n_q >= 4; n_q -= 4, q += 4 * head_dim, m += 4, l += 4, o += 4 * head_dim)
-        attend_f16_some(page, head_dim, 4, mask, q, m, l, o);
-    if (n_q == 3)
-        attend_f16_some(page, head_dim, 3, mask, q, m, l, o);
-    else if (n_q == 2)
-        attend_f16_some(page, head_dim, 2, mask, q, m, l, o);
-    else if (n_q == 1)
-        attend_f16_some(page, head_dim, 1, mask, q, m, l, o);
-}
-
-INLINE void attend_i8_some(const int8_t *k, int64_t head_dim, int n, const vi mask[PAGE_VECTORS],
-                           const float ks[KV_PAGE], const float vs[KV_PAGE], const int8_t *q, const float *qs, float *m,
-                           float *l, float *o)
-{
-    const int8_t *v = k + head_dim * KV_PAGE;
-    int32_t dot[QUERIES][KV_PAGE], sum[QUERIES][VALUE_DIMS];
-    float scale[QUERIES];
-    value_weight u[QUERIES][KV_PAGE];
-    dot_keys(k, head_dim, n, q, dot);
-    for (int i = 0; i < n; i++) {
-        float w[KV_PAGE];
-        vf s[PAGE_VECTORS], p[PAGE_VECTORS], lane[VECTORS];
-        for (int j = 0; j < PAGE_VECTORS; j++)
-            s[j] = load_int(dot[i] + j * LANE_WIDTH) * (load_float(ks + j * LANE_WIDTH) * qs[i]);
-        softmax_page(s, mask, head_dim, m + i, l + i, o + i * head_dim, p);
-        for (int j = 0; j < PAGE_VECTORS; j++) {
-            p[j] *= load_float(vs + j * LANE_WIDTH);
-            store_float(w + j * LANE_WIDTH, p[j]);
-        }
-        for (int j = 0; j < VECTORS; j++)
-            lane[j] = larger(p[j], p[j + VECTORS]);
-        float w_max = tree_max(lane, 0.0f);
-        scale[i] = w_max / 255.0f;
-        if (w_max > 1e-30f) {
-            float r = 255.0f / w_max;
-            for (int t = 0; t < KV_PAGE; t++)
-                u[i][t] = (value_weight)round_clamped(w[t] * r, 255.0f);
-        } else {
-            scale[i] = -1.0f; /* adds nothing, not even +0 to a -0 */
-            memset(u[i], 0, sizeof u[i]);
-        }
-    }
-    int64_t d = 0;
-    for (; d + VALUE_DIMS <= head_dim; d += VALUE_DIMS) {
-        dot_values(v, head_dim, d, n, (const value_weight(*)[KV_PAGE])u, sum);
-        for (int i = 0; i < n; i++)
-            if (scale[i] >= 0.0f)
-                for (int j = 0; j < VALUE_DIMS; j += LANE_WIDTH) {
-                    float *at = o + i * head_dim + d + j;
-                    store_float(at, load_float(at) + load_int(sum[i] + j) * scale[i]);
-                }
-    }
-    for (; d < head_dim; d++)
-        for (int i = 0; i < n; i++) {
-            int32_t total = 0;
-            for (int t = 0; t < KV_PAGE; t++)
-                total += u[i][t] * v[(t / 4 * head_dim + d) * 4 + t % 4];
-            if (scale[i] >= 0.0f)
-                o[i * head_dim + d] += (float)total * scale[i];
-        }
-}
-
-static void attend_i8(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
-                      const float *qs, float *m, float *l, float *o)
-{
-    const uint16_t *scales = (const uint16_t *)((const int8_t *)page + 2 * head_dim * KV_PAGE);
-    vi mask[PAGE_VECTORS];
-    float ks[KV_PAGE], vs[KV_PAGE];
-    expand_valid(valid, mask);
-    page_to_float(scales, ks);
-    page_to_float(scales + KV_PAGE, vs);
-    for (; n_q >= 4; n_q -= 4, q += 4 * head_dim, qs += 4, m += 4, l += 4, o += 4 * head_dim)
-        attend_i8_some(page, head_dim, 4, mask, ks, vs, q, qs, m, l, o);
-    if (n_q == 3)
-        attend_i8_some(page, head_dim, 3, mask, ks, vs, q, qs, m, l, o);
-    else if (n_q == 2)
-        attend_i8_some(page, head_dim, 2, mask, ks, vs, q, qs, m, l, o);
-    else if (n_q == 1)
-        attend_i8_some(page, head_dim, 1, mask, ks, vs, q, qs, m, l, o);
-}
-
-static void store_f16(void *page, int64_t head_dim, int64_t t, const float *k, const float *v)
-{
-    uint16_t *pk = page, *pv = pk + head_dim * KV_PAGE;
-    for (int64_t d = 0; d < head_dim; d++)
-        pk[d * KV_PAGE + t] = float_half(k[d]);
-    float_to_half(v, head_dim, pv + t * head_dim);
-}
-
-static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
-{
-    const uint16_t *hk = f16_page, *hv = hk + head_dim * KV_PAGE;
-    int8_t *k = i8_page, *v = k + head_dim * KV_PAGE;
-    uint16_t *ks = (uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
-    float max[KV_PAGE] = {0}, scale[KV_PAGE], x[KV_PAGE];
-    for (int64_t d = 0; d < head_dim; d++) {
-        page_to_float(hk + d * KV_PAGE, x);
-        for (int t = 0; t < KV_PAGE; t++)
-            max[t] = choose(absf(x[t]) > max[t], absf(x[t]), max[t]);
-    }
-    for (int t = 0; t < KV_PAGE; t++)
-        max[t] /= 127.0f;
-    page_to_half(max, ks);
-    page_to_float(ks, scale);
-    for (int64_t d = 0; d < head_dim; d++) {
-        int8_t code[KV_PAGE];
-        page_to_float(hk + d * KV_PAGE, x);
-        for (int t = 0; t < KV_PAGE; t++)
-            code[t] = (int8_t)(round_clamped(x[t] / scale[t], 127.0f) & -(scale[t] > 0.0f));
-        for (int t = 0; t < KV_PAGE; t++)
-            k[(d / 4 * KV_PAGE + t) * 4 + d % 4] = code[t];
-    }
-    for (int t = 0; t < KV_PAGE; t++) {
-        enum { DIMS = 64 };
-        const uint16_t *row = hv + t * head_dim;
-        float y[DIMS], row_max = 0.0f;
-        int8_t code[DIMS];
-        for (int64_t d = 0; d < head_dim; d += DIMS) {
-            int64_t n = head_dim - d < DIMS ? head_dim - d : DIMS;
-            half_to_float(row + d, n, y);
-            float a = abs_max(y, n);
-            row_max = a > row_max ? a : row_max;
-        }
-        vs[t] = float_half(row_max / 127.0f);
-        for (int64_t d = 0; d < head_dim; d += DIMS) {
-            int64_t n = head_dim - d < DIMS ? head_dim - d : DIMS;
-            half_to_float(row + d, n, y);
-            quantize_by(y, n, half_float(vs[t]), code);
-            for (int64_t j = 0; j < n; j++)
-                v[(t / 4 * head_dim + d + j) * 4 + t % 4] = code[j];
-        }
-    }
-}
-
 /* The members of the table that this header provides. */
 #define LANES_KERNELS                                                                                                  \
     .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
     .rope_half = rope_half, .rope_interleaved = rope_interleaved, .add = add, .quantize_i16 = quantize_i16,            \
     .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8, .half_to_float = half_to_float,    \
-    .float_to_half = float_to_half, .attend_f16 = attend_f16, .attend_i8 = attend_i8, .store_f16 = store_f16,          \
-    .seal_i8 = seal_i8, .quantize_q = quantize_q
+    .float_to_half = float_to_half, .quantize_q = quantize_q
 
 #endif

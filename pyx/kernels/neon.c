@@ -156,7 +156,8 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
 /* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
 
 /* Two groups of four dimensions at a time: two products of at most 127 * 127 are 32258 in int16. */
-INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, int32_t (*s)[KV_PAGE])
+INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
+                     int32_t (*s)[KV_PAGE])
 {
     for (int t = 0; t < KV_PAGE; t += 8) {
         int32x4_t a[4][4];
@@ -167,8 +168,8 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
         for (; d + 8 <= head_dim; d += 8) {
             const int8_t *p = k + d * KV_PAGE + t * 4;
             if (t % 16 == 0) {
-                prefetch_l2(p + I8_PAGE(head_dim));
-                prefetch_l2(p + I8_PAGE(head_dim) + 4 * KV_PAGE);
+                prefetch_l2(next + (p - k));
+                prefetch_l2(next + (p - k) + 4 * KV_PAGE);
             }
             int8x16_t k0 = vld1q_s8(p), k1 = vld1q_s8(p + 16);
             int8x16_t k2 = vld1q_s8(p + 4 * KV_PAGE), k3 = vld1q_s8(p + 4 * KV_PAGE + 16);
@@ -206,8 +207,8 @@ INLINE void dot_keys(const int8_t *k, int64_t head_dim, int n, const int8_t *q, 
 /* u - 128 is a signed byte; 128 times the sum of the values makes up for it.  Two groups of four tokens at a time: two
  * products of at most 128 * 127 are 32512 in int16. */
 #define VALUE_DIMS 8
-INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, const value_weight (*u)[KV_PAGE],
-                       int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
 {
     const uint8x16_t flip = vdupq_n_u8(0x80);
     int32x4_t a[4][4];
@@ -218,8 +219,8 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     for (int t = 0; t < KV_PAGE; t += 8) {
         const int8_t *p = v + t * head_dim + d * 4, *p2 = p + head_dim * 4;
         if (d % 16 == 0) {
-            prefetch_l2(p + I8_PAGE(head_dim));
-            prefetch_l2(p2 + I8_PAGE(head_dim));
+            prefetch_l2(next + (p - v));
+            prefetch_l2(next + (p2 - v));
         }
         int8x16_t v0 = vld1q_s8(p), v1 = vld1q_s8(p + 16), v2 = vld1q_s8(p2), v3 = vld1q_s8(p2 + 16);
         ones0 = vpadalq_s8(vpadalq_s8(ones0, v0), v2); /* 32 values of at most 127 in two lanes */
@@ -244,7 +245,7 @@ INLINE void dot_values(const int8_t *v, int64_t head_dim, int64_t d, int n, cons
     }
 }
 
-#include "lanes.h"
+#include "pages.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",
@@ -253,6 +254,7 @@ const struct kernels kernels_neon = {
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
     LANES_KERNELS,
+    PAGES_KERNELS,
 };
 
 #else

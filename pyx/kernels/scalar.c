@@ -195,105 +195,121 @@ static void float_to_half(const float *x, int64_t n, uint16_t *y)
 
 /* ---- attention over one KV page --------------------------------------------------------------------------------- */
 
-/* The softmax step of one query: scores s -> probabilities p, and the running m, l, o. */
-static void softmax_page(const float s[KV_PAGE], uint32_t valid, int64_t head_dim, float *m, float *l, float *o,
-                         float p[KV_PAGE])
+static void score_f16(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
 {
-    float m_new = *m;
-    for (int t = 0; t < KV_PAGE; t++)
-        if (valid >> t & 1)
-            m_new = s[t] > m_new ? s[t] : m_new;
-    m_new += 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
-    if (m_new > *m) {
-        float c = *m == -INFINITY ? 0.0f : kernel_expf(*m - m_new);
-        *l *= c;
-        for (int64_t d = 0; d < head_dim; d++)
-            o[d] *= c;
-        *m = m_new;
-    }
-    float lane[LANES];
-    for (int t = 0; t < KV_PAGE; t++)
-        p[t] = valid >> t & 1 ? kernel_expf(s[t] - m_new) : 0.0f;
-    for (int i = 0; i < LANES; i++)
-        lane[i] = p[i] + p[i + LANES];
-    *l += tree_sum(lane);
-}
-
-static void attend_f16(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const float *q, float *m,
-                       float *l, float *o)
-{
-    const uint16_t *k = page, *v = k + head_dim * KV_PAGE;
-    for (int64_t i = 0; i < n_q; i++, q += head_dim, o += head_dim) {
-        float s[KV_PAGE] = {0}, p[KV_PAGE];
-        for (int64_t d = 0; d < head_dim; d++)
-            for (int t = 0; t < KV_PAGE; t++)
-                s[t] += q[d] * half_float(k[d * KV_PAGE + t]);
-        softmax_page(s, valid, head_dim, m + i, l + i, o, p);
-        for (int t = 0; t < KV_PAGE; t++)
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, s += KV_PAGE)
+        for (int t = 0; t < KV_PAGE; t++) {
+            s[t] = 0.0f;
             for (int64_t d = 0; d < head_dim; d++)
-                o[d] += p[t] * half_float(v[t * head_dim + d]);
-    }
+                s[t] += q[d] * half_float(((const uint16_t *)k)[d * KV_PAGE + t]);
+        }
 }
 
-static void attend_i8(const void *page, int64_t head_dim, int64_t n_q, uint32_t valid, const int8_t *q,
-                      const float *qs, float *m, float *l, float *o)
+static void score_i8(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
+                     float *s)
 {
-    const int8_t *k = page, *v = k + head_dim * KV_PAGE;
-    const uint16_t *ks = (const uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
-    for (int64_t i = 0; i < n_q; i++, q += head_dim, o += head_dim) {
-        float s[KV_PAGE], p[KV_PAGE], w[KV_PAGE], w_max = 0.0f;
-        int32_t u[KV_PAGE];
+    const int8_t *codes = k;
+    const uint16_t *ks = (const uint16_t *)(codes + head_dim * KV_PAGE);
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, s += KV_PAGE)
         for (int t = 0; t < KV_PAGE; t++) {
             int32_t sum = 0;
             for (int64_t d = 0; d < head_dim; d++)
-                sum += q[d] * k[(d / 4 * KV_PAGE + t) * 4 + d % 4];
+                sum += q[d] * codes[(d / 4 * KV_PAGE + t) * 4 + d % 4];
             s[t] = (float)sum * (half_float(ks[t]) * qs[i]);
         }
-        softmax_page(s, valid, head_dim, m + i, l + i, o, p);
+}
+
+static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s, float *m, float *l, float *o)
+{
+    for (int64_t i = 0; i < n_q; i++, s += KV_PAGE, o += head_dim) {
+        float top = m[i], lane[LANES];
+        for (int t = 0; t < KV_PAGE; t++)
+            if (valid >> t & 1)
+                top = s[t] > top ? s[t] : top;
+        top += 0.0f; /* -0 becomes +0: which of two zeros is the maximum is a matter of order */
+        if (top > m[i]) {
+            float c = m[i] == -INFINITY ? 0.0f : kernel_expf(m[i] - top);
+            l[i] *= c;
+            for (int64_t d = 0; d < head_dim; d++)
+                o[d] *= c;
+            m[i] = top;
+        }
+        for (int t = 0; t < KV_PAGE; t++)
+            s[t] = valid >> t & 1 ? kernel_expf(s[t] - top) : 0.0f;
+        for (int j = 0; j < LANES; j++)
+            lane[j] = s[j] + s[j + LANES];
+        l[i] += tree_sum(lane);
+    }
+}
+
+static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim)
+        for (int t = 0; t < KV_PAGE; t++)
+            for (int64_t d = 0; d < head_dim; d++)
+                o[d] += p[t] * half_float(((const uint16_t *)v)[t * head_dim + d]);
+}
+
+static void value_i8(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+    const int8_t *codes = v;
+    const uint16_t *vs = (const uint16_t *)(codes + head_dim * KV_PAGE);
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim) {
+        float w[KV_PAGE], top = 0.0f;
+        int32_t u[KV_PAGE];
         for (int t = 0; t < KV_PAGE; t++) {
             w[t] = p[t] * half_float(vs[t]);
-            w_max = w[t] > w_max ? w[t] : w_max;
+            top = w[t] > top ? w[t] : top;
         }
-        if (!(w_max > 1e-30f)) /* nothing this page could add; and 255 / w_max stays finite */
+        if (!(top > 1e-30f)) /* nothing this page could add; and 255 / top stays finite */
             continue;
         for (int t = 0; t < KV_PAGE; t++)
-            u[t] = round_clamped(w[t] * (255.0f / w_max), 255.0f);
+            u[t] = round_clamped(w[t] * (255.0f / top), 255.0f);
         for (int64_t d = 0; d < head_dim; d++) {
             int32_t sum = 0;
             for (int t = 0; t < KV_PAGE; t++)
-                sum += u[t] * v[(t / 4 * head_dim + d) * 4 + t % 4];
-            o[d] += (float)sum * (w_max / 255.0f);
+                sum += u[t] * codes[(t / 4 * head_dim + d) * 4 + t % 4];
+            o[d] += (float)sum * (top / 255.0f);
         }
     }
 }
 
-static void store_f16(void *page, int64_t head_dim, int64_t t, const float *k, const float *v)
+static void seal_keys_i8(const uint16_t *k, int64_t head_dim, void *block)
 {
-    uint16_t *pk = page, *pv = pk + head_dim * KV_PAGE;
-    for (int64_t d = 0; d < head_dim; d++) {
-        pk[d * KV_PAGE + t] = float_half(k[d]);
-        pv[t * head_dim + d] = float_half(v[d]);
-    }
-}
-
-static void seal_i8(const void *f16_page, int64_t head_dim, void *i8_page)
-{
-    const uint16_t *hk = f16_page, *hv = hk + head_dim * KV_PAGE;
-    int8_t *k = i8_page, *v = k + head_dim * KV_PAGE;
-    uint16_t *ks = (uint16_t *)(v + head_dim * KV_PAGE), *vs = ks + KV_PAGE;
+    int8_t *codes = block;
+    uint16_t *ks = (uint16_t *)(codes + head_dim * KV_PAGE);
     for (int t = 0; t < KV_PAGE; t++) {
-        float k_max = 0.0f, v_max = 0.0f;
+        float max = 0.0f;
         for (int64_t d = 0; d < head_dim; d++) {
-            float a = absf(half_float(hk[d * KV_PAGE + t])), b = absf(half_float(hv[t * head_dim + d]));
-            k_max = a > k_max ? a : k_max;
-            v_max = b > v_max ? b : v_max;
+            float a = absf(half_float(k[d * KV_PAGE + t]));
+            max = a > max ? a : max;
         }
-        ks[t] = float_half(k_max / 127.0f);
-        vs[t] = float_half(v_max / 127.0f);
+        ks[t] = float_half(max / 127.0f);
         for (int64_t d = 0; d < head_dim; d++) {
-            float a = half_float(hk[d * KV_PAGE + t]), b = half_float(hv[t * head_dim + d]);
-            quantize_by(&a, 1, half_float(ks[t]), &k[(d / 4 * KV_PAGE + t) * 4 + d % 4]);
-            quantize_by(&b, 1, half_float(vs[t]), &v[(t / 4 * head_dim + d) * 4 + t % 4]);
+            float x = half_float(k[d * KV_PAGE + t]);
+            quantize_by(&x, 1, half_float(ks[t]), &codes[(d / 4 * KV_PAGE + t) * 4 + d % 4]);
+        }
+    }
+}
+
+static void seal_values_i8(const uint16_t *v, int64_t head_dim, void *block)
+{
+    int8_t *codes = block;
+    uint16_t *vs = (uint16_t *)(codes + head_dim * KV_PAGE);
+    for (int t = 0; t < KV_PAGE; t++) {
+        float max = 0.0f;
+        for (int64_t d = 0; d < head_dim; d++) {
+            float a = absf(half_float(v[t * head_dim + d]));
+            max = a > max ? a : max;
+        }
+        vs[t] = float_half(max / 127.0f);
+        for (int64_t d = 0; d < head_dim; d++) {
+            float x = half_float(v[t * head_dim + d]);
+            quantize_by(&x, 1, half_float(vs[t]), &codes[(t / 4 * head_dim + d) * 4 + t % 4]);
         }
     }
 }
@@ -324,9 +340,12 @@ const struct kernels kernels_scalar = {
     .quantize_row_i8 = quantize_row_i8,
     .half_to_float = half_to_float,
     .float_to_half = float_to_half,
-    .attend_f16 = attend_f16,
-    .attend_i8 = attend_i8,
-    .store_f16 = store_f16,
-    .seal_i8 = seal_i8,
+    .score_f16 = score_f16,
+    .score_i8 = score_i8,
+    .softmax_page = softmax_page,
+    .value_f16 = value_f16,
+    .value_i8 = value_i8,
+    .seal_keys_i8 = seal_keys_i8,
+    .seal_values_i8 = seal_values_i8,
     .quantize_q = quantize_q,
 };

@@ -537,6 +537,27 @@ static void fill_page(uint16_t *page, int64_t d, int kind)
         }
 }
 
+/* The three steps over one page: K or S, then the state. */
+static void attend_f16(const struct kernels *row, const uint16_t *page, int64_t d, int64_t n_q, uint32_t valid,
+                       const float *q, float *m, float *l, float *o)
+{
+    float s[16 * KV_PAGE];
+    const uint16_t *v = page + d * KV_PAGE;
+    row->score_f16(page, page, d, n_q, q, s);
+    row->softmax_page(d, n_q, valid, s, m, l, o);
+    row->value_f16(v, v, d, n_q, s, o);
+}
+
+static void attend_i8(const struct kernels *row, const int8_t *page, int64_t d, int64_t n_q, uint32_t valid,
+                      const int8_t *q, const float *qs, float *m, float *l, float *o)
+{
+    float s[16 * KV_PAGE];
+    const int8_t *v = page + i8_bytes(d) / 2;
+    row->score_i8(page, page, d, n_q, q, qs, s);
+    row->softmax_page(d, n_q, valid, s, m, l, o);
+    row->value_i8(v, v, d, n_q, s, o);
+}
+
 static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
 {
     size_t n_o = (size_t)(n_q * d) * 4, n_m = (size_t)n_q * 4;
@@ -555,8 +576,8 @@ static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
     for (int step = 0; step < 3; step++) { /* from -inf, then onto a running state */
         uint32_t v = step == 0 ? valid : step == 1 ? 0xffffffffu : rnd() | 0x00400000u;
         fill_page(page, d, step == 2 ? 4 : kind);
-        S->attend_f16(page, d, n_q, v, q, m[0], l[0], o[0]);
-        K->attend_f16(page, d, n_q, v, q, m[1], l[1], o[1]);
+        attend_f16(S, page, d, n_q, v, q, m[0], l[0], o[0]);
+        attend_f16(K, page, d, n_q, v, q, m[1], l[1], o[1]);
         verdict(same(m[1], m[0], n_m) && same(l[1], l[0], n_m) && same(o[1], o[0], n_o),
                 "attend_f16 dim %d n_q %d valid %08x kind %d step %d", (int)d, n_q, v, kind, step);
         if (K != S)
@@ -602,7 +623,8 @@ static void test_attend_i8(int64_t d, int n_q, uint32_t valid, int kind, int q_k
     int8_t *page = buffer(i8_bytes(d)), *q = buffer((size_t)(n_q * d));
     float *qs = buffer(n_m), *o[2] = {buffer(n_o), buffer(n_o)};
     float *m[2] = {buffer(n_m), buffer(n_m)}, *l[2] = {buffer(n_m), buffer(n_m)};
-    uint16_t *scales = (uint16_t *)(page + d * KV_PAGE * 2);
+    const int8_t *values = page + i8_bytes(d) / 2;
+    uint16_t *ks = (uint16_t *)(page + d * KV_PAGE), *vs = (uint16_t *)(values + d * KV_PAGE);
     fill_i8(q, n_q * d, q_kind);
     for (int i = 0; i < n_q; i++)
         qs[i] = 0.002f + 0.001f * rnd_float();
@@ -615,13 +637,16 @@ static void test_attend_i8(int64_t d, int n_q, uint32_t valid, int kind, int q_k
     for (int step = 0; step < 3; step++) {
         static const int codes[] = {I8_UNIFORM, I8_MAX, I8_MIN, I8_EXTREMES, I8_UNIFORM, I8_UNIFORM};
         uint32_t v = step == 0 ? valid : step == 1 ? 0xffffffffu : rnd() | 0x00400000u;
-        fill_i8(page, d * KV_PAGE * 2, codes[kind]);
-        for (int t = 0; t < 2 * KV_PAGE; t++)
-            scales[t] = kind == 4   ? 0
-                        : kind == 5 ? (uint16_t)(rnd() % 4)
-                                    : float_half(0.02f + 0.01f * rnd_float());
-        S->attend_i8(page, d, n_q, v, q, qs, m[0], l[0], o[0]);
-        K->attend_i8(page, d, n_q, v, q, qs, m[1], l[1], o[1]);
+        for (int half = 0; half < 2; half++) {
+            uint16_t *scales = half ? vs : ks;
+            fill_i8(page + (size_t)half * (i8_bytes(d) / 2), d * KV_PAGE, codes[kind]);
+            for (int t = 0; t < KV_PAGE; t++)
+                scales[t] = kind == 4   ? 0
+                            : kind == 5 ? (uint16_t)(rnd() % 4)
+                                        : float_half(0.02f + 0.01f * rnd_float());
+        }
+        attend_i8(S, page, d, n_q, v, q, qs, m[0], l[0], o[0]);
+        attend_i8(K, page, d, n_q, v, q, qs, m[1], l[1], o[1]);
         verdict(same(m[1], m[0], n_m) && same(l[1], l[0], n_m) && same(o[1], o[0], n_o),
                 "attend_i8 dim %d n_q %d valid %08x kind %d q %d step %d", (int)d, n_q, v, kind, q_kind, step);
         if (K != S || step)
@@ -633,20 +658,19 @@ static void test_attend_i8(int64_t d, int n_q, uint32_t valid, int kind, int q_k
                 int64_t sum = 0;
                 for (int64_t j = 0; j < d; j++)
                     sum += (int64_t)q[i * d + j] * page[(j / 4 * KV_PAGE + t) * 4 + j % 4];
-                s[t] = (double)sum * half_float(scales[t]) * qs[i];
+                s[t] = (double)sum * half_float(ks[t]) * qs[i];
                 if (v >> t & 1 && s[t] > biggest)
                     biggest = s[t];
             }
             for (int t = 0; t < KV_PAGE; t++) {
                 s[t] = v >> t & 1 ? exp(s[t] - biggest) : 0.0;
                 den += s[t];
-                slack = fmax(slack, s[t] * half_float(scales[KV_PAGE + t]));
+                slack = fmax(slack, s[t] * half_float(vs[t]));
             }
             for (int64_t j = 0; j < d; j++) {
                 double num = 0.0;
                 for (int t = 0; t < KV_PAGE; t++)
-                    num += s[t] * half_float(scales[KV_PAGE + t]) *
-                           page[d * KV_PAGE + (t / 4 * d + j) * 4 + t % 4];
+                    num += s[t] * half_float(vs[t]) * values[(t / 4 * d + j) * 4 + t % 4];
                 double bound = (slack / 510 * 127 * 32 + 2e-3 * fabs(num)) / den + 1e-30;
                 ok &= fabs(o[0][i * d + j] / l[0][i] - num / den) <= bound;
             }
@@ -672,25 +696,27 @@ static void test_pages(int64_t d, int kind)
             k[i] = fabsf(k[i]) > 6e4f ? 6e4f : k[i];
             v[i] = fabsf(v[i]) > 6e4f ? -6e4f : v[i];
         }
-        S->store_f16(page[0], d, t, k, v);
-        K->store_f16(page[1], d, t, k, v);
-        int ok = 1;
-        for (int64_t i = 0; i < d; i++)
-            ok &= page[1][i * KV_PAGE + t] == float_half(k[i]) && page[1][(KV_PAGE + t) * d + i] == float_half(v[i]);
-        verdict(ok, "store_f16 places token %d, dim %d", t, (int)d);
+        for (int64_t i = 0; i < d; i++) {
+            page[0][i * KV_PAGE + t] = page[1][i * KV_PAGE + t] = float_half(k[i]);
+            page[0][(KV_PAGE + t) * d + i] = page[1][(KV_PAGE + t) * d + i] = float_half(v[i]);
+        }
     }
-    verdict(same(page[1], page[0], f16_bytes(d)), "store_f16 dim %d kind %d", (int)d, kind);
-    S->seal_i8(page[0], d, sealed[0]);
-    K->seal_i8(page[0], d, sealed[1]);
+    const struct kernels *const row[2] = {S, K};
+    for (int i = 0; i < 2; i++) {
+        row[i]->seal_keys_i8(page[i], d, sealed[i]);
+        row[i]->seal_values_i8(page[i] + d * KV_PAGE, d, sealed[i] + i8_bytes(d) / 2);
+    }
     verdict(same(sealed[1], sealed[0], i8_bytes(d)), "seal_i8 dim %d kind %d", (int)d, kind);
     if (K == S) {
-        const uint16_t *ks = (const uint16_t *)(sealed[0] + 2 * d * KV_PAGE), *vs = ks + KV_PAGE;
+        const int8_t *values = sealed[0] + i8_bytes(d) / 2;
+        const uint16_t *ks = (const uint16_t *)(sealed[0] + d * KV_PAGE);
+        const uint16_t *vs = (const uint16_t *)(values + d * KV_PAGE);
         int ok = 1;
         for (int t = 0; t < KV_PAGE; t++)
             for (int64_t i = 0; i < d; i++) {
                 float a = half_float(page[0][i * KV_PAGE + t]), b = half_float(page[0][(KV_PAGE + t) * d + i]);
                 int8_t qa = sealed[0][(i / 4 * KV_PAGE + t) * 4 + i % 4];
-                int8_t qb = sealed[0][d * KV_PAGE + (t / 4 * d + i) * 4 + t % 4];
+                int8_t qb = values[(t / 4 * d + i) * 4 + t % 4];
                 float sa = half_float(ks[t]), sb = half_float(vs[t]);
                 ok &= qa != -128 && qb != -128;
                 /* half a step, plus the clamp where rounding the scale to half made it too small */

@@ -34,8 +34,8 @@ def decode_page(data: bytes, kind: str, head_dim: int) -> tuple[np.ndarray, np.n
         half = PAGE * head_dim
         return flat[:half].reshape(head_dim, PAGE).T, flat[half : 2 * half].reshape(PAGE, head_dim)
     n = PAGE * head_dim
-    codes = np.frombuffer(data, np.int8, 2 * n).astype(np.float64)
-    scales = np.frombuffer(data, np.float16, 2 * PAGE, 2 * n).astype(np.float64)
-    k = codes[:n].reshape(head_dim // 4, PAGE, 4).transpose(1, 0, 2).reshape(PAGE, head_dim)
-    v = codes[n:].reshape(PAGE // 4, head_dim, 4).transpose(0, 2, 1).reshape(PAGE, head_dim)
-    return k * scales[:PAGE, None], v * scales[PAGE:, None]
+    codes = [np.frombuffer(data, np.int8, n, at).astype(np.float64) for at in (0, n + 2 * PAGE)]
+    scales = [np.frombuffer(data, np.float16, PAGE, at + n).astype(np.float64) for at in (0, n + 2 * PAGE)]
+    k = codes[0].reshape(head_dim // 4, PAGE, 4).transpose(1, 0, 2).reshape(PAGE, head_dim)
+    v = codes[1].reshape(PAGE // 4, head_dim, 4).transpose(0, 2, 1).reshape(PAGE, head_dim)
+    return k * scales[0][:, None], v * scales[1][:, None]

@@ -1,0 +1,153 @@
+"""page: how 32 tokens of one KV head lie in memory: element types, store, seal, score, attend.
+
+A page is a block of keys and a block of values, each of its own element type (layouts in kernels.h).  A vector arrives
+as floats in an open page and is quantised at most once, when the page is sealed.  No policy here: which pages there
+are, and who attends them, is the business of kv and attention.
+"""
+
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from pyx.cpu cimport KV_PAGE, kernels
+
+cdef extern from "kernels.h" nogil:
+    void score_f32(const void *, int64_t, int64_t, const float *, float *)
+    void value_f32(const void *, int64_t, int64_t, const float *, float *)
+
+cdef enum:
+    MAX_HEAD_DIM = 4096
+
+#: as users write them, in the order of element_type
+NAMES = ("f32", "f16", "int8")
+#: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
+ALIASES = {"fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8"}
+
+
+def page_types(str text):
+    """Canonical spelling of a KV type: "int8", or "int8:f16" where keys and values differ.
+
+    Raises ValueError, one line that names the types there are.
+    """
+    cdef element_type k_type, v_type
+    parse_types(text, &k_type, &v_type)
+    return type_name(k_type, v_type)
+
+
+cdef str type_name(element_type k_type, element_type v_type):
+    return NAMES[k_type] if k_type == v_type else f"{NAMES[k_type]}:{NAMES[v_type]}"
+
+
+cdef int parse_types(str text, element_type *k_type, element_type *v_type) except -1:
+    parts = [ALIASES.get(part, part) for part in text.strip().lower().split(":")]
+    if len(parts) > 2 or not all(part in NAMES for part in parts):
+        raise ValueError(
+            f"KV type {text!r} is not known; types are {', '.join(NAMES)}, or KEYS:VALUES of them such as int8:f16")
+    k_type[0] = <element_type><int>NAMES.index(parts[0])
+    v_type[0] = <element_type><int>NAMES.index(parts[len(parts) - 1])
+    return 0
+
+
+cdef int64_t block_bytes(element_type kind, int64_t head_dim) noexcept nogil:
+    """Bytes of one block; keys and values of a type are as big."""
+    cdef int64_t n = KV_PAGE * head_dim
+    if kind == F32:
+        return 4 * n
+    if kind == F16:
+        return 2 * n
+    return n + 2 * KV_PAGE  # INT8: codes and a scale per token
+
+
+cdef int page_format_init(
+    page_format *f, element_type k_type, element_type v_type, int64_t head_dim) except -1:
+    if not 0 < head_dim <= MAX_HEAD_DIM or head_dim % 4:
+        raise ValueError(f"heads of {head_dim} dimensions are out of range: a multiple of 4 up to {MAX_HEAD_DIM}")
+    f.k_type, f.v_type, f.head_dim = k_type, v_type, head_dim
+    f.v_at = (block_bytes(k_type, head_dim) + 63) // 64 * 64
+    f.bytes = f.v_at + (block_bytes(v_type, head_dim) + 63) // 64 * 64
+    f.integer_k = k_type == INT8
+    return 0
+
+
+cdef element_type open_type(element_type of) noexcept nogil:
+    return F32 if of == F32 else F16
+
+
+cdef void open_format(page_format *f, const page_format *of) noexcept nogil:
+    f.k_type, f.v_type, f.head_dim = open_type(of.k_type), open_type(of.v_type), of.head_dim
+    f.v_at = block_bytes(f.k_type, f.head_dim)
+    f.bytes = f.v_at + block_bytes(f.v_type, f.head_dim)
+    f.integer_k = False
+
+
+cdef bint is_quantised(const page_format *f) noexcept nogil:
+    return f.k_type != open_type(f.k_type) or f.v_type != open_type(f.v_type)
+
+
+cdef int64_t page_scratch(int64_t head_dim, int64_t n_q) noexcept nogil:
+    return n_q * KV_PAGE
+
+
+cdef void store_token(
+    const kernels *kernel, const page_format *f, void *page, int64_t t, const float *k, const float *v) noexcept nogil:
+    cdef int64_t d, D = f.head_dim
+    cdef uint16_t half[MAX_HEAD_DIM]
+    cdef void *values = <uint8_t *>page + f.v_at
+    if f.k_type == F32:
+        for d in range(D):
+            (<float *>page)[d * KV_PAGE + t] = k[d]
+    else:
+        kernel.float_to_half(k, D, half)
+        for d in range(D):
+            (<uint16_t *>page)[d * KV_PAGE + t] = half[d]
+    if f.v_type == F32:
+        memcpy(<float *>values + t * D, v, D * sizeof(float))
+    else:
+        kernel.float_to_half(v, D, <uint16_t *>values + t * D)
+
+
+cdef void seal_page(
+    const kernels *kernel, const page_format *source, const void *page, const page_format *to,
+    void *sealed) noexcept nogil:
+    cdef const uint8_t *values = <const uint8_t *>page + source.v_at
+    cdef uint8_t *sealed_values = <uint8_t *>sealed + to.v_at
+    if to.k_type == source.k_type:
+        memcpy(sealed, page, source.v_at)
+    else:
+        kernel.seal_keys_i8(<const uint16_t *>page, to.head_dim, sealed)
+    if to.v_type == source.v_type:
+        memcpy(sealed_values, values, source.bytes - source.v_at)
+    else:
+        kernel.seal_values_i8(<const uint16_t *>values, to.head_dim, sealed_values)
+
+
+cdef void score_page(
+    const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, const float *q,
+    const int8_t *q8, const float *qs, float *s, float *scratch) noexcept nogil:
+    if f.k_type == INT8:
+        kernel.score_i8(page, next, f.head_dim, n_q, q8, qs, s)
+    elif f.k_type == F16:
+        kernel.score_f16(page, next, f.head_dim, n_q, q, s)
+    else:
+        score_f32(page, f.head_dim, n_q, q, s)
+
+
+cdef void add_values(
+    const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, const float *p,
+    float *o) noexcept nogil:
+    """o [n_q][head_dim] += the page's values times p [n_q][32]."""
+    cdef const void *values = <const uint8_t *>page + f.v_at
+    cdef const void *next_values = <const uint8_t *>next + f.v_at
+    if f.v_type == INT8:
+        kernel.value_i8(values, next_values, f.head_dim, n_q, p, o)
+    elif f.v_type == F16:
+        kernel.value_f16(values, next_values, f.head_dim, n_q, p, o)
+    else:
+        value_f32(values, f.head_dim, n_q, p, o)
+
+
+cdef void attend_page(
+    const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, uint32_t valid,
+    const float *q, const int8_t *q8, const float *qs, float *m, float *l, float *o, float *scratch) noexcept nogil:
+    score_page(kernel, f, page, next, n_q, q, q8, qs, scratch, scratch + n_q * KV_PAGE)
+    kernel.softmax_page(f.head_dim, n_q, valid, scratch, m, l, o)
+    add_values(kernel, f, page, next, n_q, scratch, o)
