@@ -1,0 +1,55 @@
+"""What changes in the course of a run: learning rate, weight decay, row length, mixture, loss weights.
+
+Everything is a function of ``progress`` in [0, 1], the share of the run that is behind.  Learning rate and decay follow
+the two stages of "The Era of 1-bit LLMs: Training Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate with
+decay, then from half-way a lower one towards 0 without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+WARM_UP = 0.03
+HALF_WAY = 0.5
+SECOND_STAGE = 0.4  # the learning rate of the second stage begins at this share of the first's
+WEIGHT_DECAY = 0.1
+
+
+def learning_rate(progress: float, peak: float) -> float:
+    """Linear to ``peak`` over the warm-up, constant to half-way, then from 0.4 of it linearly to 0."""
+    if progress < HALF_WAY:
+        return peak * min(1.0, progress / WARM_UP)
+    return peak * SECOND_STAGE * (1 - progress) / (1 - HALF_WAY)
+
+
+def weight_decay(progress: float) -> float:
+    return WEIGHT_DECAY if progress < HALF_WAY else 0.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of the run."""
+
+    until: float  # progress at which it ends
+    tokens: int  # length of a row
+    mixture: Mapping[str, float]  # source -> share of the tokens
+    weights: Mapping[str, float]  # role -> weight of its tokens in the loss
+
+
+_SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
+_ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
+#: share of the tokens by source (training.corpus)
+_BROAD = {"kiosk": 0.52, "echo": 0.12, "task": 0.18, "small": 0.015, "free": 0.125, "pilot": 0.04}
+_KIOSK = {"kiosk": 0.66, "echo": 0.14, "task": 0.13, "small": 0.015, "free": 0.025, "pilot": 0.03}
+
+PHASES = (
+    Phase(0.50, 384, _BROAD, _SPOKEN),
+    Phase(0.80, 512, _BROAD, _SPOKEN),
+    Phase(0.86, 512, _KIOSK, _ANSWERS),
+    Phase(1.00, 2048, _KIOSK, _ANSWERS),
+)
+
+
+def phase(progress: float) -> Phase:
+    return next((phase for phase in PHASES if progress < phase.until), PHASES[-1])
