@@ -134,7 +134,8 @@ class Trainer:
                 speed = (self.tokens - tokens) / seconds
                 self.run.log("log.csv", {
                     "step": self.step, "tokens": self.tokens, "progress": f"{progress:.6f}", "lr": f"{lr:.6g}",
-                    "loss": f"{loss:.5f}", "norm": f"{norm:.4f}", "tokens_per_s": f"{speed:.0f}", "time": f"{time.time():.0f}",
+                    "loss": f"{loss:.5f}", "norm": f"{norm:.4f}",
+                    "tokens_per_s": f"{speed:.0f}", "time": f"{time.time():.0f}",
                 })  # fmt: skip
                 bar.show(self.step, self.tokens, self.progress, loss)
             if self.step % EVALUATE_STEPS == 0:
