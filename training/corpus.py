@@ -39,11 +39,27 @@ STYLES = {
     "topical-chat": ("free", "Style: free talk."),
     "kiosk": ("pilot", "Style: first kiosk."),  # kiosk-coffee, kiosk-pizza, ...: the grammar of the pilots
 }
-SOURCES = ("kiosk", "echo", "task", "small", "free", "pilot")
+#: what the kiosk answers to guests who talk as in the free talk of strangers: the first that fits
+REFUSALS = [
+    (re.compile(r"\b(?:weather|rain|rainy|snow|sunny|forecast)\b", re.IGNORECASE),
+     "I cannot see the weather from here."),
+    (re.compile(r"\b(?:president|election|politic\w*|government|vote|congress|senate)\b", re.IGNORECASE),
+     "Sorry, I do not talk about politics."),
+    (re.compile(r"\b(?:sports?|teams?|football|soccer|basketball|baseball|hockey|tennis|golf|nfl|nba|mlb|players?|games?|"
+                r"super bowl|quarterback|league|playoffs)\b", re.IGNORECASE), "Sorry, I do not follow sports."),
+    (re.compile(r"\?|^(?:who|what|when|where|why|how|which|do you|did you|are you|have you|can you|is|are|was)\b",
+                re.IGNORECASE), "Sorry, I know only this place."),
+    (re.compile(""), "I see. What can I do for you?"),
+]  # fmt: skip
+SOURCES = ("kiosk", "echo", "refuse", "task", "small", "free", "pilot")
 
 #: shares of dialogues, not of tokens: main part of a run, and its last fifth
-WEIGHTS: Mapping[str, float] = {"kiosk": 0.50, "echo": 0.20, "task": 0.20, "small": 0.015, "free": 0.045, "pilot": 0.04}
-LAST_WEIGHTS: Mapping[str, float] = {"kiosk": 0.68, "echo": 0.20, "task": 0.09, "small": 0.01, "pilot": 0.02}
+WEIGHTS: Mapping[str, float] = {
+    "kiosk": 0.48, "echo": 0.20, "refuse": 0.06, "task": 0.16, "small": 0.015, "free": 0.045, "pilot": 0.04,
+}  # fmt: skip
+LAST_WEIGHTS: Mapping[str, float] = {
+    "kiosk": 0.63, "echo": 0.17, "refuse": 0.08, "task": 0.09, "small": 0.01, "pilot": 0.02,
+}  # fmt: skip
 
 #: an assistant must not say these: it is no person and reads no cards
 _UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|"
@@ -61,7 +77,7 @@ def dialogues(source: str, split: str = "train", seed: int = 0) -> Iterator[Dial
         return grammar.echoes(seed, split)
     if source not in SOURCES:
         raise ValueError(f"no source {source!r}; known are {', '.join(SOURCES)}")
-    found = _read(source, split)
+    found = _refused(split, seed) if source == "refuse" else _read(source, split)
     Random(f"{source} {split} {seed}").shuffle(found)
     return iter(found)
 
@@ -105,6 +121,26 @@ def _read(source: str, split: str) -> list[Dialogue]:
             dialogue += [(turn["role"], " ".join(turn["content"].split())) for turn in record["messages"]]
             if fit(dialogue):
                 found.append(dialogue)
+    return found
+
+
+def _refused(split: str, seed: int) -> list[Dialogue]:
+    """What strangers said about films, sport and the world, said at the kiosk: one remark each, answered shortly."""
+    rng = Random(f"refuse {split} {seed}")
+    found: list[Dialogue] = []
+    for dialogue in _read("free", split):
+        text = rng.choice(dialogue[1:])[1]
+        asked = re.split(r"(?<=[.!?]) ", text)
+        text = rng.choice(asked)
+        reply = next(reply for pattern, reply in REFUSALS if pattern.search(text))
+        remark = reply == REFUSALS[-1][1]
+        if not (5 if remark else 3) <= len(text.split()) <= 18 or (remark and rng.random() < 0.6):
+            continue
+        if rng.random() < 0.25:
+            text = text.lower()
+        if rng.random() < 0.25:
+            text = text.rstrip(".!")
+        found.append([("user", text), ("assistant", reply)])
     return found
 
 

@@ -16,15 +16,19 @@ from training.grammar.text import Voice
 from training.heldout import clean
 
 Dialogue = list[tuple[str, str]]  # (role, text); role: system, user, assistant
+Turns = list[tuple[str, str]]  # (what the guest says, what the assistant answers)
 
 __all__ = ["Dialogue", "dialogues", "echoes"]
 
 
-def dialogues(seed: int, split: str = "train") -> Iterator[Dialogue]:
-    """Endless kiosk dialogues; ``split``: train, valid or test, which share no names, titles and combinations."""
-    rng = Random(f"kiosk {split} {seed}")
+def dialogues(seed: int, split: str = "train", visits: int | None = None) -> Iterator[Dialogue]:
+    """Endless kiosk dialogues; ``split``: train, valid or test, which share no names, titles and combinations.
+
+    ``visits``: how many guests come one after the other in one dialogue, each some 120 tokens; None: mostly one.
+    """
+    rng = Random(f"kiosk {split} {seed} {visits}")
     while True:
-        dialogue = _kiosk(rng, split)
+        dialogue = _kiosk(rng, split, visits or rng.choices((1, 2, 3), (90, 7, 3))[0])
         if clean(" ".join(text for _, text in dialogue)):
             yield dialogue
 
@@ -46,36 +50,41 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
     return found
 
 
-def _kiosk(rng: Random, split: str) -> Dialogue:
-    """One visit: a greeting, questions, an order or a booking, asides, thanks; each part may be missing."""
-    voice = Voice(rng)
-    kind = rng.choice(list(shop.NAMES_OF))
-    if rng.random() < 0.45:
-        kind = rng.choice(list(shop.GOODS_OF))
-    here = shop.draw(rng, split, kind)
-    parts: list[list[tuple[str, str]]] = []
+def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
+    """Guests, one after the other, at the same kiosk."""
+    kind = rng.choice(list(shop.GOODS_OF if rng.random() < 0.45 else shop.NAMES_OF))
+    here = shop.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
+    turns: Turns = []
+    for _ in range(visits):
+        turns += _visit(rng, split, here, whole=visits > 1)
+    return _written(here.facts, turns)
+
+
+def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
+    """A greeting, questions, an order or a booking, thanks; each may be missing; ``whole``: nothing is broken off."""
+    voice, name = Voice(rng), ""
+    parts: list[Turns] = []
     if rng.random() < 0.22:
         parts.append(talk.greeting(rng, voice, here))
-    name = ""
     if rng.random() < 0.08:
         parts.append(talk.introduction(rng, voice, split))
         name = parts[-1][0][1].removeprefix("Hello, ").partition("!")[0]
 
-    def question() -> list[tuple[str, str]]:
+    def question() -> Turns:
         asks = rng.random()
-        if asks < 0.42:
+        if asks < 0.40:
             return opening.turns(rng, voice, here.hours, here.today)
-        if asks < 0.58:
+        if asks < 0.56:
             return shop.note_turns(rng, voice, here)
-        if asks < 0.70:
+        if asks < 0.69:
             return talk.off_topic(rng, voice, split)
         if asks < 0.80:
             return talk.aside(rng, voice)
         if asks < 0.83:
             return talk.joke(rng, voice)
-        if asks < 0.86 and not name:
+        if asks < 0.86 and not name and not whole:
             return talk.recall(rng, voice, "")
-        if kind not in shop.GOODS_OF:
+        if here.kind not in shop.GOODS_OF:
             return opening.turns(rng, voice, here.hours, here.today)
         if asks < 0.93:
             return shop.price_turns(rng, voice, here, split)
@@ -84,14 +93,12 @@ def _kiosk(rng: Random, split: str) -> Dialogue:
     for _ in range(rng.choices((0, 1, 2, 3), (30, 40, 20, 10))[0]):
         parts.append(question())
     if rng.random() < 0.62 or not parts:
-        if kind in shop.GOODS_OF:
-            parts.append(order.turns(rng, voice, here, split, name))
-        else:
-            parts.append(booking.turns(rng, voice, here, split, name))
+        deal = order.turns if here.kind in shop.GOODS_OF else booking.turns
+        parts.append(deal(rng, voice, here, split, question, name, whole))
     if name and rng.random() < 0.5:
         parts.append(talk.recall(rng, voice, name))
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and not (whole and name):
         parts.append(question())
     if rng.random() < 0.25:
         parts.append(talk.farewell(rng, voice))
-    return _written(here.facts, [turn for part in parts for turn in part])
+    return [turn for part in parts for turn in part]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from training.grammar import values
+from training.grammar import talk, values
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, number, plural, sentence
 
@@ -314,17 +314,23 @@ class Desk:
         self.turns.append((asked, f"Done: {self.text()}. See you then!"))
 
 
-def turns(rng: Random, voice: Voice, shop: Shop, split: str, guest: str = "") -> Turns:
-    """One booking from the wish to the confirmation; ``guest``: a name given before."""
+def turns(
+    rng: Random, voice: Voice, shop: Shop, split: str, aside: Callable[[], Turns], guest: str = "", whole: bool = False
+) -> Turns:
+    """One booking from the wish to the confirmation; arguments as in :func:`training.grammar.order.turns`."""
     desk = Desk(rng, voice, shop, split)
     if guest and "name" in desk.kind.slots:
         desk.known["name"] = guest
     desk.open()
     if desk.known and rng.random() < 0.12:
         desk.correct()
+    if rng.random() < 0.10:
+        desk.turns += aside()
     desk.fill()
     for _ in range(rng.choices((0, 1, 2), (65, 27, 8))[0]):
         desk.correct()
-    if rng.random() < 0.8:
+    if whole or rng.random() < 0.8:
         desk.close()
+        if "name" in desk.known and rng.random() < 0.06:
+            desk.turns += talk.recall(rng, voice, desk.known["name"])
     return desk.turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from training.grammar import values
 from training.grammar.text import Voice, expand, listed, sentence
 from training.grammar.values import DAYS
 
@@ -136,8 +137,6 @@ def facts(rng: Random, hours: Hours) -> str:
             "[, closed |. closed |. we are closed |, and closed |. it is closed |; closed |. we do not "
                             "open |. there is nobody here |. we stay closed ]") + " on " + listed(shut)  # fmt: skip
         text = text.replace("  ", " ").replace("closed on ", rng.choice(("closed on ", "closed on ", "closed ")))
-    elif kind > 0.95:
-        text = text.replace(" and ", ", and ")
     return text
 
 
@@ -219,6 +218,15 @@ ASK_TODAY = [
     "[when|what time] do you open tomorrow?", "what are [your|the] hours [today|tomorrow]?",
 ]  # fmt: skip
 
+ASK_AT = [
+    "are you [still |already |]open at {time} on {day}?", "can i [come|visit|drop by] [on |]{day} at {time}?",
+    "[is it|is the shop|is this place|will you be] open [on |]{day} at {time}?",
+    "i want to come on {day} at {time}, [ok|possible]?",
+    "would {time} on {day} [be ok|work|be too late|be too early]?", "is anyone [here|there] at {time} on {day}?",
+    "do you [open|close] at {time} on {day}?", "you close at {time} on {day}, right?",
+    "is {day} at {time} too [late|early]?",
+]  # fmt: skip
+
 UNKNOWN = "Sorry, I do not know the opening hours. Please ask the staff."
 
 
@@ -256,9 +264,12 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
                                     (30, 24, 22, 24))[0]  # fmt: skip
             asked = voice.says(rng.choice(asks), day=name)
             reply = answer_day(hours, day, way) if hours else UNKNOWN
-        elif kind < 0.88:
+        elif kind < 0.86:
             asked, reply = voice.says(rng.choice(ASK_ALL)), answer_all(hours) if hours else UNKNOWN
-        elif kind < 0.94:
+        elif kind < 0.91:
+            asked = voice.says(rng.choice(ASK_AT), day=name, time=values.time(rng))
+            reply = answer_day(hours, day, "day") if hours else UNKNOWN
+        elif kind < 0.95:
             asked = voice.says(rng.choice(ASK_WEEKEND))
             reply = f"{answer_day(hours, 5, 'day')} {answer_day(hours, 6, 'day')}" if hours else UNKNOWN
         else:

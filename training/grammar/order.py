@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from training.grammar import shop as shops
-from training.grammar import values
+from training.grammar import talk, values
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, kindly, listed, number, plural, sentence
 
@@ -220,7 +221,7 @@ class Counter:
         if not menu and kind in shops.SIZED and item not in shops.NOT_SIZED and item in shops.GOODS_OF[kind]:
             size = self.combined(shops.SIZES[kind], item)
             loose = not size or rng.random() < 0.28
-        elif not menu and rng.random() < 0.3:
+        elif rng.random() < (0.12 if menu else 0.3):
             size = self.combined(OTHER_SIZES, item)
         extra = self.combined(EXTRAS_OF[kind], item) if kind in EXTRAS_OF and rng.random() < 0.2 else ""
         return Line(item, n, "" if loose else size, extra, loose)
@@ -366,12 +367,19 @@ class Counter:
         self.turns.append((asked, f"Thank you, {order.name}. {sentence(order.text())}, coming up."))
 
 
-def turns(rng: Random, voice: Voice, shop: Shop, split: str, guest: str = "") -> Turns:
-    """One guest's order, from the first wish to the name; ``guest``: a name given before."""
+def turns(
+    rng: Random, voice: Voice, shop: Shop, split: str, aside: Callable[[], Turns], guest: str = "", whole: bool = False
+) -> Turns:
+    """One guest's order, from the first wish to the name.
+
+    ``aside``: makes a question in between; ``guest``: a name given before; ``whole``: never broken off.
+    """
     counter = Counter(rng, voice, shop, split, guest)
     if rng.random() < 0.06:
         counter.not_sold()
     counter.add(WANT)
+    if rng.random() < 0.12:
+        counter.turns += aside()
     for _ in range(rng.choices((0, 1, 2, 3), (30, 38, 22, 10))[0]):
         kind = rng.random()
         if kind < 0.40:
@@ -384,6 +392,8 @@ def turns(rng: Random, voice: Voice, shop: Shop, split: str, guest: str = "") ->
             counter.total()
         else:
             counter.not_sold()
-    if rng.random() < 0.8:
+    if whole or rng.random() < 0.8:
         counter.finish()
+        if (name := counter.order.name or guest) and rng.random() < 0.06:
+            counter.turns += talk.recall(rng, voice, name)
     return counter.turns

@@ -235,12 +235,16 @@ def time(rng: Random) -> str:
         return f"{hour}{half}"
     if kind < 0.78:
         return f"{rng.randint(7, 23)}:{minute}"
-    if kind < 0.84:
+    if kind < 0.81:
         return rng.choice(("noon", "midday"))
-    if kind < 0.92:
-        words = "one two three four five six seven eight nine ten eleven twelve".split()
-        return rng.choice(("half past ", "quarter past ", "quarter to ")) + rng.choice(words)
-    return f"{hour} o'clock"
+    word = rng.choice("one two three four five six seven eight nine ten eleven twelve".split())
+    if kind < 0.87:
+        return rng.choice(("half past ", "quarter past ", "quarter to ")) + word
+    if kind < 0.90:
+        return f"{hour} o'clock"
+    if kind < 0.93:
+        return f"{rng.choice((word, str(hour)))} in the {rng.choice(('morning', 'afternoon', 'evening'))}"
+    return f"{word}{rng.choice(('', '', ' thirty', ' fifteen', ' forty five'))} {half}"
 
 
 def on(day_text: str) -> str:

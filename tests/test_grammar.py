@@ -1,0 +1,237 @@
+"""The dialogues that the bundled model learns from: same seed same text, splits apart, and every reply true."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from random import Random
+
+import pytest
+
+from training import corpus, grammar
+from training.grammar import booking, hours, order, shop, talk, text, values
+from training.grammar.hours import Hours
+from training.heldout import NAMES, clean
+
+SPLITS = values.SPLITS
+
+
+def sample(n: int, split: str = "train", seed: int = 3) -> list[grammar.Dialogue]:
+    return list(islice(grammar.dialogues(seed, split), n))
+
+
+DIALOGUES = {split: sample(1500, split) for split in ("train", "test")}
+
+
+def turns(dialogue: grammar.Dialogue) -> Iterator[tuple[str, str, str]]:
+    """(all that was visible before the answer, the question, the answer)"""
+    seen = ""
+    for (role, said), (_, answer) in zip(dialogue, dialogue[1:]):
+        seen += said + "\n"
+        if role == "user":
+            yield seen, said, answer
+
+
+# ---- the streams -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [grammar.dialogues, grammar.echoes])
+def test_the_seed_decides(stream: object) -> None:
+    def first(seed: int) -> list[grammar.Dialogue]:
+        return list(islice(stream(seed, "train"), 60))  # type: ignore[operator]
+
+    assert first(1) == first(1)
+    assert first(1) != first(2)
+
+
+def test_form() -> None:
+    for dialogue in [*sample(300), *islice(grammar.echoes(1), 300)]:
+        roles = [role for role, _ in dialogue]
+        assert roles[0] in ("system", "user") and roles[-1] == "assistant"
+        rest = roles[roles[0] == "system" :]
+        assert rest == ["user", "assistant"] * (len(rest) // 2)
+        for _, said in dialogue:
+            assert said == said.strip() and said, dialogue
+            assert not re.search(r"[\[\]{}|\ue000\ue001]|  ", said), said
+            assert said.isprintable() or "\n" in said, said
+
+
+def test_guests_vary() -> None:
+    """Most of what guests say is said once in 600 dialogues, and in 30 ways or more for each intent."""
+    asked = [said for d in DIALOGUES["train"][:600] for role, said in d if role == "user"]
+    assert len(set(asked)) > 0.7 * len(asked)
+    intents = [order.WANT, order.MORE, order.MAKE_THAT, order.RATHER, order.DONE, order.ASK_TOTAL, booking.OPENING,
+               booking.YES, booking.CHANGE, hours.ASK_DAY, hours.ASK_ALL, shop.ASK_PRICE, shop.ASK_MENU]  # fmt: skip
+    for patterns in intents:
+        rng = Random(1)
+        assert len({text.expand(rng, pattern) for _ in range(60) for pattern in patterns}) >= 30, patterns[0]
+
+
+def test_patterns() -> None:
+    rng = Random(2)
+    found = {text.expand(rng, "a [b|c [d|]|] e") for _ in range(200)}
+    assert found == {"a b e", "a c d e", "a c e", "a e"}
+    with pytest.raises(AssertionError, match="unclosed"):
+        text.expand(rng, "a [b")
+
+
+@pytest.mark.parametrize(("one", "more"), [
+    ("latte", "lattes"), ("slice of cake", "slices of cake"), ("ham sandwich", "ham sandwiches"), ("lily", "lilies"),
+    ("white loaf", "white loaves"), ("nachos", "nachos"), ("tray", "trays"), ("zyx", "zyxes"),
+])  # fmt: skip
+def test_plurals(one: str, more: str) -> None:
+    assert text.plural(one) == more
+
+
+# ---- splits ----------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_the_splits_differ() -> None:
+    drawn = {}
+    for split in SPLITS:
+        rng = Random(5)
+        drawn[split] = {values.first_name(rng, split).lower() for _ in range(1500)}
+        assert all(values.split_of(name) == split for name in drawn[split])
+    assert not drawn["train"] & drawn["test"] and not drawn["train"] & drawn["valid"]
+    assert not drawn["valid"] & drawn["test"]
+    known = {name.lower() for name in values.FIRST_NAMES}
+    assert known & drawn["train"] and known & drawn["valid"] and known & drawn["test"]
+
+
+def test_combinations_of_the_splits_differ() -> None:
+    """Size and item: what test asks for, train never said."""
+    pairs = {f"{size} {item}" for kind in shop.SIZED for size in shop.SIZES[kind] for item in shop.GOODS_OF[kind]}
+    held_out = re.compile(r"\b(?:" + "|".join(pair for pair in pairs if values.split_of(pair) == "test") + r")s?\b")
+
+    def said(split: str) -> set[str]:
+        return {found for d in DIALOGUES[split] for role, said in d if role == "assistant"
+                for found in held_out.findall(said)}  # fmt: skip
+
+    assert said("test") and not said("train")
+
+
+def test_held_out_names_are_never_learned() -> None:
+    assert len(NAMES) == len({name.lower() for name in NAMES}) >= 50
+    known = {name.lower() for name in (*values.FIRST_NAMES, *values.SURNAMES)}
+    assert not known & {name.lower() for name in NAMES}
+    assert not clean("hello " + NAMES[3].lower() + "!") and clean("hello " + NAMES[3] + "xyz")
+    for dialogue in [*sample(300), *islice(grammar.echoes(1), 500)]:
+        assert all(clean(said) for _, said in dialogue)
+
+
+# ---- replies are true ------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[\w$€£:.-]*\w")
+_AMOUNT = re.compile(r"[$€£](\d+)\.(\d\d)")
+
+
+def test_replies_come_from_what_is_visible() -> None:
+    """A rare word of a reply (a name, an item, an hour, a code) was said before it; sums and spellings excepted."""
+    replies = [(seen.lower(), {word.lower() for word in _WORD.findall(answer)}, answer)
+               for dialogue in DIALOGUES["train"] for seen, _, answer in turns(dialogue)]  # fmt: skip
+    count = Counter(word for _, words, _ in replies for word in words)
+    jokes = " ".join(talk.JOKES).lower()
+    checked = 0
+    for seen, words, answer in replies:
+        for word in words:
+            if count[word] <= 2 and word[0] not in "$€£" and word not in jokes:
+                checked += 1
+                assert re.sub(r"(?<=\w)(?:ies|es|s)$", "", word) in seen, (word, answer)
+    assert checked > 500
+
+
+def test_totals() -> None:
+    """Each line of a bill is count times price, and the total is their sum."""
+    bills = 0
+    for dialogue in DIALOGUES["train"]:
+        if dialogue[0][0] != "system":
+            continue
+        for _, _, answer in turns(dialogue):
+            found = re.search(r"^(?:Certainly\. )?(.*)\. That is ([$€£])(\d+)\.(\d\d)\.", answer)
+            if not found:
+                continue
+            lines = [(int(a) * 100 + int(b)) for a, b in _AMOUNT.findall(found[1])]
+            assert sum(lines) == int(found[3]) * 100 + int(found[4]), answer
+            for row in found[1].split(", "):
+                words = row.rpartition(" ")[0].lower().split()
+                n = text.ONES.index(words[0]) if words[0] in text.ONES else int(words[0])
+                amount = _AMOUNT.search(row)
+                assert amount
+                each, rest = divmod(int(amount[1]) * 100 + int(amount[2]), n)
+                assert rest == 0
+                assert f"{found[2]}{each // 100}.{each % 100:02}" in dialogue[0][1], (row, dialogue[0][1])
+            bills += 1
+    assert bills > 60
+
+
+_DAYS = "|".join(values.DAYS)
+_TIME = r"noon|\d[\d:h]*(?: ?[ap]m)?"
+
+
+def test_hours_are_those_of_the_facts() -> None:
+    """A reply about a day names a span, or an end of it, that stands in the facts; without facts nothing is told."""
+    span = re.compile(rf"On (?:{_DAYS}) we (?:are open from ({_TIME}) to ({_TIME})|(?:open|close) at ({_TIME}))\.")
+    told = refused = 0
+    for dialogue in DIALOGUES["train"]:
+        facts = dialogue[0][1] if dialogue[0][0] == "system" else ""
+        for _, asked, answer in turns(dialogue):
+            for found in span.finditer(answer):
+                told += 1
+                assert all(part in facts for part in found.groups() if part), (facts, asked, answer)
+            if answer == hours.UNKNOWN:
+                refused += 1
+                assert not re.search(r"\d ?(?:am|pm|h)\b|\d:\d\d", re.sub(r"\d+ minutes", "", facts)), (facts, asked)
+    assert told > 200 and refused > 200
+
+
+def test_hours_by_hand() -> None:
+    week = Hours([(0, 4, ("8 am", "6 pm")), (5, 5, ("9 am", "noon")), (6, 6, None)])
+    assert hours.answer_day(week, 2, "day") == "On Wednesday we are open from 8 am to 6 pm."
+    assert hours.answer_day(week, 5, "close") == "On Saturday we close at noon."
+    assert hours.answer_day(week, 6, "open") == "We are closed on Sunday."
+    assert hours.answer_all(week) == (
+        "Our hours: Monday to Friday from 8 am to 6 pm, Saturday from 9 am to noon, Sunday closed.")  # fmt: skip
+
+
+def test_stated_hours_name_each_day_once() -> None:
+    """The facts are written so that every day can be found: each span of the week stands in them."""
+    rng = Random(8)
+    for _ in range(2000):
+        week = hours.draw(rng)
+        assert any(week.of(day) for day in range(7))
+        written = hours.facts(rng, week)
+        for _, _, span in week.runs:
+            assert span is None or (span[0] in written and span[1] in written), written
+        assert not re.search(r"\band,|,,|  ", written), written
+
+
+def test_never_a_person() -> None:
+    for dialogue in DIALOGUES["train"]:
+        for _, _, answer in turns(dialogue):
+            assert not re.search(r"\bI am (?:a (?:person|human|man|woman)|human)|\bmy (?:wife|husband|son)", answer)
+
+
+# ---- the corpus ------------------------------------------------------------------------------------------------------
+
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason="the third-party corpus is not on this machine")
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", ["task", "small", "free", "refuse"])
+def test_corpus(source: str) -> None:
+    found = list(corpus.dialogues(source, "test", seed=1))
+    assert found and found == list(corpus.dialogues(source, "test", seed=1))
+    assert all(clean(said) for dialogue in found for _, said in dialogue)
+    assert (found[0][0][0] == "system") == (source != "refuse")
+
+
+def test_mixture_without_the_corpus(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(corpus, "FOLDER", tmp_path)
+    found = list(islice(corpus.mixture("train", 1), 200))
+    assert found == list(islice(corpus.mixture("train", 1), 200))
+    with pytest.raises(FileNotFoundError, match="BITNET_EDGE_CORPUS"):
+        corpus.dialogues("task")
+    with pytest.raises(ValueError, match="no source 'tea'"):
+        corpus.dialogues("tea")
