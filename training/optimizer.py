@@ -2,7 +2,7 @@
 
 Muon (Keller Jordan, https://kellerjordan.github.io/posts/muon): momentum, made orthogonal by Newton-Schulz steps, so
 that every direction of a matrix moves equally far.  The update's length follows AdamW's (arXiv:2502.16982, section
-2.2), so one learning rate serves both.  In a small batch these steps are a sixth of the work: processes share the matrices.
+2.2), so one learning rate serves both.  In a small batch this is a sixth of the work: processes share the matrices.
 """
 
 from __future__ import annotations
