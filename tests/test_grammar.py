@@ -227,10 +227,11 @@ def test_corpus(source: str) -> None:
     assert (found[0][0][0] == "system") == (source != "refuse")
 
 
-def test_mixture_without_the_corpus(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_sources(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(corpus, "FOLDER", tmp_path)
-    found = list(islice(corpus.mixture("train", 1), 200))
-    assert found == list(islice(corpus.mixture("train", 1), 200))
+    assert not corpus.available()
+    assert next(corpus.dialogues("kiosk", "train", 1)) == sample(1, seed=1)[0]
+    assert len(next(corpus.dialogues("day", "train", 1))) > 40
     with pytest.raises(FileNotFoundError, match="BITNET_EDGE_CORPUS"):
         corpus.dialogues("task")
     with pytest.raises(ValueError, match="no source 'tea'"):

@@ -1,4 +1,4 @@
-"""Dialogues to train on: the third-party corpus, our own grammar, copy exercises; and their mixture.
+"""Dialogues to train on: the third-party corpus, our own grammar, copy exercises.
 
 A dialogue is a list of (role, text), role being system, user or assistant.  The grammar is endless and fresh for every
 seed.  The corpus lies beside the project (``../shared/data/corpus``, see training/REPORT.md for sources and licences)
@@ -14,7 +14,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -45,21 +45,14 @@ REFUSALS = [
      "I cannot see the weather from here."),
     (re.compile(r"\b(?:president|election|politic\w*|government|vote|congress|senate)\b", re.IGNORECASE),
      "Sorry, I do not talk about politics."),
-    (re.compile(r"\b(?:sports?|teams?|football|soccer|basketball|baseball|hockey|tennis|golf|nfl|nba|mlb|players?|games?|"
-                r"super bowl|quarterback|league|playoffs)\b", re.IGNORECASE), "Sorry, I do not follow sports."),
+    (re.compile(r"\b(?:sports?|teams?|football|soccer|basketball|baseball|hockey|tennis|golf|nfl|nba|mlb|players?|"
+                r"games?|super bowl|quarterback|league|playoffs)\b", re.IGNORECASE), "Sorry, I do not follow sports."),
     (re.compile(r"\?|^(?:who|what|when|where|why|how|which|do you|did you|are you|have you|can you|is|are|was)\b",
                 re.IGNORECASE), "Sorry, I know only this place."),
     (re.compile(""), "I see. What can I do for you?"),
 ]  # fmt: skip
-SOURCES = ("kiosk", "echo", "refuse", "task", "small", "free", "pilot")
-
-#: shares of dialogues, not of tokens: main part of a run, and its last fifth
-WEIGHTS: Mapping[str, float] = {
-    "kiosk": 0.48, "echo": 0.20, "refuse": 0.06, "task": 0.16, "small": 0.015, "free": 0.045, "pilot": 0.04,
-}  # fmt: skip
-LAST_WEIGHTS: Mapping[str, float] = {
-    "kiosk": 0.63, "echo": 0.17, "refuse": 0.08, "task": 0.09, "small": 0.01, "pilot": 0.02,
-}  # fmt: skip
+PRINTED = ("kiosk", "echo", "day")  # by the grammar, without end; day: many guests in one dialogue
+SOURCES = (*PRINTED, "refuse", "task", "small", "free", "pilot")
 
 #: an assistant must not say these: it is no person and reads no cards
 _UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|"
@@ -67,7 +60,7 @@ _UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daug
 
 
 def dialogues(source: str, split: str = "train", seed: int = 0) -> Iterator[Dialogue]:
-    """The dialogues of a source: "kiosk" and "echo" without end, the others once, in an order given by the seed.
+    """The dialogues of a source: those of ``PRINTED`` without end, the others once, in an order given by the seed.
 
     Raises FileNotFoundError where the corpus is not there.
     """
@@ -75,31 +68,13 @@ def dialogues(source: str, split: str = "train", seed: int = 0) -> Iterator[Dial
         return grammar.dialogues(seed, split)
     if source == "echo":
         return grammar.echoes(seed, split)
+    if source == "day":
+        return grammar.dialogues(seed, split, visits=12)
     if source not in SOURCES:
         raise ValueError(f"no source {source!r}; known are {', '.join(SOURCES)}")
     found = _refused(split, seed) if source == "refuse" else _read(source, split)
     Random(f"{source} {split} {seed}").shuffle(found)
     return iter(found)
-
-
-def mixture(split: str = "train", seed: int = 0, weights: Mapping[str, float] = WEIGHTS) -> Iterator[Dialogue]:
-    """Endless: each dialogue from a source drawn by weight; a source that ends begins again in a new order.
-
-    Sources whose files are not there are left out.
-    """
-    rng = Random(f"mixture {split} {seed}")
-    present = [name for name in weights if name in ("kiosk", "echo") or available()]
-    shares = [weights[name] for name in present]
-    epoch = dict.fromkeys(present, 0)
-    streams = {name: dialogues(name, split, seed) for name in present}
-    while True:
-        name = rng.choices(present, shares)[0]
-        found = next(streams[name], None)
-        if found is None:
-            epoch[name] += 1
-            streams[name] = dialogues(name, split, seed * 1000 + epoch[name])
-            found = next(streams[name])
-        yield found
 
 
 def available() -> bool:

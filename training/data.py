@@ -26,8 +26,6 @@ SHARDS = 2
 _STEPS = 32  # of a block
 _PENDING = 48  # dialogues to choose from when a row is filled
 
-PRINTED = ("kiosk", "echo")  # sources without end
-
 
 def seed_of(*parts: object) -> int:
     """A number of 63 bits from anything printable, the same on every machine."""
@@ -124,7 +122,7 @@ class Shard:
     def _dialogues(self) -> Iterator[Encoded]:
         """Endless: always from the source that is furthest behind its share of the tokens."""
         seed = seed_of(self.seed, self.shard, self.start.block)
-        printed = {name: corpus.dialogues(name, self.split, seed_of(seed, name)) for name in PRINTED}
+        printed = {name: corpus.dialogues(name, self.split, seed_of(seed, name)) for name in corpus.PRINTED}
         tokens = dict.fromkeys(self.phase.mixture, 0)
         while True:
             name = min(tokens, key=lambda name: tokens[name] / self.phase.mixture[name])
