@@ -44,6 +44,7 @@ C_SOURCES = {
     "page": ["exact_page.c"],
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
+    "bandwidth": ["bandwidth.c"],
     "transformer": ["a48.c"],
 }
 

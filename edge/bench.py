@@ -1,19 +1,27 @@
-"""bench: how fast this board reads and writes, at several depths of the context.
+"""bench: how fast this board reads and writes, at several depths of the context, and how near to its memory's speed.
 
-For every number of threads and KV type the model is loaded once and warmed up; then, for every depth, a fresh session
-reads a prompt of that many tokens (pp, tokens per second over the whole prompt) and writes ``n_gen`` tokens behind it
-(tg, tokens per second at that depth).  Each figure is the median of the repeats, ``spread`` is (fastest - slowest) /
-median of tg.  The time per token is what a reader of the stream sees: the pause between pieces, divided by the tokens
-in the piece.  Prompts are fixed pseudo-random tokens: the work does not depend on the words.
+For every number of threads, placement of the weights, type of the output head and KV type the model is loaded once and
+warmed up; then, for every depth, a fresh session reads a prompt of that many tokens (pp, tokens per second over the
+whole prompt) and writes ``n_gen`` tokens behind it (tg, tokens per second at that depth).  Each figure is the median of
+the repeats, ``spread`` is (fastest - slowest) / median of tg.  The time per token is what a reader of the stream sees:
+the pause between pieces, divided by the tokens in the piece.  Prompts are fixed pseudo-random tokens: the work does not
+depend on the words.
+
+To write a token, all weights, the output head and the keys and values in sight are read once: ``token_bytes``.  Beside
+each repeat a plain summing loop reads memory of the same kind of pages with the same threads (``read_rate``), since the
+speed of memory comes and goes where a machine is shared; ``of_memory`` is the part of that rate which writing reached.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime
 import io
+import mmap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +31,9 @@ from edge.errors import UsageError
 if TYPE_CHECKING:
     from edge.engine import Engine
 
+#: bytes of the summing loop: more than the caches of a board, little beside its memory
+YARDSTICK = 256 << 20
+
 
 @dataclass(frozen=True)
 class Row:
@@ -30,6 +41,8 @@ class Row:
 
     isa: str
     threads: int
+    weights: str  # "map", "huge" or "memory", see placement
+    head: str
     kv: str
     depth: int  # tokens in front of the answer
     pp: float
@@ -37,10 +50,19 @@ class Row:
     spread: float  # (fastest - slowest) / median of tg
     ms_p50: float  # milliseconds per token
     ms_p95: float
+    token_bytes: int  # read to write one token
+    read_rate: float  # bytes per second of the summing loop
+    of_memory: float  # token_bytes * tg / read_rate, median of the repeats
     kv_bytes: int
     rss_bytes: int
     celsius: float | None
     mhz: float | None
+    pp_samples: list[float]
+    tg_samples: list[float]
+
+
+#: what a line of CSV says in front of its row
+CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats")
 
 
 @dataclass(frozen=True)
@@ -55,12 +77,12 @@ class Report:
         return {**self.header, "rows": [asdict(row) for row in self.rows]}
 
     def to_csv(self) -> str:
-        """One line per row below a line of names."""
+        """One line per row below a line of names; each line says what was measured, so that files can be joined."""
         out = io.StringIO()
-        names = [field.name for field in fields(Row)]
-        writer = csv.DictWriter(out, names, lineterminator="\n")
+        names = [field.name for field in fields(Row) if not field.name.endswith("_samples")]
+        writer = csv.DictWriter(out, [*CSV_HEADER, *names], lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(asdict(row) for row in self.rows)
+        writer.writerows({**self.header, **asdict(row)} for row in self.rows)
         return out.getvalue()
 
     def to_markdown(self) -> str:
@@ -71,15 +93,20 @@ class Report:
             f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head; "
             f"median of {head['repeats']}; bitnet-edge {head['version']}",
             "",
-            "| isa | threads | kv | depth | pp t/s | tg t/s | spread | ms/token p50 | p95 | KV MB | RSS MB | C | MHz |",
-            "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+            "| isa | threads | weights | head | kv | depth | pp t/s | tg t/s | spread | ms/token p50 | p95 | "
+            "MB/token | memory GB/s | reached | KV MB | RSS MB | C | MHz |",
+            "|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
         for row in self.rows:
-            cells = [row.isa, row.threads, row.kv, row.depth, f"{row.pp:.1f}", f"{row.tg:.2f}", f"{row.spread:.0%}"]
-            cells += [f"{row.ms_p50:.1f}", f"{row.ms_p95:.1f}"]
+            cells = [row.isa, row.threads, row.weights, row.head, row.kv, row.depth]
+            cells += [f"{row.pp:.1f}", f"{row.tg:.2f}", f"{row.spread:.0%}", f"{row.ms_p50:.1f}", f"{row.ms_p95:.1f}"]
+            cells += [f"{row.token_bytes / 1e6:.1f}", f"{row.read_rate / 1e9:.1f}", f"{row.of_memory:.0%}"]
             cells += [f"{row.kv_bytes / 1e6:.1f}", f"{row.rss_bytes / 1e6:.0f}"]
             cells += ["" if value is None else f"{value:.0f}" for value in (row.celsius, row.mhz)]
             lines.append(f"| {' | '.join(map(str, cells))} |")
+        for when, what in (head["throttling"] or {}).items():
+            if what:
+                lines += ["", f"This board was slowed down ({when}): {', '.join(what)}."]
         return "\n".join(lines) + "\n"
 
 
@@ -91,37 +118,49 @@ def run(
     repeats: int = 3,
     threads: Sequence[int | None] = (None,),
     kv: Sequence[str] = ("int8",),
+    head: Sequence[str] = ("int8",),
+    weights: Sequence[str] = ("auto",),
     progress: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Report:
-    """Measure; ``options`` go to :func:`edge.load` (head, weights, isa, memory, ...).
+    """Measure every combination; ``options`` go to :func:`edge.load` (isa, memory, ...).
 
-    Depths beyond the context the model was trained for are left out (the header says so).  Raises UsageError for
-    values that make no sense, and whatever loading raises.
+    A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
+    missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
+    and whatever loading raises.
     """
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
         raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
+    import edge
+
     say = progress or (lambda what: None)
     header: dict[str, Any] = {}
     rows: list[Row] = []
-    for n_threads in threads:
-        for kv_type in kv:
-            import edge
-
-            say(f"loading, threads {n_threads or 'auto'}, kv {kv_type}")
-            with edge.load(model, ctx=max(depths) + n_gen, kv=kv_type, threads=n_threads, **options) as engine:
-                usable = [depth for depth in sorted(set(depths)) if depth + n_gen <= engine.config.n_ctx_train]
-                if not usable:
-                    raise UsageError(
-                        f"this model was trained for {engine.config.n_ctx_train} tokens: "
-                        f"no depth of {', '.join(map(str, depths))} leaves room for {n_gen} more"
-                    )
-                header = header or _header(engine, repeats, sorted(set(depths) - set(usable)))
-                _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
-                for depth in usable:
-                    say(f"threads {engine.n_threads}, kv {kv_type}, depth {depth}")
-                    rows.append(_row(engine, kv_type, depth, [_answer(engine, depth, n_gen) for _ in range(repeats)]))
+    for n_threads, place, head_type, kv_type in product(threads, weights, head, kv):
+        what = f"threads {n_threads or 'auto'}, weights {place}, head {head_type}, kv {kv_type}"
+        say(f"loading, {what}")
+        with edge.load(
+            model, ctx=max(depths) + n_gen, kv=kv_type, threads=n_threads, head=head_type, weights=place, **options
+        ) as engine:
+            usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+            header = header or _header(engine, repeats, left_out)
+            _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
+            for depth in usable:
+                say(f"{what}, depth {depth}")
+                rows.append(_row(engine, kv_type, depth, n_gen, repeats))
+    header["throttling"] = Board().throttling()
     return Report(header, rows)
+
+
+def _usable(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
+    """Depths to measure in a context of n_ctx, and those left out."""
+    usable = sorted({min(depth, n_ctx - n_gen) for depth in depths if depth <= n_ctx})
+    if not usable or usable[0] < 1:
+        raise UsageError(
+            f"this model was trained for {n_ctx} tokens: no depth of {', '.join(map(str, depths))} leaves room for "
+            f"{n_gen} more"
+        )
+    return usable, sorted({depth for depth in depths if depth > n_ctx})
 
 
 @dataclass(frozen=True)
@@ -167,15 +206,24 @@ def _answer(engine: Engine, depth: int, n_gen: int) -> _Sample:
     )
 
 
-def _row(engine: Engine, kv_type: str, depth: int, samples: list[_Sample]) -> Row:
+def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int) -> Row:
     from pyx import cpu, memory
 
     board = Board()
+    weights = placement(engine)
+    kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
+    token_bytes = round(engine.transformer.weight_bytes + engine.transformer.head_bytes + kv_read)
+    rates, samples = [], []
+    for _ in range(repeats):
+        rates.append(read_rate(weights, engine.path, min(token_bytes, YARDSTICK), engine.n_threads))
+        samples.append(_answer(engine, depth, n_gen))
     tg = median(sample.tg for sample in samples)
     pauses = sorted(pause for sample in samples for pause in sample.pauses)
     return Row(
         isa=cpu.isa(),
         threads=engine.n_threads,
+        weights=weights,
+        head=engine.transformer.head_kind,
         kv=kv_type,
         depth=depth,
         pp=round(median(sample.pp for sample in samples), 2),
@@ -183,17 +231,62 @@ def _row(engine: Engine, kv_type: str, depth: int, samples: list[_Sample]) -> Ro
         spread=round((max(sample.tg for sample in samples) - min(sample.tg for sample in samples)) / tg, 3),
         ms_p50=round(1e3 * median(pauses), 2),
         ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
+        token_bytes=token_bytes,
+        read_rate=round(median(rates)),
+        of_memory=round(median(token_bytes * sample.tg / rate for sample, rate in zip(samples, rates, strict=True)), 3),
         kv_bytes=engine.plan.kv_bytes,
         rss_bytes=memory.rss()["rss"],
         celsius=board.celsius(),
         mhz=board.mhz(),
+        pp_samples=[round(sample.pp, 3) for sample in samples],
+        tg_samples=[round(sample.tg, 3) for sample in samples],
     )
+
+
+def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
+    """Where the weights are read from: "map" of the file, "huge" pages, or "memory" (copied into ordinary pages).
+
+    Whether the system really gave 2 MiB pages is asked of the system.
+    """
+    copied = engine.transformer.weight_bytes_allocated
+    if not copied:
+        return "map"
+    try:
+        with open(rollup) as file:
+            huge = sum(int(line.split()[1]) * 1024 for line in file if line.startswith("AnonHugePages:"))
+    except OSError:
+        return "memory"
+    return "huge" if huge >= copied / 2 else "memory"
+
+
+def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
+    """Bytes per second at which n_threads threads read n bytes of a kind of memory, see :func:`placement`; those of a
+    map are the first ones of the file at ``path``.
+
+    A plain sum; the median of three passes behind one that brings the pages in.
+    """
+    from pyx.bandwidth import sum_of
+    from pyx.memory import Arena, MappedFile
+
+    if kind == "map":
+        data = MappedFile(path).view[:n]
+    else:
+        data = Arena(n, huge=kind == "huge").view
+        data[:: mmap.PAGESIZE] = bytes(len(range(0, n, mmap.PAGESIZE)))  # a page is there once it is written
+    sum_of(data, n_threads)
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        sum_of(data, n_threads)
+        seconds.append(time.perf_counter() - begun)
+    return len(data) / max(median(seconds), 1e-9)
 
 
 def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]:
     import edge
 
     return {
+        "date": datetime.date.today().isoformat(),
         "version": edge.__version__,
         "model": engine.config.name,
         "path": engine.path,

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import make_model
 from edge import bench
 from edge.errors import UsageError
+from pyx import bandwidth
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +41,68 @@ def test_a_row_for_every_combination(report: bench.Report) -> None:
     assert int8 < f16
 
 
+def test_every_placement_and_head_in_turn(tiny: str) -> None:
+    report = bench.run(tiny, depths=(16,), n_gen=2, repeats=1, head=("f16", "int8"), weights=("map", "huge"))
+    assert [(row.weights, row.head) for row in report.rows][:2] == [("map", "f16"), ("map", "int8")]
+    assert {row.weights for row in report.rows[2:]} <= {"huge", "memory"}  # as the system has pages to give
+    f16, int8 = report.rows[0].token_bytes, report.rows[1].token_bytes
+    shape = make_model.SHAPES["tiny"]
+    assert f16 - int8 == shape.n_vocab * (2 * shape.hidden - (shape.hidden + 4))
+
+
+def test_token_bytes_grow_with_the_depth(report: bench.Report) -> None:
+    """Weights and head once, and the part of the KV cache in sight."""
+    shallow, deep = report.rows[0], report.rows[1]
+    still = report.header["weight_bytes"] + report.header["head_bytes"]
+    assert still < shallow.token_bytes < deep.token_bytes <= still + deep.kv_bytes
+
+
+def test_fraction_of_memory_speed(report: bench.Report) -> None:
+    for row in report.rows:
+        assert row.read_rate > 1e8
+        assert row.of_memory > 0
+        assert len(row.tg_samples) == len(row.pp_samples) == 2
+        assert row.tg == pytest.approx(sum(row.tg_samples) / 2, abs=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["map", "memory", "huge"])
+def test_read_rate_is_a_rate(tiny: str, kind: str) -> None:
+    """No machine reads less than 0.1 GB/s or more than 2 TB/s (a loop that was optimised away would)."""
+    n = 1 << 22
+    with open(tiny, "rb") as file:
+        n = min(n, len(file.read()))
+    assert 1e8 < bench.read_rate(kind, tiny, n, 1) < 2e12
+
+
+def test_placement_asks_the_system(tmp_path: Path) -> None:
+    def engine(copied: int) -> Any:
+        return SimpleNamespace(transformer=SimpleNamespace(weight_bytes_allocated=copied))
+
+    rollup = tmp_path / "rollup"
+    rollup.write_text("Rss:  9 kB\nAnonHugePages:      6144 kB\n")
+    assert bench.placement(engine(0), str(rollup)) == "map"
+    assert bench.placement(engine(8 << 20), str(rollup)) == "huge"
+    assert bench.placement(engine(80 << 20), str(rollup)) == "memory"
+    assert bench.placement(engine(1), str(tmp_path / "none")) == "memory"
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize("n", [0, 7, 8, 4095, 4096, 4097, 3 * 4096 * 5 + 24])
+def test_sum_reads_every_byte(n: int, n_threads: int) -> None:
+    data = np.random.default_rng(n).integers(0, 256, n, np.uint8)
+    words = data[: n // 8 * 8].view(np.uint64)
+    assert bandwidth.sum_of(data, n_threads) == sum(map(int, words)) % 2**64
+
+
+def test_sum_refuses() -> None:
+    with pytest.raises(ValueError, match="threads"):
+        bandwidth.sum_of(bytes(16), 0)
+    data = bytearray(24)
+    start = 1 + -np.frombuffer(data, np.uint8).ctypes.data % 8
+    with pytest.raises(ValueError, match="multiple of 8"):
+        bandwidth.sum_of(memoryview(data)[start : start + 8], 1)
+
+
 def test_header_names_what_was_measured(report: bench.Report, tiny: str) -> None:
     head = report.header
     assert head["path"] == tiny and head["repeats"] == 2 and head["left_out"] == []
@@ -47,6 +114,7 @@ def test_header_names_what_was_measured(report: bench.Report, tiny: str) -> None
 
 def test_forms(report: bench.Report) -> None:
     rows = list(csv.DictReader(io.StringIO(report.to_csv())))
+    assert rows[0]["model"] == report.header["model"] and rows[0]["date"] and "tg_samples" not in rows[0]
     assert len(rows) == len(report.rows) and rows[0]["isa"] == report.rows[0].isa
     assert json.loads(json.dumps(report.to_dict()))["rows"][1]["depth"] == 64
     table = [line for line in report.to_markdown().splitlines() if line.startswith("|")]
@@ -56,17 +124,22 @@ def test_forms(report: bench.Report) -> None:
 
 def test_depths_beyond_the_model_are_left_out(tiny: str) -> None:
     n_ctx = make_model.SHAPES["tiny"].n_ctx
-    report = bench.run(tiny, depths=(16, n_ctx), n_gen=2, repeats=1)
-    assert report.header["left_out"] == [n_ctx]
-    assert [row.depth for row in report.rows] == [16]
+    report = bench.run(tiny, depths=(16, n_ctx, n_ctx + 1), n_gen=2, repeats=1)
+    assert report.header["left_out"] == [n_ctx + 1]
+    assert [row.depth for row in report.rows] == [16, n_ctx - 2]  # the answer ends where the context ends
     with pytest.raises(UsageError, match="trained for 512"):
-        bench.run(tiny, depths=(n_ctx,), n_gen=2, repeats=1)
+        bench.run(tiny, depths=(n_ctx + 1,), n_gen=2, repeats=1)
 
 
 @pytest.mark.parametrize("wrong", [{"n_gen": 1}, {"repeats": 0}, {"depths": ()}, {"depths": (0,)}])
 def test_senseless_values(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         bench.run("nowhere.gguf", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_throttled_board_is_told(report: bench.Report) -> None:
+    slowed = bench.Report({**report.header, "throttling": {"now": [], "since boot": ["under-voltage"]}}, report.rows)
+    assert slowed.to_markdown().endswith("This board was slowed down (since boot): under-voltage.\n")
 
 
 def test_prompt_is_fixed_and_plain() -> None:

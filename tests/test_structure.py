@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: module -> floor; imports may only point to the same or a lower floor (docs/architecture.md, "The house")
 FLOORS = {
     "edge.errors": 0,
+    "pyx.bandwidth": 1,
     "pyx.cpu": 1,
     "pyx.memory": 1,
     "pyx.compare": 1,

@@ -13,14 +13,25 @@ from edge.cli.output import Output, is_tty
 from edge.errors import UsageError
 
 
+class Words(Text):
+    """``int8,f16``: names, judged by the library."""
+
+    name = "words"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        return tuple(word.strip() for word in str(super().convert(value, param, ctx)).split(","))
+
+
 @click.command(
     cls=Command,
-    help="Measure prompt reading (pp) and answer writing (tg) in tokens per second, at several depths of the context. "
-    "Prints a table; --csv and --json for programs.",
+    help="Measure prompt reading (pp) and answer writing (tg) in tokens per second, at several depths of the context, "
+    "and which part of the memory's own speed writing reaches. Prints a table; --csv and --json for programs.",
     short_help="Measure speed and memory on this machine.",
 )
 @options.model_file_options
-@options.core_options
+@options.isa_options
 @heading(
     "Measurement",
     option("-d", "--depths", type=Numbers(), default="128,512", metavar="N,N", help="Tokens in front of the answer "
@@ -30,8 +41,12 @@ from edge.errors import UsageError
     option("-r", "--repeats", type=click.IntRange(min=1), default=3, metavar="N", help="Repeats of each measurement; "
            "the median counts (default 3)."),
     option("-t", "--threads", type=Numbers(), metavar="N,N", help="Threads, several to compare: 1,2,4."),
-    option("--kv", type=Text(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
+    option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
            "(default int8)."),
+    option("--head", type=Words(), default="int8", metavar="TYPE,TYPE", help="Types of the output head, several to "
+           "compare (default int8)."),
+    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
+           "compare: map,huge (default auto)."),
 )  # fmt: skip
 @heading(
     "Output",
@@ -47,7 +62,9 @@ def bench(
     n_gen: int,
     repeats: int,
     threads: tuple[int, ...] | None,
-    kv: str,
+    kv: tuple[str, ...],
+    head: tuple[str, ...],
+    weights: tuple[str, ...],
     as_csv: bool,
     as_json: bool,
     **flags: Any,
@@ -64,7 +81,9 @@ def bench(
         n_gen=n_gen,
         repeats=repeats,
         threads=threads or (None,),
-        kv=[part.strip() for part in kv.split(",")],
+        kv=kv,
+        head=head,
+        weights=weights,
         progress=(lambda what: out.info(what, "dim")) if is_tty(sys.stderr) else None,
         **options.load_arguments(flags),
     )

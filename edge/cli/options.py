@@ -171,8 +171,8 @@ model_options = heading(
     _WEIGHTS,
 )
 
-#: for commands that choose threads and template themselves
-core_options = heading("Model", _ISA, _HEAD, _WEIGHTS)
+#: for commands that choose everything else themselves
+isa_options = heading("Model", _ISA)
 
 #: how the weights lie in memory, for commands that only plan
 placement_options = heading("Model", _HEAD, _WEIGHTS)

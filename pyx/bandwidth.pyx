@@ -1,0 +1,27 @@
+"""bandwidth: how fast this machine reads memory, the yardstick of `bitnet-edge bench`."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef extern from "bandwidth.h" nogil:
+    uint64_t sum_words(const uint64_t *x, int64_t n, int n_thread)
+
+
+def sum_of(const unsigned char[::1] data not None, int n_threads):
+    """Sum modulo 2^64 of ``data`` as native 8-byte words (a rest of fewer than 8 bytes is left out): reads every byte
+    once with ``n_threads`` threads, each its own run of memory, and does as good as nothing else.
+
+    Raises ValueError for threads below 1 and for data that does not start at a multiple of 8.
+    """
+    cdef int64_t n = data.shape[0] // 8
+    cdef const uint64_t *words
+    cdef uint64_t total
+    if n_threads < 1:
+        raise ValueError(f"{n_threads} threads: at least 1 is needed")
+    if n == 0:
+        return 0
+    words = <const uint64_t *>&data[0]
+    if <size_t>words % 8:
+        raise ValueError("the data must start at a multiple of 8 bytes")
+    with nogil:
+        total = sum_words(words, n, n_threads)
+    return total

@@ -1,0 +1,154 @@
+"""benchmarks/against_peers.py: the right flags, medians and ratios, with a made-up llama-bench."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import against_peers, make_model
+from benchmarks.against_peers import Failed, Peer, Sample, Work
+
+FAKE = '''
+import json, sys
+
+arguments = sys.argv[1:]
+if "--help" in arguments:
+    print("  -d, --n-depth <n>" if "NEW" in arguments else "  -gp <pp,tg>" if "FORK" in arguments else "nothing")
+    sys.exit(0)
+with open(LOG, "a") as log:
+    log.write(json.dumps(arguments) + chr(10))
+if "broken" in arguments:
+    print("first line", "out of luck", sep=chr(10), file=sys.stderr)
+    sys.exit(3)
+if "silent" in arguments:
+    sys.exit(0)
+value = dict(zip(arguments, arguments[1:]))
+speeds = [float(value["-m"]) + i for i in range(int(value["-r"]))]
+common = {"samples_ts": speeds, "model_type": "fake", "build_commit": "abc"}
+rows = [{**common, "n_prompt": int(n), "n_gen": 0} for n in value["-p"].split(",") if n != "0"]
+if value["-n"] != "0":
+    rows.append({**common, "n_prompt": 0, "n_gen": int(value["-n"])})
+if "-gp" in value:
+    rows.append({**common, "n_prompt": int(value["-gp"].split(",")[0]), "n_gen": int(value["-gp"].split(",")[1])})
+print(json.dumps(rows))
+'''
+
+
+class Fake:
+    """A llama-bench that claims the speeds it is told, and keeps the arguments it got."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.script = folder / "llama-bench.py"
+        self.script.write_text(f"LOG = {str(self.log)!r}\n{FAKE}")
+
+    def peer(self, *words: str, name: str = "fake") -> Peer:
+        return Peer(name, [sys.executable, str(self.script), *words])
+
+    def calls(self) -> list[list[str]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def test_flags_and_samples(fake: Fake) -> None:
+    peer = fake.peer("-m", "10", "-thp", "1")
+    samples = peer.measure(Work((128, 512), 16, (0,), 2, "f16", 3))
+    assert [(s.test, s.speed) for s in samples] == [
+        (test, 10.0 + i) for test in ("pp128", "pp512", "tg16") for i in range(3)
+    ]
+    assert {(s.engine, s.threads, s.kv) for s in samples} == {("fake", 2, "f16")}
+    assert all(s.rss > 1 << 20 for s in samples)
+    own = ["-m", "10", "-thp", "1", "-o", "json", "-r", "3", "-t", "2"]
+    assert fake.calls() == [[*own, "-p", "128,512", "-n", "0"], [*own, "-p", "0", "-n", "16"]]
+    assert peer.build == "fake, build abc"
+
+
+def test_quantised_keys_and_values(fake: Fake) -> None:
+    fake.peer("-m", "10").measure(Work((), 4, (0,), 1, "int8", 1))
+    assert fake.calls()[0][8:14] == ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags"), [("NEW", ["-p", "0", "-n", "4", "-d", "64"]), ("FORK", ["-p", "0", "-n", "0", "-gp", "64,4"])]
+)
+def test_depth_as_the_program_knows_it(fake: Fake, kind: str, flags: list[str]) -> None:
+    samples = fake.peer(kind, "-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
+    assert [s.test for s in samples] == ["tg4 @64"]
+    assert fake.calls()[0][-len(flags) :] == flags
+
+
+def test_depth_it_does_not_know(fake: Fake) -> None:
+    with pytest.raises(Failed, match="cannot measure at a depth"):
+        fake.peer("-m", "10").measure(Work((), 4, (64,), 1, "f16", 1))
+
+
+@pytest.mark.parametrize(("word", "said"), [("broken", "exit 3 of .*: out of luck"), ("silent", "no JSON from")])
+def test_a_peer_that_fails(fake: Fake, word: str, said: str) -> None:
+    with pytest.raises(Failed, match=said):
+        fake.peer(word, "-m", "10").measure(Work((8,), 0, (0,), 1, "f16", 1))
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(Failed, match="No such file"):
+        Peer("none", ["/nowhere/llama-bench", "-m", "x"]).measure(Work((8,), 0, (0,), 1, "f16", 1))
+
+
+def test_medians_and_ratios() -> None:
+    def of(engine: str, *speeds: float) -> list[Sample]:
+        return [Sample(engine, "tg32", 2, "f16", speed, 5 * 10**6) for speed in speeds]
+
+    table = against_peers.markdown(of("a", 10, 30, 20) + of("mine", 30, 31, 90) + of("b", 62), ["mine"])
+    lines = table.splitlines()
+    assert lines[0] == "**tg32, 2 threads, KV f16**"
+    assert lines[2] == "| engine | t/s | slowest - fastest | samples | RSS MB | mine / it |"
+    assert lines[4:] == [
+        "| b | 62.00 | 62.00 - 62.00 | 1 | 5 | 0.50 |",
+        "| mine | 31.00 | 30.00 - 90.00 | 3 | 5 | 1.00 |",
+        "| a | 20.00 | 10.00 - 30.00 | 3 | 5 | 1.55 |",
+    ]
+
+
+def test_rounds_in_turns_and_samples_kept(fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ours and a peer, really run; a second run adds to the file."""
+    model = tmp_path / "tiny.gguf"
+    make_model.make(model, "tiny")
+    kept = tmp_path / "kept.json"
+    command = ["--ours", f"ours=-m {model} --weights map", "--threads", "1", "--rounds", "2", "--repeats", "1"]
+    command += ["--prompt", "16", "--gen", "3", "--depth", "0,20", "--json", str(kept)]
+    program = f"{sys.executable} {fake.script} NEW"
+    assert against_peers.main([*command, "--peer", f"fast={program} -m 1e9", "--peer", f"slow={program} -m 0.001"]) == 0
+    shown = capsys.readouterr()
+    turns = [(1, "ours"), (1, "fast"), (1, "slow"), (2, "ours"), (2, "fast"), (2, "slow")]
+    assert shown.err.splitlines() == [f"round {turn}, threads 1, KV f16: {name}" for turn, name in turns]
+    content = json.loads(kept.read_text())
+    tests = {"pp16", "tg3", "tg3 @20"}
+    assert {(s["engine"], s["test"]) for s in content["samples"]} == {
+        (name, test) for name in ("ours", "fast", "slow") for test in tests
+    }
+    assert len(content["samples"]) == 2 * 3 * 3
+    tables = shown.out.split("\n\n**")
+    assert len(tables) == 3
+    for table in tables:
+        names = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
+        assert names == ["engine", "fast", "ours", "slow"]
+    assert "* ours: bitnet-edge" in shown.out
+
+    assert against_peers.main([*command, "--peer", f"slow={program} -m 0.001 broken"]) == 1
+    assert len(json.loads(kept.read_text())["samples"]) == 2 * 3 * 3 + 2 * 3
+    assert "* failed: slow, threads 1, KV f16: exit 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--kv", "f17"], ["--ours", "no-command="], ["--peer", "x=a", "--peer", "x=b"], ["--threads", "two"]]
+)
+def test_wrong_command_lines(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        against_peers.main(wrong)
+    assert error.value.code == 2
