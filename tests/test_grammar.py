@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from training import corpus, grammar
-from training.grammar import booking, hours, order, shop, talk, text, values
+from training.grammar import booking, hours, notice, order, shop, talk, text, values
 from training.grammar.hours import Hours
 from training.heldout import NAMES, clean
 
@@ -167,7 +167,7 @@ def test_totals() -> None:
 
 
 _DAYS = "|".join(values.DAYS)
-_TIME = r"noon|\d[\d:h]*(?: ?[ap]m)?"
+_TIME = r"noon|midnight|\d[\d:.h]*(?: ?[apAP]\.?[mM])?\.?"
 
 
 def test_hours_are_those_of_the_facts() -> None:
@@ -201,7 +201,7 @@ def test_stated_hours_name_each_day_once() -> None:
     for _ in range(2000):
         week = hours.draw(rng)
         assert any(week.of(day) for day in range(7))
-        written = hours.facts(rng, week)
+        written = notice.written(rng, week)
         for _, _, span in week.runs:
             assert span is None or (span[0] in written and span[1] in written), written
         assert not re.search(r"\band,|,,|  ", written), written

@@ -1,18 +1,16 @@
-"""Opening hours: stated in the facts in many ways, asked for in many ways, answered in one way."""
+"""Opening hours: asked for in many ways and answered in one (training.grammar.notice has how they are stated)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from training.grammar import values
-from training.grammar.text import Voice, expand, listed, sentence
+from training.grammar.text import Voice, sentence
 from training.grammar.values import DAYS
 
 Span = tuple[str, str] | None  # from, to, as written in the facts; None: closed
-
-_SHORT = "Mon Tue Wed Thu Fri Sat Sun".split()
-
 
 @dataclass
 class Hours:
@@ -25,41 +23,51 @@ class Hours:
         return next(span for first, last, span in self.runs if first <= day <= last)
 
 
-def draw(rng: Random) -> Hours:
-    """Hours of some shop: one to four runs, some of them closed."""
-    style = rng.choices(("am", "24", "24h"), (62, 28, 10))[0]
+def _clock(rng: Random) -> Callable[[int, int], str]:
+    """One shop's notation of the time of day."""
+    style = rng.choices(("am", "24", "24h", "bare"), (66, 24, 6, 4))[0]
+    am = rng.choice((" am", " am", " am", " am", "am", "am", "am", " AM", "AM", " a.m."))
+    pm = am.replace("a", "p").replace("A", "P")
+    colon, pad, words = rng.random() < 0.2, rng.choice((1, 2)), rng.random() < 0.3
+    point = "." if rng.random() < 0.06 else ":"
 
     def clock(hour: int, minute: int) -> str:
-        if style == "am":
-            tail = "am" if hour < 12 else "pm"
-            if hour == 12 and minute == 0 and noon:
-                return "noon"
-            return f"{(hour - 1) % 12 + 1}{f':{minute:02}' if minute or colon else ''}{gap}{tail}"
-        return f"{hour:0{pad}}:{minute:02}" if style == "24" else f"{hour}h{f'{minute:02}' if minute else ''}"
+        if style == "bare":
+            return str(hour)
+        if style == "24h":
+            return f"{hour}h{f'{minute:02}' if minute else ''}"
+        if style == "24":
+            return f"{hour:0{pad}}{point}{minute:02}"
+        if words and minute == 0 and hour in (0, 12, 24):
+            return "noon" if hour == 12 else "midnight"
+        minutes = f"{point}{minute:02}" if minute or colon else ""
+        return f"{(hour - 1) % 12 + 1}{minutes}{am if hour % 24 < 12 else pm}"
 
-    gap, colon, pad, noon = rng.choice((" ", " ", " ", "")), rng.random() < 0.15, rng.choice((1, 2)), rng.random() < 0.3
+    return clock
+
+
+def draw(rng: Random) -> Hours:
+    """Hours of some shop: one to seven runs of days, some of them closed."""
+    clock = _clock(rng)
 
     def span() -> Span:
         minutes = (0, 0, 0, 30, 30, 15, 45)
-        return clock(rng.randint(5, 13), rng.choice(minutes)), clock(rng.randint(14, 23), rng.choice(minutes))
+        late = 24 if rng.random() < 0.04 else rng.randint(14, 23)
+        return clock(rng.randint(5, 13), rng.choice(minutes)), clock(late, 0 if late == 24 else rng.choice(minutes))
 
     kind = rng.random()
-    if kind < 0.18:
-        cuts = [7]
-    elif kind < 0.48:
-        cuts = [5, 7]
-    elif kind < 0.72:
-        cuts = [5, 6, 7]
-    elif kind < 0.80:
-        cuts = [6, 7]
-    elif kind < 0.90:
+    if kind < 0.16:
+        return Hours([(0, 6, span())])
+    if kind < 0.28:  # one day is different
+        day, usual, other = rng.randrange(7), span(), span() if rng.random() < 0.4 else None
+        runs = [(0, day - 1, usual), (day, day, other), (day + 1, 6, usual)]
+        return Hours([run for run in runs if run[0] <= run[1]])
+    cuts = [5, 7] if kind < 0.50 else [5, 6, 7] if kind < 0.74 else [6, 7] if kind < 0.79 else list(range(1, 8))
+    if 0.79 <= kind < 0.91:
         cuts = sorted({*rng.sample(range(1, 7), rng.randint(1, 3)), 7})
-    else:
-        cuts = list(range(1, 8))
-    runs: list[tuple[int, int, Span]] = []
-    first = 0
+    runs, first = [], 0
     for cut in cuts:
-        closed = 0.0 if len(cuts) == 1 else 0.45 if cut == 7 and first == 6 else 0.22 if cut - first <= 2 else 0.04
+        closed = 0.45 if cut == 7 and first == 6 else 0.22 if cut - first <= 2 else 0.04
         runs.append((first, cut - 1, None if rng.random() < closed else span()))
         first = cut
     if all(each[2] is None for each in runs):
@@ -78,73 +86,6 @@ def _run_name(first: int, last: int) -> str:
     if first == last:
         return DAYS[first]
     return f"{DAYS[first]} {'and' if last == first + 1 else 'to'} {DAYS[last]}"
-
-
-def facts(rng: Random, hours: Hours) -> str:
-    """The hours as a shop might write them down."""
-    runs = list(hours.runs)
-    if len(runs) == 1:
-        a, b = runs[0][2] or ("", "")
-        return expand(rng,
-            "[we are|we're|the shop is|this place is|] open [every day|daily|seven days a week|all week|"
-                           "Monday to Sunday|every day of the week|from Monday to Sunday] " + _range(rng, a, b)) if (
-            rng.random() < 0.6) else expand(rng, "[[opening |]hours|open|times|opening times][:|] [daily|every day|"
-                                                 "Monday to Sunday|Mon-Sun|all days] " + _range(rng, a, b))  # fmt: skip
-    if rng.random() < 0.1:
-        rng.shuffle(runs)
-    label = rng.choice((0, 0, 0, 1, 2))  # how days are written
-    through = rng.choice((" to ", " to ", "-", " - ", " through ", " till "))
-
-    def days(first: int, last: int) -> str:
-        names = _SHORT if label == 1 else DAYS
-        if (first, last) == (0, 4) and weekly:
-            return weekly
-        if (first, last) == (5, 6) and weekly:
-            return rng.choice(("weekends", "the weekend", "Saturday and Sunday"))
-        if first == last:
-            return names[first] + ("s" if label == 2 else "")
-        if last == first + 1 and rng.random() < 0.6:
-            return f"{names[first]} and {names[last]}"
-        return names[first] + through + names[last]
-
-    weekly = rng.choice(("weekdays", "weekdays", "working days", "")) if rng.random() < 0.3 else ""
-    kind = rng.random()
-    parts = []
-    if kind < 0.40:  # a list: Mon-Fri 8:00-18:00, Sat 9-12, Sun closed
-        colon = rng.choice((": ", " ", " "))
-        closed = rng.choice(("closed", "closed", "closed", "shut", "not open", "no service"))
-        for first, last, span in runs:
-            parts.append(days(first, last) + colon + (_range(rng, *span, plain=True) if span else closed))
-        return rng.choice(("Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "",
-                           "Hours of business: ", "We are open as follows: ", "Timetable: ")) + rng.choice(
-            (", ", "; ", ". ", ", ", " / ")).join(parts)  # fmt: skip
-    on = "on " if weekly or rng.random() < 0.4 else ""
-    shut = []
-    for first, last, span in runs:
-        name = days(first, last)
-        bare = first != last and not name.startswith(("week", "work", "the")) and rng.random() < 0.8
-        of = name if bare else on + name
-        if span:
-            parts.append(f"{of} {_range(rng, *span)}" if rng.random() < 0.7 else f"{_range(rng, *span)} {on}{name}")
-        else:
-            shut.append(name)
-    opens = expand(rng, "[we are open|we're open|open|the [shop|house|place|desk] is open|opening hours are|"
-                        "our opening hours are|you can visit us|the doors are open|we open|staff are here|"
-                        "the hours are|it is open] ")  # fmt: skip
-    text = opens.strip() + " " + listed(parts)
-    if shut:
-        text += expand(rng,
-            "[, closed |. closed |. we are closed |, and closed |. it is closed |; closed |. we do not "
-                            "open |. there is nobody here |. we stay closed ]") + " on " + listed(shut)  # fmt: skip
-        text = text.replace("  ", " ").replace("closed on ", rng.choice(("closed on ", "closed on ", "closed ")))
-    return text
-
-
-def _range(rng: Random, a: str, b: str, plain: bool = False) -> str:
-    if plain or rng.random() < 0.3:
-        return a + rng.choice(("-", " - ", " to ", " to ", " till ")) + b
-    return expand(rng, f"[from {a} to {b}|from {a} until {b}|{a} to {b}|from {a} till {b}|between {a} and {b}|"
-                       f"{a} until {b}]")  # fmt: skip
 
 
 # ---- questions -------------------------------------------------------------------------------------------------------
@@ -237,20 +178,20 @@ def answer_day(hours: Hours, day: int, kind: str) -> str:
         return f"We are closed on {DAYS[day]}."
     a, b = span
     if kind == "open":
-        return f"On {DAYS[day]} we open at {a}."
+        return f"On {DAYS[day]} we open at {a.rstrip('.')}."
     if kind == "close":
-        return f"On {DAYS[day]} we close at {b}."
-    return f"On {DAYS[day]} we are open from {a} to {b}."
+        return f"On {DAYS[day]} we close at {b.rstrip('.')}."
+    return f"On {DAYS[day]} we are open from {a} to {b.rstrip('.')}."
 
 
 def answer_all(hours: Hours) -> str:
     """All hours in one fixed form."""
     if len(hours.runs) == 1:
         a, b = hours.runs[0][2] or ("", "")
-        return f"We are open every day from {a} to {b}."
+        return f"We are open every day from {a} to {b.rstrip('.')}."
     parts = [f"{_run_name(first, last)} " + (f"from {span[0]} to {span[1]}" if span else "closed")
              for first, last, span in hours.runs]  # fmt: skip
-    return "Our hours: " + ", ".join(parts) + "."
+    return "Our hours: " + ", ".join(parts).rstrip(".") + "."
 
 
 def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = None) -> list[tuple[str, str]]:
@@ -258,8 +199,14 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
     found: list[tuple[str, str]] = []
     for _ in range(rng.choices((1, 2, 3), (60, 28, 12))[0]):
         day, kind = rng.randrange(7), rng.random()
-        name = voice.small(DAYS[day] + ("s" if rng.random() < 0.08 else ""))
-        if kind < 0.76:
+        form = rng.choices(("{}", "{}s", "this {}", "next {}", "a {}"), (80, 8, 5, 4, 3))[0]
+        name = form.format(voice.small(DAYS[day]))
+        if kind < 0.05:
+            other = (day + rng.randint(1, 6)) % 7
+            both = f"{voice.small(DAYS[day])} and {voice.small(DAYS[other])}"
+            asked = voice.says(rng.choice(ASK_DAY + ASK_IF), day=both)
+            reply = f"{answer_day(hours, day, 'day')} {answer_day(hours, other, 'day')}" if hours else UNKNOWN
+        elif kind < 0.76:
             way, asks = rng.choices((("day", ASK_DAY), ("if", ASK_IF), ("open", ASK_OPEN), ("close", ASK_CLOSE)),
                                     (30, 24, 22, 24))[0]  # fmt: skip
             asked = voice.says(rng.choice(asks), day=name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from training.grammar import hours as opening
-from training.grammar import values
+from training.grammar import notice, values
 from training.grammar.text import Voice, expand, listed, plural, sentence
 
 GOODS = {
@@ -338,7 +338,7 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
     parts: list[str] = []
     if rng.random() < 0.62:
         shop.hours = opening.draw(rng)
-        text = opening.facts(rng, shop.hours)
+        text = notice.written(rng, shop.hours)
         if rng.random() < 0.2:
             shop.today = rng.randrange(7)
             today = expand(rng, f"[today is|it is|the day is|today:] {values.DAYS[shop.today]}")

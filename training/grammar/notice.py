@@ -1,0 +1,197 @@
+"""How shops write down their opening hours: as a list, in sentences, with exceptions, in any notation of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from training.grammar.hours import Hours, Span
+from training.grammar.text import expand, listed, sentence
+from training.grammar.values import DAYS
+
+_SHORT = [
+    "Mon Tue Wed Thu Fri Sat Sun".split(), "Mon. Tue. Wed. Thu. Fri. Sat. Sun.".split(), "Mo Tu We Th Fr Sa Su".split(),
+    "MON TUE WED THU FRI SAT SUN".split(), "mon tue wed thu fri sat sun".split(),
+    "Mon Tues Wed Thurs Fri Sat Sun".split(),
+]  # fmt: skip
+_CLOSED = "closed|closed|closed|shut|not open|no service|closed all day"
+
+
+class _Writer:
+    """One shop's habits of writing days and spans."""
+
+    def __init__(self, rng: Random, hours: Hours) -> None:
+        self.rng, self.runs = rng, list(hours.runs)
+        label = rng.random()
+        self.names = DAYS if label < 0.55 else [day + "s" for day in DAYS] if label < 0.72 else rng.choice(_SHORT)
+        self.through = rng.choice((" to ", " to ", "-", " - ", " through ", " till ", "–", " until ", "/"))
+        if self.through == "/" and self.names is not DAYS:
+            self.through = "-"
+        self.between = rng.choice(("-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
+        #: Monday to Friday and the weekend by other names
+        self.week = rng.choice(("weekdays", "weekdays", "working days", "the week")) if rng.random() < 0.3 else ""
+        self.end = rng.choice(("weekends", "the weekend", "weekends", "Saturday and Sunday")) if self.week else ""
+
+    def days(self, first: int, last: int) -> str:
+        """The days of a run."""
+        if (first, last) == (0, 4) and self.week:
+            return self.week
+        if (first, last) == (5, 6) and self.end:
+            return self.end
+        if first == last:
+            return self.names[first]
+        if last == first + 1 and self.rng.random() < 0.6:
+            return f"{self.names[first]} and {self.names[last]}"
+        through = " to " if self.through == "/" and last > first + 1 else self.through
+        return self.names[first] + through + self.names[last]
+
+    def on(self, first: int, last: int) -> str:
+        """... with the word that a sentence wants before them."""
+        name, ranged = self.days(first, last), last > first + 1
+        if name == "the week":
+            return "during the week"
+        if ranged and name[0].isupper():
+            return self.rng.choice(("", "", "from ", "on ")) + name
+        return ("at " if name == "the weekend" and self.rng.random() < 0.5 else "on ") + name
+
+    def plain(self, span: Span) -> str:
+        """8 am-6 pm; closed"""
+        return span[0] + self.between + span[1] if span else self.rng.choice(_CLOSED.split("|"))
+
+    def spoken(self, span: tuple[str, str]) -> str:
+        """from 8 am to 6 pm"""
+        a, b = span
+        if self.rng.random() < 0.25:
+            return a + self.between + b
+        return expand(self.rng, f"from {a} to {b}|from {a} until {b}|{a} to {b}|from {a} till {b}|between {a} and {b}|"
+                                f"{a} until {b}|{a} through {b}|from {a} - {b}")  # fmt: skip
+
+
+_HEADS = [
+    "Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "", "", "Hours ",
+    "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ",
+]  # fmt: skip
+
+
+def _list(w: _Writer) -> str:
+    """Mon-Fri 8:00-18:00, Sat 9-12, Sun closed"""
+    colon, first = w.rng.choice((": ", " ", " ", ", ", " = ")), w.rng.random() < 0.85
+    joint = w.rng.choice((", ", "; ", ". ", ", ", " / ", "\n"))
+    colon = " " if colon == joint else colon
+    parts = []
+    for a, b, span in w.runs:
+        parts.append(w.days(a, b) + colon + w.plain(span) if first else f"{w.plain(span)} {w.days(a, b)}")
+    return w.rng.choice(_HEADS) + joint.join(parts)
+
+
+_OPENS = (
+    "we are open|we're open|open|the [shop|house|place|desk|counter] is open|opening hours are|"
+    "our [opening |]hours are|you can [visit|find|reach] us|the doors are open|we open|"
+    "staff are here|the hours are|it is open|we welcome you|"
+    "we [serve|work|are here]|somebody is here|you can come"
+)
+_SHUTS = (
+    "[,|.|. we are|, and|. it is|;|. we stay|. always|, but] closed|. we do not open|. there is nobody here|, not|"
+    ". we rest|. there is no service|. no one is here|. the doors stay shut|. we take a break"
+)
+
+
+def _sentence(w: _Writer) -> str:
+    """We are open Monday to Friday from 8 am to 6 pm and on Saturday 9 am to noon. Closed on Sunday."""
+    parts, shut = [], []
+    for a, b, span in w.runs:
+        if not span:
+            shut.append(w.days(a, b))
+        elif w.rng.random() < 0.7:
+            parts.append(f"{w.on(a, b)} {w.spoken(span)}")
+        else:
+            parts.append(f"{w.spoken(span)} {w.on(a, b)}")
+    text = expand(w.rng, _OPENS) + " " + listed(parts)
+    if shut:
+        text += _joined(expand(w.rng, _SHUTS)) + w.rng.choice((" on ", " on ", " on ", " "))
+        text += listed(shut, w.rng.choice(("and", "or")))
+    return text
+
+
+_DAY = (
+    "{when} we open at {c} and close at {d}|we open at {c} and close at {d} {when}|{when} open {span}|"
+    "{when} it is {span}|"
+    "{when} the doors open at {c} and close at {d}|opens {when} at {c}, closes at {d}|{when} we are here {span}|"
+    "{when}: {span}|{when} opening at {c}, closing at {d}|{when} you find us here {span}|"
+    "{when} we start at {c} and finish at {d}|{when} [doors|] open {c}, close {d}|"
+    "{when} opening time is {c} and closing time is {d}"
+)
+_OFF = (
+    "{when} we are closed|we are closed {when}|{when} we do not open|closed {when}|{when}: closed|"
+    "{when} the doors stay shut|nobody is here {when}|we are off {when}"
+)
+
+
+def _sentences(w: _Writer) -> str:
+    """On weekdays we open at 8 am and close at 6 pm. On Saturday ..."""
+    found = []
+    for a, b, span in w.runs:
+        when = w.on(a, b)
+        if not span:
+            found.append(expand(w.rng, _OFF.replace("{when}", when)))
+            continue
+        pattern = _DAY.replace("{when}", when).replace("{c}", span[0]).replace("{d}", span[1])
+        found.append(expand(w.rng, pattern.replace("{span}", w.spoken(span))))
+    return w.rng.choice((". ", ". ", "; ", ", ")).join(sentence(text) if i else text for i, text in enumerate(found))
+
+
+_EVERY = (
+    "every day|daily|seven days a week|all week|Monday to Sunday|every day of the week|from Monday to Sunday|"
+    "7 days a week|all days|Mon-Sun"
+)
+_LABELS = "[[opening |]hours|open|times|opening times][:|]"
+
+
+def _daily(w: _Writer) -> str:
+    """Every day from 8 am to 6 pm, where all days are alike."""
+    span = w.runs[0][2] or ("", "")
+    every = f"[{_EVERY}] {w.spoken(span)}"
+    return expand(w.rng, f"[{_OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}|[{_LABELS}] {every}|"
+                         f"we open at {span[0]} and close at {span[1]} [{_EVERY}]")  # fmt: skip
+
+
+_BUT_CLOSED = (
+    "[,|] except [on |]{x}|[,|] but not on {x}|, {x} closed|. Closed on {x}|, closed {x}|. We are closed on {x}|"
+    ", [apart from|other than] {x}"
+)
+_BUT = ", [but|only|however] {x}|; {x}|. Exception: {x}|. But {x}|, {x}"
+
+
+def _except(w: _Writer, usual: tuple[str, str], others: list[tuple[int, int, Span]]) -> str:
+    """Every day from 8 am to 6 pm except on Monday."""
+    closed = [w.days(a, b) for a, b, span in others if not span]
+    differ = [f"{w.on(a, b)} {w.spoken(span)}" for a, b, span in others if span]
+    text = expand(w.rng, f"[{_OPENS}|] [every day|daily|all days|all week|seven days a week] {w.spoken(usual)}|"
+                         f"[every day|daily] {w.spoken(usual)}")  # fmt: skip
+    if closed:
+        text += _joined(expand(w.rng, _BUT_CLOSED)).replace("{x}", listed(closed))
+    if differ:
+        text += _joined(expand(w.rng, _BUT)).replace("{x}", listed(differ))
+    return text
+
+
+def _joined(text: str) -> str:
+    """With a blank in front of a word, none in front of punctuation."""
+    return text if text[0] in ",.;" else " " + text
+
+
+def written(rng: Random, hours: Hours) -> str:
+    """The hours as some shop might write them; every day can be read from it."""
+    w = _Writer(rng, hours)
+    if len(w.runs) == 1:
+        return _daily(w)
+    spans = [hours.of(day) for day in range(7)]
+    usual = max((span for span in spans if span), key=spans.count)
+    if spans.count(usual) >= 5 and w.runs[0][2] == usual and any(span == usual for _, _, span in w.runs[1:]) or (
+        spans.count(usual) == 6 and rng.random() < 0.35
+    ):
+        return _except(w, usual, [run for run in w.runs if run[2] != usual])
+    if rng.random() < 0.08:
+        rng.shuffle(w.runs)
+    form: Callable[[_Writer], str] = rng.choices((_list, _sentence, _sentences), (38, 36, 26))[0]
+    return form(w).replace("..", ".")
