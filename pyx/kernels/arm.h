@@ -38,6 +38,8 @@ enum { AHEAD = 8 << 10 };
 
 INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
 
+INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
+
 INLINE int8x16_t codes_67(uint8x16_t c) { return vreinterpretq_s8_u8(vshrq_n_u8(c, 6)); }
 INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))); }
 INLINE int8x16_t codes_23(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 2), vdupq_n_u8(3))); }
@@ -60,7 +62,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
             int8x16_t x2 = vld1q_s8(x + half + 64), x3 = vld1q_s8(x + half + 96);
             for (int r = 0; r < n; r++) {
                 if (half == 0)
-                    prefetch_l2(codes + r * stride + AHEAD);
+                    prefetch_stream(codes + r * stride);
                 uint8x16_t c = vld1q_u8(codes + r * stride + half);
                 int8x16_t c1 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30)));
                 int8x16_t c2 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x0c)));
@@ -149,7 +151,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
             int8x16_t xh = vuzp2q_s8(vreinterpretq_s8_s16(vaddq_s16(a, half)),
                                      vreinterpretq_s8_s16(vaddq_s16(b, half)));
             for (int r = 0; r < n; r++) {
-                prefetch_l2(w + r * k + i + AHEAD);
+                prefetch_stream(w + r * k + i);
                 int8x16_t wv = vld1q_s8(w + r * k + i);
                 low[r] = vdotq_s32(low[r], wv, xl);
                 high[r] = vdotq_s32(high[r], wv, xh);

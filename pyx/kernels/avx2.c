@@ -5,19 +5,9 @@
  * file can hold. */
 #if defined(__AVX2__) && defined(__F16C__)
 
-#include "kernels.h"
-#include "numbers.h"
-
-#include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
+#include "x86.h"
 
 /* ---- ternary matrices ------------------------------------------------------------------------------------------- */
-
-/* Into the second-level cache, far ahead: the first level has too few miss buffers to cover the latency of memory. */
-enum { AHEAD = 24 << 10 };
-
-INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 INLINE __m256i load256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
@@ -58,7 +48,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
             __m256i x0 = load256(x), x1 = load256(x + 32), x2 = load256(x + 64), x3 = load256(x + 96);
             for (int r = 0; r < n; r++) {
-                prefetch_l2(codes + r * stride + AHEAD);
+                prefetch_stream(codes + r * stride);
                 __m256i c = load256(codes + r * stride), s = _mm256_srli_epi16(c, 4);
                 sum1x[r] = _mm256_add_epi16(sum1x[r], _mm256_maddubs_epi16(_mm256_and_si256(c, low), x3));
                 sum4x[r] = _mm256_add_epi16(sum4x[r], _mm256_maddubs_epi16(_mm256_and_si256(c, high), x2));
@@ -183,7 +173,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             __m256i xv = load256(x + i);
             for (int r = 0; r < n; r++) {
-                prefetch_l2(w + r * k + i + AHEAD);
+                prefetch_stream(w + r * k + i);
                 __m256i wv = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(w + r * k + i)));
                 sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(wv, xv));
             }

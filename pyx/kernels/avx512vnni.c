@@ -4,19 +4,9 @@
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) &&                 \
     defined(__AVX512VNNI__)
 
-#include "kernels.h"
-#include "numbers.h"
-
-#include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
+#include "x86.h"
 
 /* ---- ternary matrices ------------------------------------------------------------------------------------------- */
-
-/* Into the second-level cache, far ahead: the first level has too few miss buffers to cover the latency of memory. */
-enum { AHEAD = 24 << 10 };
-
-INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
 
@@ -45,7 +35,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
         __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
         for (int r = 0; r < n; r++) {
-            prefetch_l2(codes + r * stride + AHEAD);
+            prefetch_stream(codes + r * stride);
             __m512i c = load512(codes + r * stride);
             s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
             s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
@@ -159,7 +149,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             __m512i xv = load512(x + i);
             for (int r = 0; r < n; r++) {
-                prefetch_l2(w + r * k + i + AHEAD);
+                prefetch_stream(w + r * k + i);
                 sum[r] = _mm512_dpwssd_epi32(sum[r], _mm512_cvtepi8_epi16(load256(w + r * k + i)), xv);
             }
         }

@@ -2,7 +2,8 @@
  *
  * The includer defines, for its instruction set, the native float vector and the few steps that need intrinsics:
  *
- *   AHEAD, prefetch_l2(p)         how far ahead, in bytes, to fetch a stream that is read once, and how
+ *   prefetch_l2(p)                fetch the line of p into the second-level cache
+ *   prefetch_stream(p)            fetch what lies ahead of p in a stream that is read once
  *   INLINE                        static inline __attribute__((always_inline))
  *   LANE_WIDTH                    floats per native vector (4, 8 or 16)
  *   typedef ... vf                that vector, __attribute__((vector_size(4 * LANE_WIDTH)))
@@ -258,7 +259,7 @@ INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float 
             vf xv = load_float(x + i + v * LANE_WIDTH);
             for (int r = 0; r < n; r++) {
                 int64_t at = r * k + i + v * LANE_WIDTH;
-                prefetch_l2((const char *)w + at * (is_half ? 2 : 4) + AHEAD);
+                prefetch_stream((const char *)w + at * (is_half ? 2 : 4));
                 sum[r][v] += (is_half ? load_half(wh + at) : load_float(wf + at)) * xv;
             }
         }

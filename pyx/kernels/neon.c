@@ -44,7 +44,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
                     xv[j] = vld1q_s8(x + half + 32 * j);
                 for (int r = 0; r < n; r++) {
                     if (half == 0)
-                        prefetch_l2(codes + r * stride + AHEAD);
+                        prefetch_stream(codes + r * stride);
                     unpack(codes + r * stride + half, c);
                     add_products(&lo[r], &hi[r], c, xv);
                 }
@@ -124,7 +124,7 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             int16x8_t x0 = vld1q_s16(x + i), x1 = vld1q_s16(x + i + 8);
             for (int r = 0; r < n; r++) {
-                prefetch_l2(w + r * k + i + AHEAD);
+                prefetch_stream(w + r * k + i);
                 int8x16_t wv = vld1q_s8(w + r * k + i);
                 int16x8_t w0 = vmovl_s8(vget_low_s8(wv)), w1 = vmovl_high_s8(wv);
                 a[r] = vmlal_s16(a[r], vget_low_s16(w0), vget_low_s16(x0));
