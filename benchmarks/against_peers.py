@@ -114,11 +114,11 @@ class Ours:
     ) -> Iterable[tuple[int, list[float], list[float], int]]:
         command = [sys.executable, "-m", "edge", "bench", *self.options, "--json", "-q"]
         command += ["-d", ",".join(map(str, depths)), "-n", str(n_gen), "-r", str(work.repeats)]
-        out, rss = run([*command, "-t", str(work.threads), "--kv", work.kv])
+        out, _ = run([*command, "-t", str(work.threads), "--kv", work.kv])
         report = json.loads(out)
         self.build = f"bitnet-edge {report['version']}, row {report['rows'][0]['isa']}"
-        for row in report["rows"]:
-            yield row["depth"], row["pp_samples"], row["tg_samples"], rss
+        for row in report["rows"]:  # the peak of the process would have the yardstick of bench in it
+            yield row["depth"], row["pp_samples"], row["tg_samples"], max(report["peak_bytes"], row["rss_bytes"])
 
 
 class Peer:
@@ -162,8 +162,9 @@ class Peer:
 
     def _rows(self, command: Sequence[str]) -> Iterable[tuple[dict[str, Any], int]]:
         out, rss = run(command)
+        lines = [line for line in out.splitlines() if not line[:1].isalpha()]  # some print remarks in between
         try:
-            rows = json.loads(out)
+            rows = json.loads("\n".join(lines))
         except ValueError:
             raise Failed(f"no JSON from {shlex.join(command)}") from None
         for row in rows:

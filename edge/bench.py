@@ -18,6 +18,7 @@ import csv
 import datetime
 import io
 import mmap
+import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -143,8 +144,8 @@ def run(
             model, ctx=max(depths) + n_gen, kv=kv_type, threads=n_threads, head=head_type, weights=place, **options
         ) as engine:
             usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
-            header = header or _header(engine, repeats, left_out)
             _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
+            header = header or _header(engine, repeats, left_out)
             for depth in usable:
                 say(f"{what}, depth {depth}")
                 rows.append(_row(engine, kv_type, depth, n_gen, repeats))
@@ -296,4 +297,5 @@ def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]
         "load_seconds": round(engine.load_seconds, 3),
         "weight_bytes": engine.transformer.weight_bytes,
         "head_bytes": engine.transformer.head_bytes,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # resident, of loading and warm-up
     }

@@ -33,7 +33,7 @@ if value["-n"] != "0":
     rows.append({**common, "n_prompt": 0, "n_gen": int(value["-n"])})
 if "-gp" in value:
     rows.append({**common, "n_prompt": int(value["-gp"].split(",")[0]), "n_gen": int(value["-gp"].split(",")[1])})
-print(json.dumps(rows))
+print(json.dumps(rows, indent=1).replace("[", "[" + chr(10) + "impl: a remark", 1))
 '''
 
 

@@ -105,6 +105,7 @@ def test_sum_refuses() -> None:
 
 def test_header_names_what_was_measured(report: bench.Report, tiny: str) -> None:
     head = report.header
+    assert 1 << 20 < head["peak_bytes"] < 1 << 40
     assert head["path"] == tiny and head["repeats"] == 2 and head["left_out"] == []
     shape = make_model.SHAPES["tiny"]
     assert head["head_bytes"] == shape.n_vocab * (shape.hidden + 4)  # int8 rows and a float scale each
