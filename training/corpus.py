@@ -86,7 +86,7 @@ def _read(source: str, split: str) -> list[Dialogue]:
     groups = {"pilot": ("kiosk-own",), "free": ("permissive", "topical-cdla")}.get(source, ("permissive",))
     found = []
     for group in groups:
-        for line in _lines(FOLDER / f"{group}.{split}.jsonl"):
+        for line in lines(group, split):
             record = json.loads(line)
             tag = record["source"]
             ours, style = STYLES.get(tag) or STYLES[tag.partition("-")[0]]
@@ -126,8 +126,9 @@ def fit(dialogue: Dialogue) -> bool:
     )
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Lines of path or path.zst; the latter through the zstd program, which Python before 3.14 has no module for."""
+def lines(group: str, split: str) -> Iterator[str]:
+    """JSON lines of a file, or of its .zst through the zstd program (before 3.14 Python has no module for it)."""
+    path = FOLDER / f"{group}.{split}.jsonl"
     if path.exists():
         with path.open(encoding="utf-8") as file:
             yield from file
