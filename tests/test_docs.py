@@ -173,7 +173,8 @@ def explained(heading: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("heading", "key"),
-    [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `freeze`", "freeze")],
+    [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `freeze`", "freeze"),
+     ("Extra `training`", "training")],
 )
 def test_every_dependency_is_explained(heading: str, key: str) -> None:
     rows = explained(heading)

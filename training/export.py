@@ -12,10 +12,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from training.checkpoint import Run
 from training.model import Model, Shape
+from training.quantise import binary
 from training.tokenizer import BOS, END, EOT
 
 TEMPLATE = "bitnet-edge"  # of edge.template.FAMILIES
@@ -56,12 +57,14 @@ def config(shape: Shape) -> dict[str, Any]:
         "use_cache": True,
         "dtype": "float32",
     }
-    if shape.scheme != "none":
+    if shape.scheme in ("b1.58", "a4.8"):
         described["quantization_config"] = {
             "quant_method": "bitnet",
             "linear_class": "autobitlinear",
             "quantization_mode": "online",
         }
+    if shape.scheme == "a4.8":  # our own word: transformers knows 8-bit activations only
+        described["quantization_config"]["activation_quantization"] = "a4.8"
     return described
 
 
@@ -87,7 +90,30 @@ def write_master(model: Model, tokenizer: str, folder: Path) -> None:
         (folder / name).write_text(json.dumps(content, indent=1) + "\n")
     shutil.copyfile(tokenizer, folder / "tokenizer.json")
     tensors = {tensor_name(name): tensor.contiguous() for name, tensor in model.state_dict().items()}
+    if model.shape.scheme == "v1":  # no reader rounds to signs by itself: the rounded weights are written
+        for name, tensor in tensors.items():
+            if tensor.ndim == 2 and name.startswith("model.layers."):
+                codes, scale = binary(tensor)
+                tensors[name] = codes * scale
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def read_master(folder: Path) -> Model:
+    """The model of a directory that :func:`write_master` wrote."""
+    described = json.loads((folder / "config.json").read_text())
+    rounding = described.get("quantization_config")
+    shape = Shape(
+        hidden=described["hidden_size"], n_layer=described["num_hidden_layers"],
+        n_head=described["num_attention_heads"], n_kv_head=described["num_key_value_heads"],
+        head_dim=described.get("head_dim") or described["hidden_size"] // described["num_attention_heads"],
+        ffn=described["intermediate_size"], n_vocab=described["vocab_size"], n_ctx=described["max_position_embeddings"],
+        rope_theta=described["rope_theta"], eps=described["rms_norm_eps"],
+        scheme="none" if rounding is None else rounding.get("activation_quantization", "b1.58"),
+    )  # fmt: skip
+    model = Model(shape)
+    tensors = load_file(folder / "model.safetensors")
+    model.load_state_dict({name: tensors[tensor_name(name)] for name in model.state_dict()})
+    return model
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ class Shape:
 
 #: models worth training here: ``xs`` is the bundled one, ``micro`` is for tests
 SHAPES = {
-    "micro": Shape(hidden=64, n_layer=2, n_head=2, n_kv_head=1, head_dim=32, ffn=128, n_vocab=512, n_ctx=128),
+    "micro": Shape(hidden=128, n_layer=2, n_head=4, n_kv_head=2, head_dim=32, ffn=256, n_vocab=512, n_ctx=256),
     "xs": Shape(),
     "s": Shape(hidden=384, n_layer=8, n_head=6, n_kv_head=2, ffn=1024),
     "m": Shape(hidden=512, n_layer=8, n_head=8, n_kv_head=2, ffn=1408),

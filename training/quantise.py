@@ -1,11 +1,14 @@
 """Rounding weights and activations to few bits, and the product of what is left, with straight-through gradients.
 
-============  ==============================================  ===========================================
-scheme        weights                                         activations
-============  ==============================================  ===========================================
-``b1.58``     ternary, mean magnitude (arXiv:2402.17764)      int8, largest magnitude of the token
-``none``      not rounded: the twin for comparison            not rounded
-============  ==============================================  ===========================================
+=========  =====================================  =====================================================================
+scheme     weights                                activations
+=========  =====================================  =====================================================================
+``b1.58``  ternary by the mean magnitude          int8 by the largest magnitude of the token
+``a4.8``   as b1.58                               int4 by the mean magnitude into attention and FFN; their outputs int8,
+                                                  attention's with the smaller half dropped (arXiv:2411.04965)
+``v1``     sign after centring, mean magnitude    as b1.58
+``none``   not rounded: the twin for comparison   not rounded
+=========  =====================================  =====================================================================
 
 Both factors lie on integer grids, so bfloat16 holds them exactly and its matrix units do the product; the scales of
 token and matrix are applied to the result.
@@ -13,6 +16,7 @@ token and matrix are applied to the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +39,32 @@ def int8(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x * factor).round().clamp(-128, 127), 1 / factor
 
 
+def binary(w: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes in {-1, 1} [out, in] of the centred weights, and their scale [], mean |w| (arXiv:2310.11453, section 2.1).
+
+    What is not above the mean is -1.
+    """
+    codes = torch.where(w > w.mean(), 1.0, -1.0)
+    return codes, w.abs().mean().clamp(min=TINY)
+
+
+def int4(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers in -8..7 [..., n] and a step per token [..., 1], mean |x| / sqrt(7) (arXiv:2411.04965, section 2)."""
+    step = (x.abs().mean(-1, keepdim=True) + TINY) / math.sqrt(7)
+    return (x / step).round().clamp(-8, 7), step
+
+
+def sparse_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`int8` with all but the half of largest magnitude set to 0 (arXiv:2411.04965, section 2).
+
+    Ties are kept, so that the choice does not depend on the order of a sort.
+    """
+    integers, step = int8(x)
+    magnitude = integers.abs()
+    least = magnitude.kthvalue(x.shape[-1] // 2 + 1, -1, keepdim=True).values
+    return torch.where(magnitude >= least, integers, 0.0), step
+
+
 @dataclass(frozen=True)
 class Scheme:
     """Which rounding applies where: ``inputs`` of attention and FFN, and what goes into their last projections."""
@@ -53,11 +83,13 @@ class Scheme:
 
 SCHEMES = {
     "b1.58": Scheme("ternary", "int8", "int8", "int8"),
+    "a4.8": Scheme("ternary", "int4", "sparse_int8", "int8"),
+    "v1": Scheme("binary", "int8", "int8", "int8"),
     "none": Scheme("none", "none", "none", "none"),
 }
 
-_WEIGHTS = {"ternary": ternary}
-_ACTIVATIONS = {"int8": int8}
+_WEIGHTS = {"ternary": ternary, "binary": binary}
+_ACTIVATIONS = {"int8": int8, "int4": int4, "sparse_int8": sparse_int8}
 
 
 class _Project(torch.autograd.Function):

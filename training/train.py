@@ -181,6 +181,10 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.tokens, self.progress = state["step"], state["tokens"], state["progress"]
+        if self.settings["tokens"]:  # perhaps more of them than before
+            self.progress = min(1.0, self.tokens / self.settings["tokens"])
+        elif self.settings["progress"] is not None:
+            self.progress = self.settings["progress"]
         for number, shard in self.shards.items():
             shard.begin(Position(**state["positions"][number]))
 
@@ -253,6 +257,7 @@ def main() -> None:
     parser.add_argument("--scheme", default="b1.58", help="quantisation (training.quantise)")
     parser.add_argument("--tokens", type=float, help="train on so many tokens, such as 20e6")
     parser.add_argument("--deadline", type=_clock, metavar="HH:MM", help="or end at this time (UTC)")
+    parser.add_argument("--progress", type=float, help="with a deadline: count so much of the run (0 to 1) as done")
     parser.add_argument("--batch", type=int, default=2048, help="tokens per shard and step; there are 2 shards")
     parser.add_argument("--peak", type=float, default=8e-3, help="learning rate of the first stage")
     parser.add_argument("--seed", type=int, default=0)
