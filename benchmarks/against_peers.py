@@ -12,7 +12,8 @@ an installed llama-cpp-python that face.  What ours gets are options of ``bitnet
 One round runs every engine once, each in a process of its own; the rounds are what makes the engines comparable on a
 machine whose speed comes and goes.  The figure of an engine is the median over all its samples, beside the slowest and
 the fastest; a ratio divides medians.  pp is the speed of reading a prompt, tg that of writing behind a context of
-``depth`` tokens, in tokens per second; RSS is the peak of the process.  With --json, samples are added to those already
+``depth`` tokens, in tokens per second; RSS is the peak of the process; memory is what a plain sum with as many threads
+reads before each turn, the bound of all engines when they write.  With --json, samples are added to those already
 in the file and the tables are made of all: long measurements can be done in pieces.
 """
 
@@ -26,14 +27,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from edge.bench import YARDSTICK, read_rate
 
 #: KV type of ours -> of llama-bench
 KV_NAMES = {"f16": "f16", "int8": "q8_0", "int4": "q4_0", "f32": "f32"}
@@ -53,6 +55,7 @@ class Sample:
     kv: str
     speed: float  # tokens per second
     rss: int  # peak bytes of the process it was taken in
+    memory: float = 0.0  # bytes per second of a plain sum with the same threads in 2 MiB pages, just before
 
 
 @dataclass(frozen=True)
@@ -201,17 +204,18 @@ def markdown(samples: Sequence[Sample], ours: Sequence[str]) -> str:
             for name in engines
         }
         middle = {name: median(s.speed for s in found) for name, found in chosen.items() if found}
+        ratios = "".join(f" {name} / it |" for name in own)
         lines = [
             f"**{test}, {threads} thread{'s' * (threads > 1)}, KV {kv}**",
             "",
-            f"| engine | t/s | slowest - fastest | samples | RSS MB |{''.join(f' {name} / it |' for name in own)}",
-            f"|---|--:|--:|--:|--:|{'--:|' * len(own)}",
+            f"| engine | t/s | slowest - fastest | samples | memory GB/s | RSS MB |{ratios}",
+            f"|---|--:|--:|--:|--:|--:|{'--:|' * len(own)}",
         ]
         for name in sorted(middle, key=lambda each: -middle[each]):
             found = chosen[name]
             cells = [name, f"{middle[name]:.2f}"]
             cells += [f"{min(s.speed for s in found):.2f} - {max(s.speed for s in found):.2f}", str(len(found))]
-            cells += [f"{max(s.rss for s in found) / 1e6:.0f}"]
+            cells += [f"{median(s.memory for s in found) / 1e9:.0f}", f"{max(s.rss for s in found) / 1e6:.0f}"]
             cells += [f"{middle[each] / middle[name]:.2f}" if each in middle else "" for each in own]
             lines.append(f"| {' | '.join(cells)} |")
         parts.append("\n".join(lines) + "\n")
@@ -274,8 +278,9 @@ def main(arguments: list[str] | None = None) -> int:
                 work = Work(chosen.prompt, chosen.gen, chosen.depth, threads, kv, chosen.repeats)
                 for engine in engines:
                     print(f"round {turn + 1}, threads {threads}, KV {kv}: {engine.name}", file=sys.stderr)
+                    memory = read_rate("huge", "", YARDSTICK, threads)
                     try:
-                        samples += engine.measure(work)
+                        samples += [replace(sample, memory=memory) for sample in engine.measure(work)]
                     except Failed as failure:
                         failures[f"{engine.name}, threads {threads}, KV {kv}"] = str(failure)
                     builds[engine.name] = engine.build or builds.get(engine.name, "")

@@ -102,16 +102,16 @@ def test_a_program_that_is_not_there() -> None:
 
 def test_medians_and_ratios() -> None:
     def of(engine: str, *speeds: float) -> list[Sample]:
-        return [Sample(engine, "tg32", 2, "f16", speed, 5 * 10**6) for speed in speeds]
+        return [Sample(engine, "tg32", 2, "f16", speed, 5 * 10**6, 2e9) for speed in speeds]
 
     table = against_peers.markdown(of("a", 10, 30, 20) + of("mine", 30, 31, 90) + of("b", 62), ["mine"])
     lines = table.splitlines()
     assert lines[0] == "**tg32, 2 threads, KV f16**"
-    assert lines[2] == "| engine | t/s | slowest - fastest | samples | RSS MB | mine / it |"
+    assert lines[2] == "| engine | t/s | slowest - fastest | samples | memory GB/s | RSS MB | mine / it |"
     assert lines[4:] == [
-        "| b | 62.00 | 62.00 - 62.00 | 1 | 5 | 0.50 |",
-        "| mine | 31.00 | 30.00 - 90.00 | 3 | 5 | 1.00 |",
-        "| a | 20.00 | 10.00 - 30.00 | 3 | 5 | 1.55 |",
+        "| b | 62.00 | 62.00 - 62.00 | 1 | 2 | 5 | 0.50 |",
+        "| mine | 31.00 | 30.00 - 90.00 | 3 | 2 | 5 | 1.00 |",
+        "| a | 20.00 | 10.00 - 30.00 | 3 | 2 | 5 | 1.55 |",
     ]
 
 
