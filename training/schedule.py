@@ -40,7 +40,7 @@ class Phase:
 _SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
 _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
 #: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.52, "echo": 0.12, "task": 0.18, "small": 0.015, "free": 0.10, "pilot": 0.04,
+_BROAD = {"kiosk": 0.46, "echo": 0.18, "task": 0.18, "small": 0.015, "free": 0.10, "pilot": 0.04,
           "refuse": 0.025}
 _KIOSK = {"kiosk": 0.64, "echo": 0.14, "task": 0.11, "small": 0.015, "free": 0.025, "pilot": 0.03,
           "refuse": 0.04}

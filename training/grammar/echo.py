@@ -112,7 +112,22 @@ def _words(rng: Random, voice: Voice, split: str) -> Turns:
             turns.append((asked, f"The {NTH[at]} one is {words[at]}."))
         else:
             asked = voice.says("[read|say|repeat] [the list|them|all of them|my list][ again| back|][, please|]")
-            turns.append((asked, f"{sentence(shown)}."))
+            turns.append((asked, f"Your list: {shown}."))
+    return turns
+
+
+LIST = "[please |][repeat|say|read back|read out|write down|copy][:|] {x}|{x}, [repeat that|say it again][, please|]"
+AGAIN = "again|[once more|one more time|again|repeat that|say that again|the same again][, please|]|and again"
+
+
+def _list(rng: Random, voice: Voice, split: str) -> Turns:
+    """A long list said back, and again: hardly a word of it can be guessed, each can be copied."""
+    draw = rng.choice((values.first_name, values.first_name, _short, _thing))
+    things = [voice.form(draw(rng, split)) for _ in range(rng.randint(4, 12))]
+    shown = rng.choice((", ", ", ", " ")).join(things)
+    turns = [(say(rng, voice, LIST, x=shown), shown)]
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        turns.append((say(rng, voice, AGAIN), shown))
     return turns
 
 
@@ -169,5 +184,6 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
     kind = rng.random()
     if kind < 0.14:
         return _table(rng, voice, split)
-    exercise = rng.choices((_repeat, _spell, _spelled, _name, _names, _words, _order), (26, 8, 6, 24, 8, 10, 18))[0]
+    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)
+    exercise = rng.choices(exercises, (20, 22, 3, 3, 24, 8, 8, 18))[0]
     return "", exercise(rng, voice, split)

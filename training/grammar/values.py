@@ -88,13 +88,13 @@ def coined(rng: Random) -> str:
     """A made-up word of 3 to 12 letters, small letters: syllables of one flavour, sometimes letters at random."""
     while True:
         kind = rng.random()
-        if kind < 0.10:
+        if kind < 0.03:
             word = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(3, 8)))
-        elif kind < 0.22:
+        elif kind < 0.12:
             vowels, others = "aeiouy", "bcdfghjklmnpqrstvwxz"
             start = rng.random() < 0.5
             word = "".join(rng.choice(vowels if (i + start) % 2 else others) for i in range(rng.randint(3, 9)))
-        elif kind < 0.32:  # a known name with letters changed
+        elif kind < 0.28:  # a known name with letters changed
             letters = list(rng.choice(FIRST_NAMES).lower())
             for _ in range(rng.randint(1, 2)):
                 letters[rng.randrange(len(letters))] = rng.choice("abcdefghijklmnopqrstuvwxyz")
