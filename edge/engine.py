@@ -33,8 +33,6 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 MODELS = Path(__file__).resolve().parent / "models"
 #: bytes of float32 logits and of the sampler's tables, per vocabulary entry and session
 ROW_BYTES = 4 + 12
-#: an embedding up to this size is soon resident as a whole; of a larger one only the rows in use are
-SMALL_TABLE = 16 << 20
 
 
 class Engine:
@@ -186,6 +184,7 @@ def load(
     activation: str | None = None,
     overflow: str = "slide",
     progress: Callable[[float, float], None] | None = None,
+    on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
     """Load a model file or folder; None is the model that ships inside.
 
@@ -193,6 +192,7 @@ def load(
     one for each performance core.  head: "int8", "f16", "f32" or "native".  weights: "auto", "map" (run from the
     file's map) or "huge" (copied into 2 MiB pages).  isa: force an instruction set.  template: a chat template by name.
     i2s_layout and activation: for files that do not say.  progress: called with (done, total).
+    on_plan: called with the memory plan before anything of it is taken.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
@@ -225,11 +225,14 @@ def load(
 
     _release_pages(checkpoint)
     program = rss()["rss"]
-    expected = expect(checkpoint, head, weights, program)
-    wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
+    n_threads = threads or cpu.cores()
+    expected = expect(checkpoint, head, weights, program, n_threads)
+    plan = wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
+    if on_plan:
+        on_plan(plan)
     kind = "huge" if weights == "huge" else "map"
     try:
-        transformer = building.build(checkpoint, n_threads=threads or cpu.cores(), head=head, weights=kind)
+        transformer = building.build(checkpoint, n_threads=n_threads, head=head, weights=kind)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     _release_pages(checkpoint)
@@ -248,14 +251,20 @@ def load(
     )
 
 
-def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0) -> Footprint:
-    """What loading a checkpoint will take, from shapes alone; scratch is left to the real thing."""
+def expect(
+    checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0, n_threads: int = 1
+) -> Footprint:
+    """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
+    from pyx.transformer import Transformer
+
     config = checkpoint.config
     mapped = allocated = 0
     for name, tensor in checkpoint.tensors.items():
         if len(tensor.shape) != 2 or not name.startswith("blk."):
+            allocated += 4 * tensor.shape[0] if len(tensor.shape) == 1 else 0  # a norm
             continue
         rows, k = tensor.shape
+        allocated += 4  # its scale
         if tensor.type == "I2_S" and tensor.layout == "128" and k % 128 == 0 and weights != "huge":
             mapped += rows * k // 4
         else:
@@ -266,27 +275,21 @@ def expect(checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", pr
     size = config.n_vocab * (config.hidden * width + (4 if head == "int8" else 0))
     in_place = stored in ("F16", "F32") and head in ("native", stored.lower())
     return Footprint(
-        mapped=mapped + _embedding_bytes(checkpoint),
+        mapped=mapped,
         allocated=allocated,
         head_mapped=size if in_place else 0,
         head_allocated=0 if in_place else size,
-        scratch=ROW_BYTES * config.n_vocab,
+        scratch=Transformer.scratch_bytes_for(config, n_threads) + ROW_BYTES * config.n_vocab,
         program=program,
     )
-
-
-def _embedding_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of the embedding that count: it is read row by row from the file's map."""
-    table = checkpoint.tensors.get("token_embd.weight")
-    return table.data.nbytes if table and table.data.nbytes <= SMALL_TABLE else 0
 
 
 def _measure(transformer: Any, checkpoint: Checkpoint, program: int) -> Footprint:
     """The same from the loaded transformer, exactly."""
     allocated, head_allocated = transformer.weight_bytes_allocated, transformer.head_bytes_allocated
     return Footprint(
-        mapped=transformer.weight_bytes - allocated + _embedding_bytes(checkpoint),
-        allocated=allocated,
+        mapped=transformer.weight_bytes - allocated,
+        allocated=allocated + transformer.vector_bytes,
         head_mapped=transformer.head_bytes - head_allocated,
         head_allocated=head_allocated,
         scratch=transformer.scratch_bytes + ROW_BYTES * checkpoint.config.n_vocab,

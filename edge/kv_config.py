@@ -1,7 +1,7 @@
 """KVConfig: what the caller asks of the KV cache -> KVPlan: exactly what will be allocated, before it is.
 
 Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
-Sizes are read in powers of 1024 and printed in MB and GB, powers of ten.
+Sizes are powers of ten, read as they are printed (MB, GB); KiB, MiB and GiB are understood, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_SINKS = 4
 LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 PAGE = 32
 
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def human(n: int) -> str:
@@ -37,13 +37,13 @@ def human(n: int) -> str:
 
 
 def parse_size(value: str | int | None, name: str = "memory") -> int | None:
-    """``"1500M"``, ``"1.5G"``, ``"2GiB"`` or a number of bytes -> bytes; powers of 1024, as systemd and free count."""
+    """``"1500M"``, ``"1.5G"`` (powers of ten, as sizes are printed), ``"2GiB"`` or a number of bytes -> bytes."""
     if value is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(value).upper())
-    if not match or isinstance(value, bool) or float(match[1]) <= 0:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
+    if not match or isinstance(value, bool) or float(match[1]) <= 0 or (match[3] and not match[2]):
         raise UsageError(f"{name} is {value!r}; write it like 1500M, 1.5G or 800MiB")
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
 
 
 def parse_kv_type(value: str) -> str:

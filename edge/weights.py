@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.mapped import Map
 
 if TYPE_CHECKING:
     from pyx.head import Head
@@ -48,10 +49,14 @@ def build(
     if weights == "huge":
         _move_to_huge_pages([layer[name] for layer in layers for name in PROJECTIONS])
     freqs = checkpoint.tensors.get("rope_freqs.weight")
+    output = _head(checkpoint, embedding, head, n_threads)  # reads the whole embedding where that is the head, too
+    source = checkpoint.tensors["token_embd.weight"].data.obj
+    if isinstance(source, Map):
+        embedding.read_from(source, source.file.fileno(), n_threads)
     return Transformer(
         config,
         embedding,
-        _head(checkpoint, embedding, head, n_threads),
+        output,
         layers,
         _vector(checkpoint, "output_norm.weight", config.hidden),
         rope_freqs=None if freqs is None else _vector(checkpoint, freqs.name, config.rope_dim // 2),

@@ -1,12 +1,15 @@
 """memory: aligned arenas and mapped files, the only owner of bytes.
 
 An arena is an anonymous mapping: zeroed, page aligned, given back to the system as a whole, and untouched pages cost
-nothing.  ``huge`` asks for 2 MiB pages (madvise, no privilege needed): fewer TLB misses on long streams.
+nothing.  ``huge`` asks for 2 MiB pages (madvise, no privilege needed): fewer TLB misses on long streams.  An arena of
+less than a page (a scale, a norm) comes from the heap, or hundreds of them would take a page each.
 """
 
 import os
 
 from cpython.buffer cimport PyBUF_WRITABLE
+from libc.stdlib cimport free
+from libc.string cimport memset
 
 cdef extern from "<sys/mman.h>" nogil:
     void *mmap(void *, size_t, int, int, int, long)
@@ -14,6 +17,13 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void *, size_t, int)
     void *MAP_FAILED
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_HUGEPAGE, MADV_WILLNEED
+
+cdef extern from "<stdlib.h>" nogil:
+    void *aligned_alloc(size_t, size_t)
+
+cdef enum:
+    LINE = 64
+    PAGE = 4096
 
 cdef size_t HUGE = 2 << 20
 
@@ -25,15 +35,22 @@ cdef class Arena:
     """
 
     def __cinit__(self, size_t nbytes, bint huge=False):
-        cdef size_t page = HUGE if huge else 4096
+        cdef size_t page = HUGE if huge else PAGE
         cdef size_t base
         cdef void *where
         self.nbytes = nbytes
+        if nbytes < PAGE and not huge:
+            self.mapped, base = 0, (max(nbytes, 1) + LINE - 1) // LINE * LINE
+            self.data = <unsigned char *>aligned_alloc(LINE, base)
+            if self.data == NULL:
+                raise MemoryError(f"the system refused {nbytes} bytes")
+            memset(self.data, 0, base)
+            return
         # one huge page more than needed, so that the start can be aligned to it
         self.mapped = (max(nbytes, 1) + page - 1) // page * page + (HUGE if huge else 0)
         where = mmap(NULL, self.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if where == MAP_FAILED:
-            self.data = NULL
+            self.data, self.mapped = NULL, 0
             raise MemoryError(f"the system refused {nbytes / 1e6:.0f} MB")
         base = <size_t>where
         if huge:
@@ -44,8 +61,10 @@ cdef class Arena:
         self.data = <unsigned char *>base
 
     def __dealloc__(self):
-        if self.data != NULL:
+        if self.mapped:
             munmap(self.data, self.mapped)
+        else:
+            free(self.data)
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         fill(buffer, self, self.data, self.nbytes, self.shape, self.strides, False)

@@ -1,6 +1,8 @@
 # table: a stored table of rows: the embedding.
 from libc.stdint cimport int64_t, uint8_t
 
+from pyx.memory cimport Arena
+
 cdef extern from "kernels.h" nogil:
     enum table_type:
         TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K
@@ -11,4 +13,11 @@ cdef class Table:
     cdef int type_id
     cdef readonly str type
     cdef readonly int64_t n_row, k, row_bytes
+    cdef int fd                   # where rows are read from; -1: the map
+    cdef int64_t offset           # of the table in that file
+    cdef Arena rows               # [n_threads][row_step]
+    cdef int64_t row_step
+    # a row out of the map: for whoever reads the whole table
     cdef void row_into(self, int64_t row, float *out) noexcept nogil
+    # a row out of the file, where there is one: for whoever reads few
+    cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil

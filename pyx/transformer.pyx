@@ -119,7 +119,7 @@ cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil
     cdef int64_t t, j, half = p.rope_dim // 2
     cdef double angle
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
-        table.row_into(p.ids[t], p.w.h + t * p.hidden)
+        table.read_row(p.ids[t], tid, p.w.h + t * p.hidden)
         for j in range(half):
             angle = <double>(p.pos0 + t) * p.inv_freq[j]
             p.w.cs[t * half + j] = <float>cos(angle)
@@ -229,6 +229,11 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
         team_barrier()
 
 
+cdef inline int64_t accumulators(int64_t chunk, int64_t wide) noexcept:
+    """Integer accumulators of one thread; project_grouped wants two sums per block."""
+    return max(chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
+
+
 cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
 
@@ -332,17 +337,30 @@ cdef class Transformer:
         p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
         p.inv_freq = <const double *>self.inv_freq.data
-        # project_grouped wants two sums per block
-        p.acc_ints = max(self.chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
+        p.acc_ints = accumulators(self.chunk, wide)
         widths = scratch_widths(
             self.hidden, self.ffn, self.n_head, self.n_kv_head, self.head_dim, config.rope_dim // 2, p.acc_ints)
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
 
+    @staticmethod
+    def scratch_bytes_for(config, int n_threads, int64_t chunk=128):
+        """What ``scratch_bytes`` of such a transformer will be."""
+        cdef scratch unplaced
+        cdef scratch_widths widths = scratch_widths(
+            config.hidden, config.ffn, config.n_head, config.n_kv_head, config.head_dim, config.rope_dim // 2,
+            accumulators(chunk, max(config.hidden, config.n_head * config.head_dim, config.ffn)))
+        return place(&unplaced, NULL, &widths, chunk, n_threads)
+
     @property
     def scratch_bytes(self):
         """Bytes of working memory, without the decode partials that grow with the context."""
         return self.scratch_arena.nbytes
+
+    @property
+    def vector_bytes(self):
+        """Bytes of the norms."""
+        return sum((<Arena>w).nbytes for w in self.owners if isinstance(w, Arena))
 
     @property
     def weight_bytes(self):
@@ -352,7 +370,8 @@ cdef class Transformer:
     @property
     def weight_bytes_allocated(self):
         """Bytes of projections held beside the file's map."""
-        return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix) and not w.mapped)
+        matrices = [w for w in self.owners if isinstance(w, TernaryMatrix)]
+        return sum(w.nbytes - (w.code_bytes if w.mapped else 0) for w in matrices)
 
     @property
     def head_bytes(self):

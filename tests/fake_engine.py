@@ -170,6 +170,7 @@ def load(
     overflow: str = "slide",
     isa: str | None = None,
     progress: Any = None,
+    on_plan: Any = None,
     **_rest: Any,
 ) -> Engine:
     """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
@@ -187,6 +188,8 @@ def load(
         if progress:
             progress(done + 1, 10)
     plan = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory).plan(CONFIG, Footprint(allocated=1000))
+    if on_plan:
+        on_plan(plan)
     transformer, tokenizer, template = FakeTransformer(), FakeTokenizer(), FakeTemplate()
     return Engine(
         CONFIG, transformer, tokenizer, template, plan, path="fake", notes=["this is a fake"], new_kv=FakeKV

@@ -719,3 +719,30 @@ def test_each_line_has_its_test() -> None:
     assert len(promised) == len(set(promised))
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert tests - {"each_line_has_its_test"} == set(promised)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_plan_before_loading(call: Any) -> None:
+    done = call("run", "hello", "-v")
+    lines = done.stderr.splitlines()
+    plan = [line for line in lines if line.startswith("plan: ")]
+    assert plan == lines[: len(plan)] and plan[-1].startswith("plan: total ")
+    assert re.fullmatch(r"plan: kv +\d+\.\d MB  2048 tokens, int8, window 2044, sinks 4", plan[-2])
+    assert "plan:" not in call("run", "hello").stderr and "plan:" not in call("run", "hello", "-v", "-q").stderr
+    shown = call("model", "show", command=REAL).stdout
+    said = call("run", "hello", "-v", "-n", "1", command=REAL).stderr
+    kinds = [line.split()[1] for line in said.splitlines() if line.startswith("plan: ")]
+    assert [line.split()[0] for line in shown.partition("running it would take\n")[2].splitlines()] == kinds
+
+
+def test_memory_limit(call: Any) -> None:
+    whole = json.loads(call("run", "hello", "--json", "-n", "1", "--kv", "f16", command=REAL).stdout)["kv"]
+    plan = call("run", "hello", "-v", "-n", "1", "--kv", "f16", command=REAL).stderr
+    total = float(re.search(r"plan: total +([\d.]+) MB", plan)[1])
+    done = call("run", "hello", "--json", "-n", "1", "--kv", "f16", "--memory", f"{total - 1:.1f}MB", command=REAL)
+    shorter = json.loads(done.stdout)["kv"]
+    assert shorter["ctx"] < whole["ctx"] and shorter["bytes"] < whole["bytes"]
+    assert call("run", "hello", "--memory", "1M", command=REAL).returncode == 5
+    assert call("run", "x", "--memory", "953KiB", command=REAL).stderr.count("the limit is 1 MB") == 1

@@ -190,7 +190,7 @@ def test_what_load_says(plain, bundled_model):
 
 def test_loading_within_limits(bundled_model):
     with edge.load(memory="2G", kv="f16") as engine:
-        assert engine.plan.kv_type == "f16" and engine.plan.total_bytes <= 2 << 30
+        assert engine.plan.kv_type == "f16" and engine.plan.total_bytes <= 2e9
     with pytest.raises(MemoryRefused, match="the limit is"):
         edge.load(memory="1M")
     with pytest.raises(UsageError, match="not known"):

@@ -47,6 +47,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     from edge.formats import open_checkpoint
     from edge.template import Template
     from edge.tokenizer import Tokenizer
+    from pyx import cpu
     from pyx.memory import rss
 
     out = ctx.ensure_object(Output)
@@ -74,7 +75,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         },
         "template": Template.for_model(checkpoint).name,
     }
-    plan = wishes.plan(checkpoint.config, expect(checkpoint, flags["head"], flags["weights"], rss()["rss"]))
+    plan = wishes.plan(checkpoint.config, expect(checkpoint, flags["head"], flags["weights"], rss()["rss"], cpu.cores()))
     facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {
         "ctx": plan.n_ctx,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edge.engine import Engine
+    from edge.kv_config import KVPlan
 
 #: fields of Sampling, each an option of the same name
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
@@ -190,7 +191,8 @@ kv_options = heading(
     option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
            help="Keep the first N tokens in sight when older ones are forgotten (default 4)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Stay within SIZE (1500M, 2G): chooses context and KV type to fit, or refuses with exit 5."),
+           help="Stay within SIZE (1500M, 2G, powers of ten as they are printed; MiB and GiB are understood): "
+           "chooses context and KV type to fit, or refuses with exit 5."),
     option("--force-memory", is_flag=True, help="Try even if less memory is available than needed."),
     option("--overflow", type=click.Choice(["slide", "stop"]), default="slide",
            help="When the context is full: slide (default) forgets what is oldest, stop ends with exit 7."),
@@ -251,7 +253,7 @@ output_options = heading(
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
            help="No remarks and no progress; errors still show."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Show notes, the stats line, and tracebacks of errors."),
+           help="Show the memory plan, notes, the stats line, and tracebacks of errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, help="Colour: auto (the default) colours terminals only."),
 )  # fmt: skip
@@ -309,8 +311,14 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
     """The engine that the model and KV options describe, closed at the end; progress shows where it may."""
     import edge
 
+    def show(plan: KVPlan) -> None:
+        for line in plan.lines():
+            out.info(f"plan: {line}", "dim")
+
     with out.progress("loading the model") as progress:
-        engine = edge.load(flags.get("model"), progress=progress, **load_arguments(flags))
+        engine = edge.load(
+            flags.get("model"), progress=progress, on_plan=show if out.verbose else None, **load_arguments(flags)
+        )
         progress.close()
     with engine:
         if out.verbose:

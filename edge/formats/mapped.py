@@ -10,9 +10,16 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO
 
 from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
+
+
+class Map(mmap.mmap):
+    """A map that keeps its file open, for those who want a few bytes without the pages around them."""
+
+    file: BinaryIO
 
 
 def map_file(path: str) -> memoryview:
@@ -22,11 +29,15 @@ def map_file(path: str) -> memoryview:
     MemoryRefused when it is larger than the address space this process may use.
     """
     try:
-        with open(path, "rb") as file:
+        with ExitStack() as stack:
+            file = stack.enter_context(open(path, "rb"))
             size = os.fstat(file.fileno()).st_size
             if size == 0:
                 raise InvalidFile(f"{path}: the file is empty")
-            return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+            whole = Map(file.fileno(), size, access=mmap.ACCESS_READ)
+            whole.file = file
+            stack.pop_all()  # it stays open
+            return memoryview(whole)
     except FileNotFoundError:
         raise ModelNotFound(f"{path}: no such file") from None
     except (OSError, ValueError) as error:

@@ -1,0 +1,141 @@
+"""The memory contract on real files: the plan is exact before anything is taken, and the process keeps to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from benchmarks import make_model
+from edge.formats import open_checkpoint
+from pyx.memory import Arena
+from pyx.table import Table
+
+# ---- arenas and tables -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 4095, 4096, 4097, 100_000])
+def test_arenas_are_zero_and_aligned(n: int) -> None:
+    """Small ones from the heap, which has been used before, large ones mapped."""
+    for _ in range(3):
+        arenas = [Arena(n) for _ in range(4)]
+        for arena in arenas:
+            assert arena.nbytes == len(arena.view) == n
+            assert bytes(arena.view) == bytes(n)
+            arena.view[:] = b"\xff" * n
+        del arenas, arena
+
+
+@pytest.mark.parametrize("embedding", ["F16", "Q8_0", "Q6_K"])
+def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str) -> None:
+    """A model whose rows come by pread answers as one whose rows come out of memory."""
+    path = tmp_path / "tiny.gguf"
+    make_model.make(path, "tiny", embedding=embedding)
+    tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
+    mapped = Table(tensor.type, tensor.data, *tensor.shape)
+    copied = Table(tensor.type, bytes(tensor.data), *tensor.shape)
+    file = tensor.data.obj.file
+    mapped.read_from(tensor.data.obj, file.fileno(), 3)
+    for row in (0, 1, 255, 511):
+        assert mapped.row(row) == copied.row(row)
+    with pytest.raises(ValueError, match="not inside"):
+        copied.read_from(tensor.data.obj, file.fileno(), 1)
+    with edge.load(path, ctx=64, threads=2) as engine:
+        ids = array("i", range(400, 448))
+        kv, first, second = engine.new_kv(), array("f", bytes(2048)), array("f", bytes(2048))
+        engine.transformer.step(kv, ids, first)
+    from edge import weights
+
+    checkpoint = open_checkpoint(str(path))
+    checkpoint.tensors["token_embd.weight"] = replace(tensor, data=memoryview(bytes(tensor.data)))
+    transformer = weights.build(checkpoint, n_threads=2)
+    kv.reset()
+    transformer.step(kv, ids, second)
+    assert first == second
+
+
+# ---- the plan --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", make_model.TERNARY)
+@pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
+@pytest.mark.parametrize("head", ["int8", "f16", "native"])
+def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
+    path = tmp_path / "tiny.gguf"
+    make_model.make(path, shape, kind)
+    plans = []
+    with edge.load(path, ctx=64, head=head, threads=3, on_plan=plans.append) as engine:
+        assert plans == [engine.plan]
+        session = engine.session()
+        session.complete([1, 2, 3], max_tokens=2)
+        assert engine.new_kv().nbytes == engine.plan.kv_bytes
+
+
+# ---- the process -----------------------------------------------------------------------------------------------------
+
+#: an embedding of 67 MB beside 4 MB of weights: what it brings in would be seen
+WIDE = replace(make_model.SHAPES["tiny"], n_layer=4, hidden=512, ffn=1536, n_head=8, n_vocab=65536, n_ctx=2048)
+
+PROCESS = """
+import json, random, re, sys
+from array import array
+import edge
+from pyx.memory import rss
+
+def peak():
+    with open("/proc/self/status") as status:
+        return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1]) * 1024
+
+path, limit, n_session = sys.argv[1:]
+plans, contexts = [], []
+with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=plans.append) as engine:
+    taken = rss()
+    rng = random.Random(7)
+    n = engine.transformer.chunk
+    for _ in range(int(n_session)):
+        context = engine.session()._begin()
+        contexts.append(context)
+        while context.kv.room >= n:
+            ids = array("i", [rng.randrange(engine.config.n_vocab) for _ in range(n)])
+            engine.transformer.step(context.kv, ids, context.logits)
+        context.sampler.sample(context.logits, 1.0)
+    print(json.dumps({"plan": engine.plan.total_bytes, "kv": engine.plan.kv_bytes, "n_ctx": engine.plan.n_ctx,
+                      "loaded": taken, "used": rss(), "peak": peak(), "f": engine.memory()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "wide.gguf"
+    make_model.SHAPES["wide"] = WIDE
+    try:
+        make_model.make(path, "wide")
+    finally:
+        del make_model.SHAPES["wide"]
+    return path
+
+
+def process(root: Path, path: Path, limit: str = "", n_session: int = 1) -> dict:
+    command = [sys.executable, "-c", PROCESS, str(path), limit, str(n_session)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Path) -> None:
+    """Within 2 % or 1 MiB; through the map their rows would bring most of the embedding into the process."""
+    seen = process(root, wide)
+    slack = max(0.02 * seen["plan"], 1 << 20)
+    assert abs(seen["used"]["rss"] - seen["plan"]) <= slack, seen
+    f = seen["f"]
+    grown = seen["used"]["anon"] - seen["loaded"]["anon"]
+    assert abs(grown - seen["kv"] - f["scratch"]) <= 1 << 20, seen
+    assert seen["used"]["file"] - seen["loaded"]["file"] <= f["weights_mapped"] + (1 << 20), seen
