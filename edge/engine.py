@@ -255,7 +255,7 @@ def expect(
     checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0, n_threads: int = 1
 ) -> Footprint:
     """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
-    from pyx.transformer import Transformer
+    from pyx import scratch
 
     config = checkpoint.config
     mapped = allocated = 0
@@ -279,7 +279,7 @@ def expect(
         allocated=allocated,
         head_mapped=size if in_place else 0,
         head_allocated=0 if in_place else size,
-        scratch=Transformer.scratch_bytes_for(config, n_threads) + ROW_BYTES * config.n_vocab,
+        scratch=scratch.bytes_for(config, n_threads) + ROW_BYTES * config.n_vocab,
         program=program,
     )
 

@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 
 from pyx.attention cimport thread_state_floats
 from pyx.cpu cimport TERNARY_BLOCK
+from pyx.projection cimport ROW_TILE
 
 
 cdef int64_t place(
@@ -37,3 +38,20 @@ cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
     cdef int64_t start = at[0]
     at[0] = start + (n + 63) // 64 * 64
     return NULL if base == NULL else base + start
+
+
+cdef scratch_widths widths_of(config, int64_t chunk):
+    cdef scratch_widths p
+    cdef int64_t wide = max(config.hidden, config.q_dim, config.ffn)
+    p.hidden, p.ffn, p.n_head, p.n_kv_head = config.hidden, config.ffn, config.n_head, config.n_kv_head
+    p.head_dim, p.half = config.head_dim, config.rope_dim // 2
+    # project_grouped wants two sums per block
+    p.acc_ints = max(chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
+    return p
+
+
+def bytes_for(config, int n_threads, int64_t chunk=128):
+    """Bytes of the working memory of a transformer, before there is one."""
+    cdef scratch unplaced
+    cdef scratch_widths widths = widths_of(config, chunk)
+    return place(&unplaced, NULL, &widths, chunk, n_threads)

@@ -24,8 +24,8 @@ from pyx.cpu cimport TERNARY_BLOCK, active, kernels
 from pyx.head cimport Head
 from pyx.kv cimport KVCache, pages
 from pyx.memory cimport Arena
-from pyx.projection cimport ROW_TILE, activations, matrix, project
-from pyx.scratch cimport place, scratch, scratch_widths
+from pyx.projection cimport activations, matrix, project
+from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.table cimport Table
 from pyx.ternary cimport TernaryMatrix
 
@@ -229,11 +229,6 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
         team_barrier()
 
 
-cdef inline int64_t accumulators(int64_t chunk, int64_t wide) noexcept:
-    """Integer accumulators of one thread; project_grouped wants two sums per block."""
-    return max(chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
-
-
 cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
 
@@ -326,9 +321,8 @@ cdef class Transformer:
     cdef _prepare(self, config):
         """Fill the plan with all that does not change from step to step, and allocate its scratch."""
         cdef step_plan *p = &self.plan
-        cdef int64_t wide = max(self.hidden, self.n_head * self.head_dim, self.ffn)
         cdef scratch unplaced
-        cdef scratch_widths widths
+        cdef scratch_widths widths = widths_of(config, self.chunk)
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
         p.n_head, p.n_kv_head, p.head_dim, p.rope_dim = self.n_head, self.n_kv_head, self.head_dim, config.rope_dim
@@ -337,20 +331,9 @@ cdef class Transformer:
         p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
         p.inv_freq = <const double *>self.inv_freq.data
-        p.acc_ints = accumulators(self.chunk, wide)
-        widths = scratch_widths(
-            self.hidden, self.ffn, self.n_head, self.n_kv_head, self.head_dim, config.rope_dim // 2, p.acc_ints)
+        p.acc_ints = widths.acc_ints
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
-
-    @staticmethod
-    def scratch_bytes_for(config, int n_threads, int64_t chunk=128):
-        """What ``scratch_bytes`` of such a transformer will be."""
-        cdef scratch unplaced
-        cdef scratch_widths widths = scratch_widths(
-            config.hidden, config.ffn, config.n_head, config.n_kv_head, config.head_dim, config.rope_dim // 2,
-            accumulators(chunk, max(config.hidden, config.n_head * config.head_dim, config.ffn)))
-        return place(&unplaced, NULL, &widths, chunk, n_threads)
 
     @property
     def scratch_bytes(self):

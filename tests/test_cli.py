@@ -184,7 +184,7 @@ def test_load_knows_every_argument() -> None:
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1")  # fmt: skip
     known = set(inspect.signature(load).parameters)
-    assert set(options.load_arguments(everything)) == known - {"model", "progress"}
+    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan"}
     for method in (Session.ask, Session.complete):
         asked = options.ask_arguments(parsed("-n", "5", "--ignore-eos"))
         known = set(inspect.signature(method).parameters)

@@ -156,7 +156,9 @@ def test_sizes(text, n):
     assert parse_size(text) == n
 
 
-@pytest.mark.parametrize("text", ["", "M", "-1M", "1.5.0G", "1E9", "inf", "nan", "1 000", "0", "0.0G", "5iB", "5i", 1e9 + 0.5j])
+@pytest.mark.parametrize(
+    "text", ["", "M", "-1M", "1.5.0G", "1E9", "inf", "nan", "1 000", "0", "0.0G", "5iB", "5i", 1e9 + 0.5j]
+)
 def test_bad_sizes(text):
     with pytest.raises(UsageError):
         parse_size(text)
