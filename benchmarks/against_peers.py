@@ -284,8 +284,8 @@ def main(arguments: list[str] | None = None) -> int:
                     except Failed as failure:
                         failures[f"{engine.name}, threads {threads}, KV {kv}"] = str(failure)
                     builds[engine.name] = engine.build or builds.get(engine.name, "")
-        if chosen.json:
-            _save(chosen.json, samples, builds, ours)
+                    if chosen.json:
+                        _save(chosen.json, samples, builds, ours)
     print(markdown(samples, ours))
     for name, build in builds.items():
         print(f"* {name}: {build}")
