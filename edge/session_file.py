@@ -55,13 +55,13 @@ def save(session: Session, path: str | os.PathLike[str]) -> None:
         raise UsageError(f"messages that are saved have a role ({', '.join(ROLES)}) and a content, and nothing else")
     context = session._context
     kv, tokens = (context.kv, context.tokens) if context else (None, array("i"))
-    n_tokens, oldest = kv.counters if kv else (0, 0)
+    n_tokens, most = kv.counters if kv else (0, 0)
     facts = {
         "model": session.engine.fingerprint,
         "name": session.engine.config.name.encode("utf-8", "replace").decode(),
         "kv": _plan(session.engine),
         "n_tokens": n_tokens,
-        "oldest": oldest,
+        "most": most,
         "sampled": list(context.sampled) if context else [],
         "seed": session.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
         "sampler": list(context.sampler.state) if context else None,
@@ -224,7 +224,7 @@ def _read(engine: Engine, reader: _Reader) -> Session:
     plan = _plan(engine)
     if facts["kv"] != plan:
         raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
-    n_tokens, oldest, n_vocab = facts["n_tokens"], facts["oldest"], engine.config.n_vocab
+    n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], engine.config.n_vocab
     if n_tokens * 4 > reader.size:
         raise InvalidFile("damaged (it has not as many tokens as it says)")
 
@@ -232,7 +232,7 @@ def _read(engine: Engine, reader: _Reader) -> Session:
     try:
         context = Context(engine, facts["seed"])
         try:
-            size = before + 4 * n_tokens + context.kv.dump_bytes(n_tokens, oldest) + _CRC.size
+            size = before + 4 * n_tokens + context.kv.dump_bytes(n_tokens, most) + _CRC.size
         except ValueError as error:
             raise InvalidFile(f"damaged ({error})") from None
         if size != reader.size:
@@ -241,7 +241,10 @@ def _read(engine: Engine, reader: _Reader) -> Session:
         for ids in (tokens, facts["sampled"]):
             if ids and not 0 <= min(ids) <= max(ids) < n_vocab:
                 raise InvalidFile("damaged (a token is not in the vocabulary)")
-        context.kv.restore(n_tokens, oldest, reader.fill)
+        try:
+            context.kv.restore(n_tokens, most, reader.fill)
+        except ValueError as error:
+            raise InvalidFile(f"damaged ({error})") from None
         reader.check()
         context.tokens, context.sampled = tokens, array("i", facts["sampled"])
         if facts["sampler"] is not None:
@@ -303,7 +306,7 @@ _KINDS = {
     "name": lambda v: isinstance(v, str) and _is_text(v),
     "kv": lambda v: isinstance(v, dict),
     "n_tokens": _natural,
-    "oldest": _natural,
+    "most": _natural,
     "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
     "seed": lambda v: _natural(v, 1 << 64),
     "sampler": lambda v: (

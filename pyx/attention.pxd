@@ -2,20 +2,21 @@
 from libc.stdint cimport int8_t, int64_t
 
 from pyx.cpu cimport kernels
-from pyx.kv cimport pages
+from pyx.memory cimport Arena
+from pyx.policy cimport pages
 
 cdef enum:
-    CHUNK_PAGES = 8         # pages per work item: fixed, so that any thread count gives the same bits
     QUERY_TILE = 8          # tokens whose queries share the load of a page in prefill
 
 # One batch of tokens at positions pos0, pos0 + 1, ... in one layer, shared by the team of threads.
 cdef struct attention_plan:
     const kernels *kernel
-    const pages *kv
+    pages *kv
     int64_t n_token
     int64_t pos0
     int64_t n_head
     const float *q          # [n_token][n_head][head_dim], rotated, times 1/sqrt(head_dim)
+    const float *q_sink     # [n_token][n_head][head_dim], rotated for the sinks; where positions start again
     const int8_t *q8        # [n_token][n_head][head_dim], for quantised pages
     const float *qs         # [n_token][n_head]
     const float *k          # [n_token][n_kv_head][head_dim], rotated
@@ -24,6 +25,8 @@ cdef struct attention_plan:
     float *state            # [n_thread][thread_state_floats]
     float *parts            # [n_kv_head][max_chunks][partial_floats], decode only
     int64_t max_chunks
+    float *marks            # [n_kv_head][KV_PAGE][max_pages][2][n_head / n_kv_head], policy heavy only
+    float *mass             # [n_kv_head][KV_PAGE][max_pages], policy heavy only
 
 # First of n items that belongs to thread tid; shares are whole units.
 cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
@@ -31,9 +34,12 @@ cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexce
 
 # Append, attend and seal: every thread of a team calls it.  Ends without a barrier.
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil
-# Most chunks that any query over these pages attends.
-cdef int64_t chunk_bound(const pages *kv) noexcept nogil
 # Floats of one partial result: m, l and o of the query heads of one KV head.
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
 # Floats of working memory per thread.
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
+
+cdef class Workspace:
+    cdef Arena arena
+    # Point the plan at a cache and at room for it, which grows to the largest seen.
+    cdef aim(self, attention_plan *p, pages *kv, int64_t n_head)

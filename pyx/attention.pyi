@@ -6,6 +6,7 @@ from typing import Any
 from pyx.kv import KVCache
 
 def attention(
-    kv: KVCache, layer: int, q: Any, k: Any, v: Any, n_threads: int = 1, advance: bool = True
+    kv: KVCache, layer: int, q: Any, k: Any, v: Any, n_threads: int = 1, advance: bool = True,
+    q_sink: Any = None,
 ) -> array.array[float]:
     """Append keys and values of one layer and attend to them: the stage of a step, alone."""

@@ -1,6 +1,18 @@
-"""kv: the KV pages of one session (see kv.pyx)."""
+"""kv: the KV cache of one session (see kv.pyx)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypedDict
+
+from pyx.pool import PagePool
+
+class Stats(TypedDict):
+    tokens: int
+    evicted: int  # tokens that no head attends any more
+    attended: float  # tokens that the next query attends, mean over the heads
+    pages: int
+    bytes: int  # of these pages
+    sealed: int
+    shared: int  # pages that other caches hold too
 
 class KVCache:
     """Keys and values of one session in pages of 32 tokens.
@@ -10,7 +22,10 @@ class KVCache:
 
     n_tokens: int  # tokens seen so far = next position
     n_ctx: int
-    kv_type: str  # "f32", "f16" or "int8"
+    kv_type: str  # as page.page_types() spells it
+    policy: str
+    positions: str
+    pool: PagePool
     def __init__(
         self,
         n_layer: int,
@@ -20,6 +35,12 @@ class KVCache:
         kv_type: str = "f16",
         window: int = 0,
         sinks: int = 0,
+        *,
+        budgets: Sequence[Sequence[int]] | None = None,
+        policy: str = "recent",
+        positions: str = "absolute",
+        spare: int = 0,
+        pool: PagePool | None = None,
     ) -> None: ...
     @staticmethod
     def bytes_for(
@@ -30,8 +51,13 @@ class KVCache:
         kv_type: str = "f16",
         window: int = 0,
         sinks: int = 0,
+        *,
+        budgets: Sequence[Sequence[int]] | None = None,
+        policy: str = "recent",
+        positions: str = "absolute",
+        spare: int = 0,
     ) -> int:
-        """Exactly the bytes a cache of this plan allocates."""
+        """Exactly the bytes of pages that a cache of this plan has room for."""
     @property
     def nbytes(self) -> int: ...
     @property
@@ -43,20 +69,24 @@ class KVCache:
         """Tokens that still can be appended."""
     @property
     def evicted(self) -> int:
-        """Tokens seen that the next query no longer attends."""
+        """Tokens read that the next query no longer attends, in the head that attends most."""
+    @property
+    def stats(self) -> Stats: ...
     def crop(self, n: int) -> int:
         """Drop the tail so that at most n tokens stay; returns how many did.  The caller evaluates the rest again."""
     def reset(self) -> None: ...
     @property
     def counters(self) -> tuple[int, int]:
-        """(n_tokens, oldest): with the pages of ``dump`` all that a cache of the same plan needs to go on."""
+        """(n_tokens, most): with the bytes of ``dump`` all that a cache of the same plan needs to go on."""
     def dump(self) -> list[memoryview]:
-        """The pages in use, as read-only views of the cache itself."""
-    def dump_bytes(self, n_tokens: int, oldest: int) -> int:
+        """The pages held, as read-only views of the cache itself."""
+    def dump_bytes(self, n_tokens: int, most: int) -> int:
         """Bytes of the dump of a cache of this plan in that state; ValueError for a state it cannot be in."""
-    def restore(self, n_tokens: int, oldest: int, fill: Callable[[memoryview], object]) -> None:
+    def restore(self, n_tokens: int, most: int, fill: Callable[[memoryview], object]) -> None:
         """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each view."""
     def fork(self) -> KVCache:
-        """A second cache in the same state; the pages are copied."""
+        """A second cache in the same state; pages are shared until one of the two writes to them."""
+    def held(self, layer: int, head: int) -> list[int]:
+        """Numbers of the pages that a head holds."""
     def page(self, layer: int, head: int, page: int) -> tuple[bytes, str]:
         """(bytes, type) of one page, for tests and tools."""

@@ -1,263 +1,369 @@
-"""kv: the KV pages of one session: append, seal, ring, sinks, window, crop, dump, restore, fork.
+"""kv: the KV cache of one session: its plan, its block tables, crop, fork, dump and restore.
 
-A page holds 32 tokens of one KV head, keys and values adjacent; layouts are in kernels.h.  Token ``pos`` lives in page
-``pos // 32``.  The first pages hold the sinks and are never quantised; the others go round a ring.  With a quantised
-type the page being written (the open page) is half floats, and is quantised exactly once, when it is full and every
-query inside it has been answered ("sealed").  Keys are stored rotated to their absolute position and never touched
-again, so a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
+A page holds 32 tokens of one KV head, keys and values adjacent (page); token ``pos`` belongs to page ``pos // 32``.
+Which pages a head holds is policy's business, where they lie is pool's.  Keys are stored rotated to their absolute
+position and never touched again; with a quantised type the page being written (the open page) and the sinks are half
+floats, and a page is quantised exactly once, when it is full and every query inside it has been answered ("sealed").
+So a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.string cimport memset
+cimport cython
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
 
+from pyx.budget cimport formats, pages_of
+from pyx.budget import bytes_for, shapes
 from pyx.cpu cimport KV_PAGE
 from pyx.memory cimport Arena
-from pyx.page cimport (
-    element_type, is_quantised, open_format, page_format, page_format_init, parse_types, type_name)
+from pyx.page cimport is_quantised, page_format, type_name
 from pyx.page import page_types
+from pyx.policy cimport first_page, forget, hold, oldest_page, pages, stream, table_size, unseen
+from pyx.pool cimport PagePool, is_ring, page_at, references, share_page
 
-
-cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
-    """The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not."""
-    cdef element_type k_type, v_type
-    parse_types(kv_type, &k_type, &v_type)
-    page_format_init(sealed, k_type, v_type, head_dim)
-    open_format(unsealed, sealed)
-    return 0
-
-
-cdef uint8_t *locate(
-    const pages *p, int64_t layer, int64_t head, int64_t page, int64_t open_page,
-    const page_format **format) noexcept nogil:
-    cdef int64_t stream = layer * p.n_kv_head + head
-    format[0] = &p.unsealed
-    if page < p.sink_pages:
-        return p.sink + (stream * p.sink_pages + page) * p.unsealed.bytes
-    if p.quantised:
-        if page == open_page:
-            return p.open + stream * p.unsealed.bytes
-    format[0] = &p.sealed
-    return p.ring + (stream * p.ring_pages + (page - p.sink_pages) % p.ring_pages) * p.sealed.bytes
-
-
-cdef uint32_t attended(const pages *p, int64_t page, int64_t pos) noexcept nogil:
-    cdef int64_t start = page * KV_PAGE
-    cdef uint32_t mask = below(pos + 1 - start)
-    return mask & (below(p.sinks - start) | ~below(pos - p.window + 1 - start))
-
-
-cdef inline uint32_t below(int64_t n) noexcept nogil:
-    """The lowest n bits, n clamped to 0..32."""
-    if n <= 0:
-        return 0
-    return 0xFFFFFFFFu if n >= 32 else (<uint32_t>1 << n) - 1
-
-
-cdef int64_t first_page(const pages *p, int64_t pos) noexcept nogil:
-    cdef int64_t oldest = pos - p.window + 1
-    return max(oldest // KV_PAGE if oldest > 0 else 0, p.sink_pages)
-
-
+@cython.no_gc  # no part of a cycle; and __dealloc__ needs the pool as it was
 cdef class KVCache:
     """Keys and values of one session.
 
-    n_ctx: tokens it can hold; with ``window`` > 0 a conversation may go on for ever, token t attending
-    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type: as page.page_types() has them; quantised
-    types are those of sealed pages (see module).
+    n_ctx: tokens it can hold.  With ``window`` > 0 a conversation may go on for ever, token t attending
+    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type: as page.page_types() has them; quantised types are those of
+    sealed pages.
 
-    Raises ValueError for shapes or types out of range, MemoryError when the system refuses.
+    budgets: tokens that each head keeps, sinks among them, [n_layer][n_kv_head]; a head that keeps no more than the
+    sinks keeps the latest instead.  Memory is taken for each head's own.  policy and positions: of budget.POLICIES and
+    budget.POSITIONS.  spare: pages per head behind the window, so that ``crop`` can go back that far after old tokens
+    have been dropped.  pool: where its pages are, shared with other caches of the same plan; None: a pool of its own.
+
+    Raises ValueError for shapes, types and plans that cannot be, MemoryError when the system refuses.
     """
 
     def __cinit__(
         self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
-        int64_t window=0, int64_t sinks=0):
-        cdef int64_t streams, sink_bytes, ring_bytes
-        layout = KVCache._layout(n_layer, n_kv_head, head_dim, n_ctx, kv_type, window, sinks)
+        int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute",
+        int64_t spare=0, PagePool pool=None):
+        cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, angles, streams = n_layer * n_kv_head
+        cdef stream *s
+        cdef int32_t *cell
         memset(&self.p, 0, sizeof(pages))
-        self.n_ctx, self.kv_type, self.windowed = n_ctx, page_types(kv_type), window > 0
+        self.p.slab = -1
+        self.plan = dict(n_ctx=n_ctx, kv_type=kv_type, window=window, sinks=sinks, budgets=budgets, policy=policy,
+                         positions=positions, spare=spare)
+        shape = shapes(n_layer, n_kv_head, head_dim, **self.plan)
+        self.n_ctx, self.kv_type, self.endless = n_ctx, page_types(kv_type), window > 0
+        self.policy, self.positions = policy, positions
         self.p.n_layer, self.p.n_kv_head, self.p.head_dim = n_layer, n_kv_head, head_dim
-        self.p.window = window if window else n_ctx
-        self.p.sinks = sinks
         formats(kv_type, head_dim, &self.p.sealed, &self.p.unsealed)
         self.p.quantised = is_quantised(&self.p.sealed)
-        self.p.sink_pages, self.p.ring_pages = layout["sink_pages"], layout["ring_pages"]
-        streams = n_layer * n_kv_head
-        sink_bytes = streams * self.p.sink_pages * self.p.unsealed.bytes
-        ring_bytes = streams * self.p.ring_pages * self.p.sealed.bytes
-        self.arena = Arena(layout["nbytes"], huge=layout["nbytes"] >= (8 << 20))
-        self.p.sink = self.arena.data
-        self.p.ring = self.arena.data + sink_bytes
-        self.p.open = self.arena.data + sink_bytes + ring_bytes if self.p.quantised else NULL
+        self.p.restart, self.p.quarter, self.p.heavy = positions == "cache", policy == "quarter", policy == "heavy"
+
+        entries = sum(pinned + ring + self.p.quantised for _, _, pinned, ring in shape)
+        angles = streams * (head_dim // 2) * self.p.restart
+        # streams, then number, mass, mass_before (as dump has them), id, run of all, then the angles
+        self.tables = Arena(streams * sizeof(stream) + 20 * entries + 4 * streams + 8 * angles)
+        self.p.streams = <stream *>self.tables.data
+        cell = <int32_t *>(self.tables.data + streams * sizeof(stream))
+        for i, (seen, pinned_tokens, pinned, ring) in enumerate(shape):
+            s = &self.p.streams[i]
+            s.window, s.sinks, s.sink_pages, s.ring_pages = seen, pinned_tokens, pinned, ring
+            s.float_first, s.ring_first = n_float, n_ring
+            n_float += pinned + self.p.quantised
+            n_ring += ring
+            s.number, s.id, s.run = cell + at, cell + 3 * entries + at, cell + 4 * entries + at + i
+            s.mass, s.mass_before = <float *>(cell + entries + at), <float *>(cell + 2 * entries + at)
+            at += table_size(&self.p, s)
+            self.p.max_pages = max(self.p.max_pages, table_size(&self.p, s))
+        for i in range(streams):
+            self.p.streams[i].ring_first += n_float
+        self.p.sink_cos = <float *>(cell + 5 * entries + streams)
+        self.p.sink_sin = self.p.sink_cos + angles
+        self.pool = PagePool(huge=True) if pool is None else pool
+        self.p.pool = &self.pool.s
+        self.p.slab = self.pool.admit(n_float, n_ring, self.p.unsealed.bytes, self.p.sealed.bytes)
+
+    def __dealloc__(self):
+        if self.p.slab >= 0:
+            self._forget(0)
+            self.pool.leave(self.p.slab)
 
     @staticmethod
-    def _layout(
-        int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type, int64_t window,
-        int64_t sinks):
-        """Page counts and bytes of a plan: {"sink_pages", "ring_pages", "nbytes"}."""
-        cdef int64_t sink_pages, ring_pages, streams
-        cdef page_format sealed, unsealed
-        formats(kv_type, head_dim, &sealed, &unsealed)
-        if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096):
-            raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads of {head_dim} are out of range")
-        if not 0 < n_ctx <= 1 << 30 or not 0 <= window <= 1 << 30 or not 0 <= sinks <= 1 << 20:
-            raise ValueError(f"context {n_ctx}, window {window}, sinks {sinks} are out of range")
-        sink_pages = (sinks + KV_PAGE - 1) // KV_PAGE
-        if window:
-            # a window of W touches at most ceil(W/32) + 1 pages at a time
-            ring_pages = (window + KV_PAGE - 1) // KV_PAGE + 1
-        else:
-            ring_pages = max(1, (n_ctx + KV_PAGE - 1) // KV_PAGE - sink_pages)
-        streams = n_layer * n_kv_head
-        nbytes = streams * (sink_pages * unsealed.bytes + ring_pages * sealed.bytes)
-        if is_quantised(&sealed):
-            nbytes += streams * unsealed.bytes  # the open page
-        return {"sink_pages": sink_pages, "ring_pages": ring_pages, "nbytes": nbytes}
+    def bytes_for(*args, **plan):
+        """Exactly the bytes of pages that a cache of this plan has room for; arguments as of the class, but pool."""
+        return bytes_for(*args, **plan)
 
-    @staticmethod
-    def bytes_for(
-        int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
-        int64_t sinks=0):
-        """Exactly the bytes a cache of this plan allocates."""
-        return KVCache._layout(n_layer, n_kv_head, head_dim, n_ctx, kv_type, window, sinks)["nbytes"]
+    cdef int prepare(self, int64_t n) except -1:
+        """Before n more tokens: is there room for their pages?  Raises MemoryError where the pool has a limit."""
+        if self.pool.limit is not None and self.pool.used + self._wanted(n) > self.pool.limit:
+            raise MemoryError(
+                f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
+        return 0
+
+    cdef int64_t _wanted(self, int64_t n):
+        """Bytes of pages that n more tokens may take beyond those given back for them."""
+        cdef int64_t i, j, floats, ring, new, shared, S, before = self.n_tokens, after = self.n_tokens + n
+        cdef bint is_open = before % KV_PAGE > 0, q = self.p.quantised
+        cdef stream *s
+        cdef int64_t wanted = 0
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s = &self.p.streams[i]
+            S = s.sink_pages
+            floats = min(pages_of(after), S) - min(pages_of(before), S)
+            floats += q and pages_of(after) > S and not (is_open and pages_of(before) > S)
+            if is_open and references(self.p.pool, s.id[s.n_page - 1]) > 1:  # written to, so copied
+                wanted += self.p.unsealed.bytes
+            if q:
+                new = max(after // KV_PAGE, S) - max(before // KV_PAGE, S)
+            else:
+                new = max(pages_of(after), S) - max(pages_of(before), S)
+            ring = s.n_page - min(<int64_t>s.n_page, S) - (q and is_open and pages_of(before) > S)
+            shared = 0
+            for j in range(S, S + ring):  # to drop a page that another cache holds frees nothing
+                shared += references(self.p.pool, s.id[j]) > 1
+            new = min(new, s.ring_pages - ring + shared)
+            wanted += floats * self.p.unsealed.bytes + max(<int64_t>0, new) * self.p.sealed.bytes
+        return wanted
 
     cdef int64_t advance(self, int64_t n) except -1:
         """n more tokens have been appended."""
         self.n_tokens += n
-        last_page = (self.n_tokens - 1) // KV_PAGE
-        self.oldest = max(self.oldest, last_page - self.p.ring_pages + 1, self.p.sink_pages)
+        self.most = max(self.most, self.n_tokens)
         return self.n_tokens
+
+    cdef void _forget(self, int64_t first):
+        """Give back all pages from number `first` on."""
+        cdef int64_t i
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            forget(&self.p, &self.p.streams[i], first)
 
     def crop(self, int64_t n):
         """Drop the tail so that at most n tokens stay; returns how many did.
 
-        A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; and when the ring has
-        overwritten tokens that position n would attend, nothing stays.  The caller evaluates the rest again: the
-        result is bit for bit that of a run that never went further.
+        A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; where pages have been
+        dropped that position n would attend, nothing stays; and policy "heavy" goes back to the start of the newest
+        page at most, since it knows no earlier averages.  The caller evaluates the rest again: the result is bit for
+        bit that of a run that never went further.
         """
-        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens))
-        cdef int64_t page = kept // KV_PAGE
+        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE
+        cdef stream *s
         if kept == self.n_tokens:
             return kept
-        open_page = self.n_tokens // KV_PAGE
-        if self.p.quantised and page >= self.p.sink_pages and page != open_page:
-            kept = page * KV_PAGE
-        if kept and first_page(&self.p, kept) < self.oldest and self.oldest > self.p.sink_pages:
-            kept = 0
+        if self.p.heavy:
+            kept = page * KV_PAGE if page == self.n_tokens // KV_PAGE else 0
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s = &self.p.streams[i]
+            if self.p.quantised and s.sink_pages <= page < self.n_tokens // KV_PAGE:
+                kept = min(kept, page * KV_PAGE)
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s = &self.p.streams[i]
+            if self.p.heavy and kept:
+                memcpy(s.mass, s.mass_before, s.n_page * sizeof(float))
+            elif oldest_page(s) > first_page(&self.p, s, kept):
+                kept = 0
+        self._forget(pages_of(kept))
         self.n_tokens = kept
         if kept == 0:
-            self.oldest = 0
+            self.most = 0
         return kept
 
     def reset(self):
-        """Forget everything; the pages stay allocated."""
-        self.n_tokens = self.oldest = 0
+        """Forget everything; the pages are free, their memory stays."""
+        self._forget(0)
+        self.n_tokens = self.most = 0
+
+    def fork(self):
+        """A second cache in the same state.  Pages are shared; the one being written is copied at the next token."""
+        cdef KVCache other = KVCache(
+            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, pool=self.pool, **self.plan)
+        cdef int64_t i, j
+        cdef stream *s
+        cdef stream *copy
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s, copy = &self.p.streams[i], &other.p.streams[i]
+            for j in range(s.n_page):
+                share_page(self.p.pool, s.id[j])
+            copy.n_page, copy.n_run = s.n_page, s.n_run
+        i = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
+        memcpy(other.tables.data + i, self.tables.data + i, self.tables.nbytes - i)
+        other.n_tokens, other.most, other.has_angles = self.n_tokens, self.most, self.has_angles
+        return other
+
+    # ---- to a file and back -----------------------------------------------------------------------------------------
 
     @property
     def counters(self):
-        """(n_tokens, oldest): with the pages of ``dump`` all that a cache of the same plan needs to go on."""
-        return self.n_tokens, self.oldest
+        """(n_tokens, most): tokens held, and the most there were since it was empty.
+
+        With the bytes of ``dump`` all that a cache of the same plan needs to go on.
+        """
+        return self.n_tokens, self.most
 
     def dump(self):
-        """The pages in use, as read-only views, in an order that depends on plan and counters alone.
+        """The pages held, as read-only views, in an order that depends on plan and counters alone.
 
-        Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page.  The views are the cache
-        itself: to be read before its next change.
+        Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page; with policy "heavy" the
+        numbers and averages of all pages before.  The views are the cache itself: to be read before its next change.
         """
-        return [piece.toreadonly() for piece in self._pieces(self.n_tokens, self.oldest)]
+        return [piece.toreadonly() for piece in self._pieces()]
 
-    def dump_bytes(self, int64_t n_tokens, int64_t oldest):
+    def dump_bytes(self, int64_t n_tokens, int64_t most):
         """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for a state it cannot be in."""
-        cdef int64_t last = (n_tokens - 1) // KV_PAGE if n_tokens > 0 else 0
-        room = 1 << 60 if self.windowed else self.n_ctx
-        good = 0 <= n_tokens <= room
-        if good and n_tokens:
-            good = oldest >= max(self.p.sink_pages, last - self.p.ring_pages + 1) and (
-                oldest == self.p.sink_pages or oldest <= first_page(&self.p, n_tokens))
-        elif good:
-            good = oldest == 0
+        cdef int64_t i, nbytes = 12 * self._entries() if self.p.heavy else 0
+        cdef stream *s
+        good = 0 <= n_tokens <= most <= (<int64_t>1 << 36 if self.endless else self.n_ctx) and (n_tokens or not most)
+        if self.p.heavy:
+            good = good and most - n_tokens // KV_PAGE * KV_PAGE <= KV_PAGE
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s = &self.p.streams[i]
+            sunk, first, last, is_open = self._held(i, n_tokens, most)
+            good = good and (self.p.heavy or first == s.sink_pages or first <= first_page(&self.p, s, n_tokens))
+            nbytes += (sunk + is_open) * self.p.unsealed.bytes + (last - first) * self.p.sealed.bytes
         if not good:
-            raise ValueError(f"no cache of this plan holds {n_tokens} tokens from page {oldest} on")
-        return sum(len(piece) for piece in self._pieces(n_tokens, oldest))
+            raise ValueError(f"no cache of this plan holds {n_tokens} tokens of {most}")
+        return nbytes
 
-    def restore(self, int64_t n_tokens, int64_t oldest, fill):
+    def restore(self, int64_t n_tokens, int64_t most, fill):
         """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
 
-        Raises ValueError for counters that cannot be, before anything is written; when ``fill`` raises, the cache is
-        empty afterwards.  Page bytes are not judged: any bytes are safe to attend to, though not sensible.
+        Raises ValueError for counters that cannot be, before anything is written, and for numbers of pages that
+        cannot be; whenever it or ``fill`` raises, the cache is empty afterwards.  Page bytes are not judged: any bytes
+        are safe to attend to, though not sensible.
         """
-        self.dump_bytes(n_tokens, oldest)
+        self.dump_bytes(n_tokens, most)
         self.reset()
-        for piece in self._pieces(n_tokens, oldest):
-            fill(piece)
-        self.n_tokens, self.oldest = n_tokens, oldest
+        try:
+            if self.p.heavy:
+                fill(self._averages())
+            for i in range(self.p.n_layer * self.p.n_kv_head):
+                self._hold(i, n_tokens, most)
+            for piece in self._pieces(averages=False):
+                fill(piece)
+        except BaseException:
+            self.reset()
+            raise
+        self.n_tokens, self.most = n_tokens, most
 
-    def fork(self):
-        """A second cache in the same state; the pages are copied, so both take their full memory from then on."""
-        other = KVCache(
-            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, self.n_ctx, self.kv_type, self.window, self.p.sinks)
-        pieces = iter(self.dump())
+    def _held(self, int64_t i, int64_t n_tokens, int64_t most):
+        """Pages that head i holds in that state: how many of sinks, first and last of the ring, one that is open."""
+        cdef stream *s = &self.p.streams[i]
+        cdef int64_t begun = pages_of(n_tokens), done = n_tokens // KV_PAGE if self.p.quantised else begun, first
+        first = max(s.sink_pages, (most // KV_PAGE if self.p.quantised else pages_of(most)) - s.ring_pages)
+        return min(begun, s.sink_pages), first, max(done, first), begun > max(done, s.sink_pages)
 
-        def fill(view):
-            view[:] = next(pieces)
+    def _hold(self, int64_t i, int64_t n_tokens, int64_t most):
+        """Hold the pages of that state; with policy "heavy" those that a dump numbered."""
+        cdef stream *s = &self.p.streams[i]
+        cdef int64_t sunk, first, last, j, n
+        cdef bint is_open
+        cdef int32_t number, before = -1
+        sunk, first, last, is_open = self._held(i, n_tokens, most)
+        n = sunk + last - first
+        for j in range(n + is_open):
+            number = <int32_t>(j if j < sunk else first + j - sunk)
+            if self.p.heavy:
+                if j >= sunk and j < n:
+                    number = s.number[j]
+                if s.number[j] != number or not before < number < last + (j == n) or not (
+                        isfinite(s.mass[j]) and isfinite(s.mass_before[j])):
+                    raise ValueError(f"no cache of this plan holds page {s.number[j]} behind page {before}")
+            hold(&self.p, s, number, sunk <= j < n)
+            before = number
 
-        other.restore(self.n_tokens, self.oldest, fill)
-        return other
+    def _entries(self):
+        """Entries of all block tables together."""
+        cdef int64_t i, n = 0
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            n += table_size(&self.p, &self.p.streams[i])
+        return n
 
-    def _pieces(self, int64_t n_tokens, int64_t oldest):
-        """Writable views of the pages that a cache in that (possible) state has in use; see ``dump``."""
-        cdef int64_t streams = self.p.n_layer * self.p.n_kv_head, begun = (n_tokens + KV_PAGE - 1) // KV_PAGE
-        cdef int64_t sink_n = min(begun, self.p.sink_pages), first = max(oldest, self.p.sink_pages)
-        cdef bint has_open = self.p.quantised and n_tokens % KV_PAGE and begun > self.p.sink_pages
-        cdef int64_t ring_n = max(<int64_t>0, begun - has_open - first)
-        cdef int64_t slot = (first - self.p.sink_pages) % self.p.ring_pages
-        cdef int64_t straight = min(ring_n, self.p.ring_pages - slot), stream, start
-        cdef int64_t ring_at = self.p.ring - self.arena.data
-        cdef int64_t open_at = self.p.open - self.arena.data if has_open else 0
-        view = self.arena.view
-        for stream in range(streams):
-            if sink_n:
-                start = stream * self.p.sink_pages * self.p.unsealed.bytes
-                yield view[start : start + sink_n * self.p.unsealed.bytes]
-            start = ring_at + (stream * self.p.ring_pages + slot) * self.p.sealed.bytes
-            if straight:
-                yield view[start : start + straight * self.p.sealed.bytes]
-            if ring_n > straight:  # round the end of the ring
-                start = ring_at + stream * self.p.ring_pages * self.p.sealed.bytes
-                yield view[start : start + (ring_n - straight) * self.p.sealed.bytes]
-            if has_open:
-                start = open_at + stream * self.p.unsealed.bytes
-                yield view[start : start + self.p.unsealed.bytes]
+    def _averages(self):
+        """Writable view of the numbers and averages of all pages."""
+        cdef int64_t start = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
+        return self.tables.view[start : start + 12 * self._entries()]
+
+    def _pieces(self, bint averages=True):
+        """Writable views of all that is held, side by side where pages are."""
+        cdef int64_t i, j, start, last, size
+        cdef stream *s
+        if averages and self.p.heavy:
+            yield self._averages()
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            s = &self.p.streams[i]
+            start = 0
+            while start < s.n_page:
+                last = start
+                while last + 1 < s.n_page and s.id[last + 1] == s.id[last] + 1 and (
+                        is_ring(self.p.pool, s.id[last]) == is_ring(self.p.pool, s.id[last + 1])):
+                    last += 1
+                yield self.pool.view(s.id[start], last + 1 - start)
+                start = last + 1
+
+    # ---- what it has ------------------------------------------------------------------------------------------------
 
     @property
     def nbytes(self):
-        return self.arena.nbytes
+        """Bytes of pages it has room for, by itself."""
+        return self.bytes_for(self.p.n_layer, self.p.n_kv_head, self.p.head_dim, **self.plan)
 
     @property
     def window(self):
         """Tokens attended behind the sinks, 0 when everything is kept."""
-        return self.p.window if self.windowed else 0
+        return self.plan["window"]
 
     @property
     def sinks(self):
-        return self.p.sinks
+        return self.plan["sinks"]
 
     @property
     def room(self):
         """Tokens that still can be appended."""
-        return (1 << 62) if self.windowed else self.n_ctx - self.n_tokens
+        return (1 << 62) if self.endless else self.n_ctx - self.n_tokens
 
     @property
     def evicted(self):
-        """Tokens seen that the next query no longer attends."""
-        return max(<int64_t>0, self.n_tokens + 1 - self.p.window - self.p.sinks) if self.windowed else 0
+        """Tokens read that the next query no longer attends, in the head that attends most."""
+        cdef int64_t i, least = self.n_tokens
+        for i in range(self.p.n_layer * self.p.n_kv_head):
+            least = min(least, unseen(&self.p, &self.p.streams[i], self.n_tokens))
+        return least
+
+    @property
+    def stats(self):
+        """What it holds now: tokens, evicted, pages, bytes, sealed and shared pages, mean tokens attended per head."""
+        cdef int64_t i, j, n = self.p.n_layer * self.p.n_kv_head, ring = 0, all_pages = 0, shared = 0, lost = 0
+        cdef stream *s
+        for i in range(n):
+            s = &self.p.streams[i]
+            lost += unseen(&self.p, s, self.n_tokens)
+            all_pages += s.n_page
+            for j in range(s.n_page):
+                ring += is_ring(self.p.pool, s.id[j])
+                shared += references(self.p.pool, s.id[j]) > 1
+        return {
+            "tokens": self.n_tokens,
+            "evicted": self.evicted,
+            "attended": self.n_tokens - lost / n,
+            "pages": all_pages,
+            "bytes": ring * self.p.sealed.bytes + (all_pages - ring) * self.p.unsealed.bytes,
+            "sealed": ring if self.p.quantised else 0,
+            "shared": shared,
+        }
+
+    def held(self, int64_t layer, int64_t head):
+        """Numbers of the pages that a head holds.  Raises IndexError."""
+        cdef stream *s = self._stream(layer, head)
+        return [s.number[i] for i in range(s.n_page)]
 
     def page(self, int64_t layer, int64_t head, int64_t page):
         """(bytes, type) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
+        cdef stream *s = self._stream(layer, head)
         cdef const page_format *format
-        cdef int64_t open_page = self.n_tokens // KV_PAGE
-        if not (0 <= layer < self.p.n_layer and 0 <= head < self.p.n_kv_head and 0 <= page * KV_PAGE < self.n_tokens):
-            raise IndexError(f"page {page} of head {head} in layer {layer}")
-        if page >= self.p.sink_pages and page < self.oldest:
-            raise IndexError(f"page {page} has left the ring")
-        where = locate(&self.p, layer, head, page, open_page, &format)
-        return (<const char *>where)[: format.bytes], type_name(format.k_type, format.v_type)
+        held = self.held(layer, head)
+        if page not in held:
+            raise IndexError(f"page {page} of head {head} in layer {layer} is not held")
+        id = s.id[<int64_t>held.index(page)]
+        format = &self.p.sealed if is_ring(self.p.pool, id) else &self.p.unsealed
+        return bytes(self.pool.view(id, 1)), type_name(format.k_type, format.v_type)
+
+    cdef stream *_stream(self, int64_t layer, int64_t head) except NULL:
+        if not (0 <= layer < self.p.n_layer and 0 <= head < self.p.n_kv_head):
+            raise IndexError(f"head {head} in layer {layer}")
+        return &self.p.streams[layer * self.p.n_kv_head + head]

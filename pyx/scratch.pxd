@@ -19,6 +19,7 @@ cdef struct scratch:
     float *s        # [C]                    127 / absmax
     int32_t *sum    # [C]                    sum of x8
     float *q        # [C][q_dim]
+    float *q_sink   # [C][q_dim]             queries put to the sinks; apart, and only where positions start again
     float *k        # [C][kv_dim]
     float *v        # [C][kv_dim]
     int8_t *q8      # [C][q_dim]

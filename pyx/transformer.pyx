@@ -15,16 +15,19 @@ Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and Llama
 import array
 
 from cython.parallel cimport parallel, threadid
-from libc.math cimport cos, pow, sin, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 
-from pyx.attention cimport attend, attention_plan, chunk_bound, partial_floats, share
+from pyx.attention cimport Workspace, attend, attention_plan, share
 from pyx.cpu cimport TERNARY_BLOCK, active, kernels
 from pyx.head cimport Head
-from pyx.kv cimport KVCache, pages
+from pyx.kv cimport KVCache
 from pyx.memory cimport Arena
+from pyx.policy cimport pages
 from pyx.projection cimport activations, matrix, project
+from pyx.rotary cimport Rotary, angles_at, rotate_head, rotation
 from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.table cimport Table
 from pyx.ternary cimport TernaryMatrix
@@ -57,16 +60,16 @@ cdef struct layer:
 cdef struct step_plan:
     const kernels *kernel
     const layer *layers
-    const pages *kv
+    pages *kv
     scratch w
     const int32_t *ids
     int64_t n_token, pos0
-    int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, rope_dim
+    int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim
     int64_t acc_ints
     float eps
-    bint interleaved, silu, a48
+    bint silu, a48
     attention_plan attention
-    const double *inv_freq  # [rope_dim / 2]
+    rotation rotary
     const float *output_norm
     float *logits
     bint all_logits
@@ -116,40 +119,45 @@ cdef void rows_of(
 
 cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
     """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
-    cdef int64_t t, j, half = p.rope_dim // 2
-    cdef double angle
+    cdef int64_t t, half = p.rotary.half
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
         table.read_row(p.ids[t], tid, p.w.h + t * p.hidden)
-        for j in range(half):
-            angle = <double>(p.pos0 + t) * p.inv_freq[j]
-            p.w.cs[t * half + j] = <float>cos(angle)
-            p.w.sn[t * half + j] = <float>sin(angle)
+        angles_at(&p.rotary, p.pos0 + t, p.w.cs + t * half, p.w.sn + t * half)
 
 
-cdef void rotate(step_plan *p, int tid, int n_thread) noexcept nogil:
-    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), and int8 queries."""
-    cdef int64_t t, h, i, D = p.head_dim, q_dim = p.n_head * D, half = p.rope_dim // 2
-    cdef float factor = <float>(1.0 / sqrt(<double>D))
-    cdef float *x
-    cdef const float *cs
-    cdef const float *sn
+cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
+    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries of the sinks."""
+    cdef int64_t t, h, D = p.head_dim, q_dim = p.n_head * D, half = p.rotary.half, kv_head
     cdef int64_t heads = p.n_head + p.n_kv_head, item
+    cdef float *x
+    cdef float *sinks
     for item in range(
         share(p.n_token * heads, 1, tid, n_thread), share(p.n_token * heads, 1, tid + 1, n_thread)):
         t = item // heads
         h = item % heads
-        cs = p.w.cs + t * half
-        sn = p.w.sn + t * half
-        x = p.w.q + t * q_dim + h * D if h < p.n_head else p.w.k + (t * p.n_kv_head + h - p.n_head) * D
-        if p.interleaved:
-            p.kernel.rope_interleaved(x, p.rope_dim, cs, sn)
-        else:
-            p.kernel.rope_half(x, p.rope_dim, cs, sn)
-        if h < p.n_head:
-            for i in range(D):
-                x[i] *= factor
-            if p.kv.quantised:
-                p.w.qs[t * p.n_head + h] = p.kernel.quantize_q(x, D, p.w.q8 + t * q_dim + h * D)
+        if h >= p.n_head:
+            x = p.w.k + (t * p.n_kv_head + h - p.n_head) * D
+            rotate_head(p.kernel, &p.rotary, x, p.w.cs + t * half, p.w.sn + t * half)
+            continue
+        x = p.w.q + t * q_dim + h * D
+        if p.kv.restart:  # the query stands right behind the window, wherever the text has got to
+            kv_head = index * p.n_kv_head + h // (p.n_head // p.n_kv_head)
+            sinks = p.w.q_sink + t * q_dim + h * D
+            memcpy(sinks, x, D * sizeof(float))
+            rotate_head(
+                p.kernel, &p.rotary, sinks, p.kv.sink_cos + kv_head * (D // 2), p.kv.sink_sin + kv_head * (D // 2))
+            scale_head(p, sinks)
+        rotate_head(p.kernel, &p.rotary, x, p.w.cs + t * half, p.w.sn + t * half)
+        scale_head(p, x)
+        if p.kv.sealed.integer_k:
+            p.w.qs[t * p.n_head + h] = p.kernel.quantize_q(x, D, p.w.q8 + t * q_dim + h * D)
+
+
+cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
+    cdef float factor = <float>(1.0 / sqrt(<double>p.head_dim))
+    cdef int64_t i
+    for i in range(p.head_dim):
+        x[i] *= factor
 
 
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
@@ -168,7 +176,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     rows_of(p, w.k, &a, start - q_dim, stop - q_dim, False, acc, p.w.k)
     rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
     team_barrier()
-    rotate(p, tid, n_thread)
+    rotate(p, index, tid, n_thread)
     team_barrier()
     attend(&p.attention, index, tid, n_thread)
     team_barrier()
@@ -250,14 +258,15 @@ cdef class Transformer:
     cdef Head head
     cdef layer *layers
     cdef object owners          # everything the pointers in layers point into
-    cdef Arena inv_freq, scratch_arena, parts
+    cdef Rotary rotary
+    cdef Arena scratch_arena, q_sink
+    cdef Workspace workspace
     cdef const float *output_norm
     cdef step_plan plan
 
     def __cinit__(
         self, config, Table embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
         int n_threads=1, int64_t chunk=128):
-        cdef int64_t j
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
         self.n_layer, self.hidden, self.ffn = config.n_layer, config.hidden, config.ffn
@@ -274,13 +283,7 @@ cdef class Transformer:
         for index, given in enumerate(layers):
             self._take_layer(&self.layers[index], given, f"blk.{index}")
         self.output_norm = self._vector(output_norm, self.hidden, "output_norm")
-        self.inv_freq = Arena(8 * (config.rope_dim // 2))
-        freqs = [1.0] * (config.rope_dim // 2) if rope_freqs is None else list(rope_freqs)
-        if len(freqs) != config.rope_dim // 2:
-            raise ValueError(f"rope_freqs holds {len(freqs)} numbers, not {config.rope_dim // 2}")
-        for j in range(config.rope_dim // 2):
-            (<double *>self.inv_freq.data)[j] = (
-                pow(config.rope_theta, -2.0 * j / config.rope_dim) / freqs[j] / config.rope_scale)
+        self.rotary, self.workspace = Rotary(config, rope_freqs), Workspace()
         self._prepare(config)
 
     def __dealloc__(self):
@@ -325,12 +328,11 @@ cdef class Transformer:
         cdef scratch_widths widths = widths_of(config, self.chunk)
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
-        p.n_head, p.n_kv_head, p.head_dim, p.rope_dim = self.n_head, self.n_kv_head, self.head_dim, config.rope_dim
+        p.n_head, p.n_kv_head, p.head_dim = self.n_head, self.n_kv_head, self.head_dim
         p.eps = config.eps
-        p.interleaved = config.rope_style == "interleaved"
         p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
-        p.inv_freq = <const double *>self.inv_freq.data
+        p.rotary = self.rotary.r
         p.acc_ints = widths.acc_ints
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
@@ -369,17 +371,26 @@ cdef class Transformer:
     def head_kind(self):
         return self.head.kind
 
-    cdef _aim_attention(self, const pages *kv):
-        """Point attention at a cache; its decode partials grow once to the longest context seen."""
+    cdef _aim_attention(self, KVCache cache):
+        """Point attention at a cache."""
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention
-        cdef int64_t chunks = chunk_bound(kv)
-        if self.parts is None or chunks > a.max_chunks:
-            group = self.n_head // self.n_kv_head
-            self.parts = Arena(4 * self.n_kv_head * chunks * partial_floats(group, self.head_dim))
-            a.parts, a.max_chunks = <float *>self.parts.data, chunks
-        a.kernel, a.kv, a.n_head, a.n_token, a.pos0 = p.kernel, kv, self.n_head, p.n_token, p.pos0
-        a.q, a.q8, a.qs, a.k, a.v, a.out, a.state = p.w.q, p.w.q8, p.w.qs, p.w.k, p.w.v, p.w.attn, p.w.state
+        cdef pages *kv = &cache.p
+        cdef int64_t i
+        self.workspace.aim(a, kv, self.n_head)
+        if kv.restart and self.q_sink is None:
+            self.q_sink = Arena(4 * self.chunk * self.n_head * self.head_dim)
+            p.w.q_sink = <float *>self.q_sink.data
+        if kv.restart and not cache.has_angles:
+            for i in range(kv.n_layer * kv.n_kv_head):
+                # the queries that sinks see stand behind the window of the head at hand
+                angles_at(
+                    &p.rotary, kv.streams[i].sinks + kv.streams[i].window - 1,
+                    kv.sink_cos + i * (self.head_dim // 2), kv.sink_sin + i * (self.head_dim // 2))
+            cache.has_angles = True
+        a.kernel, a.n_token, a.pos0 = p.kernel, p.n_token, p.pos0
+        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
+        a.out, a.state = p.w.attn, p.w.state
 
     def step(self, KVCache kv not None, ids, logits, bint all_logits=False):
         """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
@@ -404,6 +415,7 @@ cdef class Transformer:
             raise ValueError("the KV cache belongs to a model of another shape")
         if n > kv.room:
             raise ValueError(f"the context of {kv.n_ctx} tokens is full")
+        kv.prepare(n)
         p.logits = NULL
         if logits is not None:
             out = logits
@@ -413,7 +425,7 @@ cdef class Transformer:
             p.logits = &out[0]
         p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
         p.n_token, p.pos0, p.all_logits = n, kv.n_tokens, all_logits
-        self._aim_attention(&kv.p)
+        self._aim_attention(kv)
         with nogil, parallel(num_threads=n_threads):
             run_step(p, embedding, head, threadid(), n_threads)
         kv.advance(n)

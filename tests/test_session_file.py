@@ -129,30 +129,30 @@ def test_a_fork_is_apart():
 
 
 @pytest.mark.parametrize(
-    "window, n_tokens, oldest",
+    "window, n_tokens, most",
     [
         (0, -1, 0),
-        (0, 513, 0),
-        (0, 5, 9),
+        (0, 513, 513),
+        (0, 5, 4),
         (0, 0, 1),
         (0, 40, -1),
-        (64, 1 << 61, 0),
+        (0, 40, 513),
+        (64, 1 << 61, 1 << 61),
         (64, 1000, 0),
-        (64, 1000, 31),
-        (64, 40, 0),
+        (64, 1000, 1100),
     ],
 )
-def test_counters_that_cannot_be(window, n_tokens, oldest):
+def test_counters_that_cannot_be(window, n_tokens, most):
     kv = KVCache(1, 1, 8, 512, "int8", window, 4 if window else 0)
     with pytest.raises(ValueError, match="no cache of this plan"):
-        kv.restore(n_tokens, oldest, lambda view: pytest.fail("nothing may be written"))
+        kv.restore(n_tokens, most, lambda view: pytest.fail("nothing may be written"))
 
 
 def test_a_failed_restore_leaves_an_empty_cache():
     kv = KVCache(1, 1, 8, 512, "f16")
     step(kv, random.Random(2), 40, 1, (1, 1, 8))
     with pytest.raises(OSError):
-        kv.restore(40, 0, lambda view: open("/nonexistent"))
+        kv.restore(40, 40, lambda view: open("/nonexistent"))
     assert kv.counters == (0, 0)
 
 
@@ -285,8 +285,8 @@ def forge(good: bytes, **changes) -> bytes:
         ({"n_tokens": True}, "n_tokens"),
         ({"n_tokens": 3}, "damaged"),
         ({"n_tokens": 0}, "damaged"),
-        ({"oldest": 1 << 40}, "page"),
-        ({"oldest": -1}, "oldest"),
+        ({"most": 1 << 40}, "no cache of this plan"),
+        ({"most": -1}, "most"),
         ({"sampled": [1, 2]}, "sampled"),
         ({"sampled": [1 << 30]}, "vocabulary"),
         ({"sampler": [0, 0, 0, 0]}, "sampler"),

@@ -26,8 +26,12 @@ FLOORS = {
     "pyx.table": 2,
     "pyx.head": 3,
     "pyx.ternary": 2,
+    "pyx.budget": 2,
+    "pyx.pool": 2,
+    "pyx.policy": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,
+    "pyx.rotary": 3,
     "pyx.scratch": 4,
     "pyx.transformer": 4,
     # description: what a model, a prompt, a plan is

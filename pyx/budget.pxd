@@ -1,0 +1,12 @@
+# budget: what each KV head of a cache keeps.
+from libc.stdint cimport int64_t
+
+from pyx.cpu cimport KV_PAGE
+from pyx.page cimport page_format
+
+# The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not.
+cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1
+
+# Pages that n tokens take.
+cdef inline int64_t pages_of(int64_t n) noexcept nogil:
+    return (n + KV_PAGE - 1) // KV_PAGE

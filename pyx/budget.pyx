@@ -1,0 +1,72 @@
+"""budget: what each KV head of a cache keeps, in tokens and pages, and the bytes it takes: before they are taken."""
+
+from libc.stdint cimport int64_t
+
+from pyx.cpu cimport KV_PAGE
+from pyx.page cimport element_type, is_quantised, open_format, page_format, page_format_init, parse_types
+
+#: what goes when room is needed (policy)
+POLICIES = ("recent", "heavy", "quarter")
+#: where the sinks are, seen from a query: as in the text, or as in the cache (StreamingLLM)
+POSITIONS = ("absolute", "cache")
+
+
+cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
+    """The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not."""
+    cdef element_type k_type, v_type
+    parse_types(kv_type, &k_type, &v_type)
+    page_format_init(sealed, k_type, v_type, head_dim)
+    open_format(unsealed, sealed)
+    return 0
+
+
+def shapes(
+    int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
+    int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0):
+    """For each layer and head: (tokens seen behind the sinks, sinks, pages of sinks, pages of the ring).
+
+    Arguments as of KVCache.  Raises ValueError for a plan that cannot be.
+    """
+    cdef page_format sealed, unsealed
+    cdef int64_t total, keep, pinned
+    formats(kv_type, head_dim, &sealed, &unsealed)
+    if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096):
+        raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads are out of range")
+    if not 0 < n_ctx <= 1 << 30 or not 0 <= window <= 1 << 30 or not 0 <= sinks <= 1 << 20:
+        raise ValueError(f"context {n_ctx}, window {window}, sinks {sinks} are out of range")
+    if policy not in POLICIES or positions not in POSITIONS or not 0 <= spare <= 1 << 20:
+        raise ValueError(
+            f"policy {policy!r}, positions {positions!r}, {spare} spare pages: policies are {', '.join(POLICIES)}, "
+            f"positions {', '.join(POSITIONS)}")
+    if positions == "cache" and policy != "recent":
+        raise ValueError(f"positions 'cache' go with policy 'recent', not {policy!r}")
+    if policy != "recent" and not window and budgets is None:
+        raise ValueError(f"policy {policy!r} needs a window or budgets")
+    total = window + sinks if window else n_ctx
+    if budgets is None:
+        kept = [total] * (n_layer * n_kv_head)
+    else:
+        kept = [keep for row in budgets for keep in row]
+        if len(budgets) != n_layer or any(len(row) != n_kv_head for row in budgets) or min(kept) < 1:
+            raise ValueError(f"budgets are tokens to keep, 1 or more, for {n_layer} layers of {n_kv_head} KV heads")
+    found = []
+    for wanted in kept:
+        keep = min(wanted, total)
+        if keep == total and not window:  # everything
+            pinned = pages_of(sinks)
+            found.append((n_ctx, sinks, pinned, max(<int64_t>1, pages_of(n_ctx) - pinned)))
+            continue
+        pinned = sinks if keep > sinks else 0
+        # a window of W touches at most ceil((W - 1) / 32) pages before the one that is being written
+        ring = pages_of(keep - pinned - 1) + (not is_quantised(&sealed)) + spare
+        found.append((keep - pinned, pinned, pages_of(pinned), ring))
+    return found
+
+
+def bytes_for(n_layer, n_kv_head, head_dim, n_ctx, kv_type="f16", *args, **plan):
+    """Exactly the bytes of pages that a cache of this plan has room for; arguments as of ``shapes``."""
+    cdef page_format sealed, unsealed
+    formats(kv_type, head_dim, &sealed, &unsealed)
+    return sum(
+        (pinned + is_quantised(&sealed)) * unsealed.bytes + ring * sealed.bytes
+        for _, _, pinned, ring in shapes(n_layer, n_kv_head, head_dim, n_ctx, kv_type, *args, **plan))

@@ -1,0 +1,67 @@
+# policy: which pages each KV head holds, which of their tokens a query sees, and which page goes when room is needed.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from pyx.cpu cimport kernels
+from pyx.page cimport page_format
+from pyx.pool cimport slabs
+
+cdef enum:
+    CHUNK_PAGES = 8         # pages per work item of attention: fixed, so that any thread count gives the same bits
+
+# The block table of one KV head in one layer: the pages it holds, oldest first.
+cdef struct stream:
+    int64_t window          # tokens seen behind the sinks
+    int64_t sinks           # first tokens that are seen for ever
+    int64_t sink_pages      # pages that hold them, pinned, never quantised
+    int64_t ring_pages      # most pages held behind those; the open page of a quantised cache is not counted
+    int64_t float_first     # its places in a slab: sink pages [and the open page]
+    int64_t ring_first      # pages of the ring
+    int32_t n_page          # pages held
+    int32_t n_run
+    int32_t *id             # [n_page] in the pool
+    int32_t *number         # [n_page] position of the first token // 32, ascending
+    int32_t *run            # [n_run + 1] pages run[i] .. run[i+1]-1 are one work item
+    float *mass             # [n_page] moving average of the attention each page gets (policy heavy)
+    float *mass_before      # [n_page] the same when the newest page was begun
+
+# Everything attention needs of a cache, without Python objects.
+cdef struct pages:
+    int64_t n_layer
+    int64_t n_kv_head
+    int64_t head_dim
+    page_format unsealed    # sink pages and the open page: floats
+    page_format sealed      # pages of the ring
+    bint quantised          # a full page is sealed once; the open page is apart
+    bint restart            # positions start again behind the sinks: these are scored with a query of its own
+    bint quarter            # policy quarter: a window of a quarter of what was read, at most `window`
+    bint heavy              # policy heavy: the page with the least attention goes, not the oldest
+    int64_t max_pages       # most pages any head holds
+    slabs *pool
+    int64_t slab            # the cache's own
+    stream *streams         # [n_layer][n_kv_head]
+    float *sink_cos         # [n_layer][n_kv_head][head_dim / 2] angles of the sinks' queries, if restart
+    float *sink_sin
+
+# Bit t set: token 32*page + t is seen by the query at position pos.
+cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t pos) noexcept nogil
+# Those of them that are sinks.
+cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil
+# First page (behind the sink pages) that the query at pos sees.
+cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil
+# First page behind the sink pages that is held; if there is none, the page that would be begun first.
+cdef int64_t oldest_page(const stream *s) noexcept nogil
+# Tokens among the n read that the next query does not see.
+cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil
+
+# The page to write tokens of page number `page` to: begun if it is new, copied first if another cache holds it too.
+cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil
+# The page just written is full: quantise it, once.
+cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil
+# One more page, behind those held: of the ring, or of floats.
+cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil
+# Give back all pages from number `first` on.
+cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil
+# Attention that each page got from the next token: share [n_page] of its probabilities.
+cdef void weigh(stream *s, const float *share) noexcept nogil
+# Room for the block table of one head, in entries.
+cdef int64_t table_size(const pages *kv, const stream *s) noexcept nogil

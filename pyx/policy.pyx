@@ -1,0 +1,166 @@
+"""policy: which pages each KV head holds, which of their tokens a query sees, and which page goes when room is needed.
+
+A KV head holds its sink pages (pinned, floats), a ring of pages behind them, and the page being written.  Policies:
+
+recent   the query at position t sees {0 .. sinks-1} and {t-window+1 .. t}, exactly; the oldest page of the ring goes.
+         StreamingLLM (arXiv 2309.17453); its positions inside the cache are a matter of the query, see ``restart``.
+heavy    the query sees every token of the pages held; the page goes that got the least attention lately, a moving
+         average over queries (H2O, arXiv 2306.14048, sums up instead, which favours old tokens).  The newer half of the
+         ring is safe: the average of a young page says little.  Whole pages, because memory is pages: single tokens
+         could only be masked, and a vector that moved to another page would be quantised twice.
+quarter  the window is a quarter of what was read and at most ``window``: the max_keep = min(128, seq_len // 4) of a
+         published guide, for comparison.  It forgets the beginning of a prompt while reading it.
+
+Element types are no business of this module, and policies none of the others'.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy, memmove
+
+from pyx.cpu cimport KV_PAGE, kernels
+from pyx.page cimport seal_page
+from pyx.pool cimport is_ring, page_at, references, release_page, take_page
+
+#: weight of the past in the moving average: half is forgotten in 177 tokens
+cdef float DECAY = 1.0 - 1.0 / 256
+
+
+cdef inline uint32_t below(int64_t n) noexcept nogil:
+    """The lowest n bits, n clamped to 0..32."""
+    if n <= 0:
+        return 0
+    return 0xFFFFFFFFu if n >= 32 else (<uint32_t>1 << n) - 1
+
+
+cdef inline int64_t oldest_seen(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
+    """First position of the window; negative when the window is longer than the text."""
+    if kv.heavy:
+        return 0
+    return pos + 1 - (min(s.window, max(<int64_t>1, (pos + 1) // 4)) if kv.quarter else s.window)
+
+
+cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t pos) noexcept nogil:
+    cdef int64_t start = page * KV_PAGE
+    return below(pos + 1 - start) & (below(s.sinks - start) | ~below(oldest_seen(kv, s, pos) - start))
+
+
+cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil:
+    return below(s.sinks - page * KV_PAGE)
+
+
+cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
+    return max(oldest_seen(kv, s, pos) // KV_PAGE if oldest_seen(kv, s, pos) > 0 else 0, s.sink_pages)
+
+
+cdef int64_t oldest_page(const stream *s) noexcept nogil:
+    return s.number[s.sink_pages] if s.n_page > s.sink_pages else s.sink_pages
+
+
+cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil:
+    cdef int32_t i
+    if kv.heavy:  # every page is full but the newest
+        i = s.n_page - (n % KV_PAGE > 0)
+        return n - n % KV_PAGE - i * KV_PAGE
+    return max(<int64_t>0, oldest_seen(kv, s, n) - s.sinks)
+
+
+cdef int64_t table_size(const pages *kv, const stream *s) noexcept nogil:
+    return s.sink_pages + s.ring_pages + kv.quantised
+
+
+cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
+    cdef int32_t last = s.n_page - 1, copy
+    if last < 0 or s.number[last] != page:
+        if not kv.quantised and s.n_page == s.sink_pages + s.ring_pages:
+            remove(kv, s, least_wanted(kv, s, s.n_page))
+        if kv.heavy:
+            s.mass[s.n_page] = 0
+            memcpy(s.mass_before, s.mass, (s.n_page + 1) * sizeof(float))
+        hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages)
+        return page_at(kv.pool, s.id[s.n_page - 1])
+    while references(kv.pool, s.id[last]) > 1:  # the other caches may let go of it meanwhile
+        copy = take_like(kv, s, <int32_t>page, is_ring(kv.pool, s.id[last]))
+        if copy >= 0:
+            memcpy(page_at(kv.pool, copy), page_at(kv.pool, s.id[last]), kv.unsealed.bytes)
+            release_page(kv.pool, s.id[last])
+            s.id[last] = copy
+            break
+    return page_at(kv.pool, s.id[last])
+
+
+cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil:
+    cdef int32_t open_id = s.id[s.n_page - 1], number = s.number[s.n_page - 1]
+    if s.n_page - 1 == s.sink_pages + s.ring_pages and s.ring_pages:
+        remove(kv, s, least_wanted(kv, s, s.n_page - 1))
+    s.n_page -= 1
+    if s.ring_pages:
+        hold(kv, s, number, True)
+        seal_page(
+            kernel, &kv.unsealed, page_at(kv.pool, open_id), &kv.sealed, page_at(kv.pool, s.id[s.n_page - 1]))
+    else:
+        find_runs(kv, s)
+    release_page(kv.pool, open_id)
+
+
+cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    """A free page for that page number, -1 if there is none just now."""
+    cdef int64_t own = kv.slab
+    if ring:
+        return take_page(kv.pool, own, s.ring_first, s.ring_pages, (number - s.sink_pages) % s.ring_pages)
+    return take_page(kv.pool, own, s.float_first + min(<int64_t>number, s.sink_pages), 1, 0)
+
+
+cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    cdef int32_t id = -1
+    while id < 0:  # one is free: every cache brings as many as it may hold; another thread may just be moving them
+        id = take_like(kv, s, number, ring)
+    s.id[s.n_page] = id
+    s.number[s.n_page] = number
+    s.n_page += 1
+    find_runs(kv, s)
+
+
+cdef void find_runs(const pages *kv, stream *s) noexcept nogil:
+    """Cut the pages into work items that depend on nothing but the tokens read so far."""
+    cdef int32_t i
+    s.n_run = 0
+    for i in range(s.n_page):
+        if i == 0 or (
+                i % CHUNK_PAGES == 0 if kv.heavy else s.number[i] // CHUNK_PAGES != s.number[i - 1] // CHUNK_PAGES):
+            s.run[s.n_run] = i
+            s.n_run += 1
+    s.run[s.n_run] = s.n_page
+
+
+cdef int32_t least_wanted(const pages *kv, const stream *s, int32_t n) noexcept nogil:
+    """Index of the page to give up among the first n; n - sink_pages is ring_pages."""
+    cdef int32_t i, least = <int32_t>s.sink_pages
+    if kv.heavy:
+        for i in range(least + 1, n - <int32_t>(s.ring_pages // 2)):
+            if s.mass[i] < s.mass[least]:
+                least = i
+    return least
+
+
+cdef void remove(pages *kv, stream *s, int32_t i) noexcept nogil:
+    cdef int32_t later = s.n_page - i - 1
+    release_page(kv.pool, s.id[i])
+    memmove(s.id + i, s.id + i + 1, later * sizeof(int32_t))
+    memmove(s.number + i, s.number + i + 1, later * sizeof(int32_t))
+    if kv.heavy:
+        memmove(s.mass + i, s.mass + i + 1, later * sizeof(float))
+        memmove(s.mass_before + i, s.mass_before + i + 1, later * sizeof(float))
+    s.n_page -= 1
+
+
+cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil:
+    while s.n_page and s.number[s.n_page - 1] >= first:
+        s.n_page -= 1
+        release_page(kv.pool, s.id[s.n_page])
+    find_runs(kv, s)
+
+
+cdef void weigh(stream *s, const float *share) noexcept nogil:
+    cdef int32_t i
+    for i in range(s.n_page):
+        s.mass[i] = s.mass[i] * DECAY + share[i] * (1 - DECAY)

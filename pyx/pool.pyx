@@ -1,0 +1,166 @@
+"""pool: pages that the caches of one plan share: slabs, reference counts, copy on write.
+
+Every cache brings a slab with room for all the pages of its plan, so a page can always be had and nothing is allocated
+while tokens are made.  The place of a page in its slab is that of its KV head and its turn in the ring, whichever slab
+it is: pages that follow each other in a head lie side by side, and where a shared page (of a fork) keeps a place busy,
+the same place of another slab is free.  Untouched places cost no memory, so a hundred sessions that share a long
+beginning take the memory of one beginning and of what each has of its own.
+
+A page that one table names may be written; one that several name is copied first.  Counts are atomic: sessions may
+take and give back pages on their own threads.  Slabs come and go under the GIL only.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from pyx.memory cimport Arena
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *, size_t, int)
+    int MADV_DONTNEED
+
+cdef extern from "<unistd.h>" nogil:
+    long sysconf(int)
+    int _SC_PAGESIZE
+
+#: smaller slabs do not gain from 2 MiB pages
+cdef int64_t HUGE_SLAB = 8 << 20
+
+
+cdef int32_t references(const slabs *pool, int32_t id) noexcept nogil:
+    return ref_get(&pool.refs[id >> pool.shift][id & ((<int64_t>1 << pool.shift) - 1)])
+
+
+cdef int32_t take_page(slabs *pool, int64_t own, int64_t first, int64_t n, int64_t hint) noexcept nogil:
+    cdef int64_t i, j, slab, place
+    for i in range(-1, pool.n_slab):
+        slab = own if i < 0 else i
+        for j in range(n):
+            place = first + (hint + j) % n
+            if ref_take(&pool.refs[slab][place]):
+                count_add(&pool.float_used if place < pool.n_float else &pool.ring_used, 1)
+                return <int32_t>(slab << pool.shift | place)
+    return -1
+
+
+cdef void share_page(slabs *pool, int32_t id) noexcept nogil:
+    ref_add(&pool.refs[id >> pool.shift][id & ((<int64_t>1 << pool.shift) - 1)], 1)
+
+
+cdef void release_page(slabs *pool, int32_t id) noexcept nogil:
+    cdef int64_t place = id & ((<int64_t>1 << pool.shift) - 1)
+    if ref_add(&pool.refs[id >> pool.shift][place], -1) == 0:
+        count_add(&pool.float_used if place < pool.n_float else &pool.ring_used, -1)
+
+
+@cython.no_gc  # no part of a cycle; a collector that empties its lists first would take caches their pages
+cdef class PagePool:
+    """Pages of any number of caches, which must all be of the plan of the first.
+
+    limit: bytes of pages in use at which a step is refused with MemoryError, None: no bound but the caches' own.
+    huge: 2 MiB pages for the first slab; a fork's own pages lie far apart, so its slab never has them.
+    """
+
+    def __cinit__(self, limit=None, bint huge=False):
+        self.arenas, self.owned, self.huge, self.limit = [], [], huge, limit
+
+    cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1:
+        """Number of a slab for one more cache: one that is left over, or a new one."""
+        cdef slabs *s = &self.s
+        cdef int64_t slab, i, nbytes = n_float * float_bytes + n_ring * ring_bytes
+        cdef Arena data, refs
+        if not self.arenas:
+            if n_float + n_ring >= <int64_t>1 << 30:
+                raise ValueError(f"{n_float + n_ring} pages are more than a pool can number")
+            s.n_float, s.n_place, s.float_bytes, s.ring_bytes = n_float, n_float + n_ring, float_bytes, ring_bytes
+            s.shift = (n_float + n_ring).bit_length()
+        elif (n_float, n_float + n_ring, float_bytes, ring_bytes) != (
+                s.n_float, s.n_place, s.float_bytes, s.ring_bytes):
+            raise ValueError("a pool holds caches of one plan only")
+        slab = next((i for i, owned in enumerate(self.owned) if not owned), len(self.owned))
+        if slab == min(<int64_t>MAX_SLABS, <int64_t>1 << (31 - s.shift)):
+            raise MemoryError(f"a pool holds no more than {slab} caches of this size")
+        if slab == len(self.owned):
+            data = Arena(nbytes, huge=self.huge and slab == 0 and nbytes >= HUGE_SLAB)
+            refs = Arena(4 * s.n_place)
+            self.arenas.append([data, refs])
+            self.owned.append(False)
+            s.data[slab], s.refs[slab] = data.data, <int32_t *>refs.data
+            s.n_slab = slab + 1
+        elif self.arenas[slab][0] is None:
+            data = self.arenas[slab][0] = Arena(nbytes)
+            s.data[slab] = data.data
+            for i in range(s.n_place):
+                ref_set(&s.refs[slab][i], 0)
+        self.owned[slab] = True
+        return slab
+
+    cdef leave(self, int64_t slab):
+        """The slab's cache is gone, its pages released; what no other cache names goes back to the system."""
+        self.owned[slab] = False
+        for slab in range(self.s.n_slab):  # pages of other caches may have been the last in a slab left before
+            if not self.owned[slab] and self.arenas[slab][0] is not None:
+                self._give_back(slab)
+
+    cdef _give_back(self, int64_t slab):
+        """A slab without a cache, or its free pages; these are taken first, so that no step can have them meanwhile."""
+        cdef slabs *s = &self.s
+        cdef int64_t place = 0, begin, first, last, granule = sysconf(_SC_PAGESIZE)
+        cdef bytearray taken = bytearray(s.n_place)
+        cdef bint ours
+        for place in range(s.n_place):
+            ours = ref_take(&s.refs[slab][place])
+            taken[place] = ours  # in two steps: Cython evaluates what it puts into a bytearray three times
+        if 0 not in taken:  # the counts stay, so nothing can be taken before there are pages again
+            s.data[slab] = NULL
+            self.arenas[slab][0] = None
+            return
+        place = 0
+        while place < s.n_place:
+            begin = place
+            while place < s.n_place and taken[place]:
+                place += 1
+            first = (<int64_t>self._where(slab, begin) + granule - 1) // granule * granule
+            last = <int64_t>self._where(slab, place) // granule * granule
+            if first < last:
+                madvise(<void *>first, last - first, MADV_DONTNEED)
+            while begin < place:
+                ref_set(&s.refs[slab][begin], 0)
+                begin += 1
+            place += 1
+
+    cdef uint8_t *_where(self, int64_t slab, int64_t place):
+        """Address of a place; of the slab's end for the place behind the last."""
+        cdef slabs *s = &self.s
+        return s.data[slab] + min(place, s.n_float) * s.float_bytes + max(<int64_t>0, place - s.n_float) * s.ring_bytes
+
+    cdef view(self, int64_t id, int64_t n):
+        """Writable bytes of n pages that follow each other."""
+        cdef int64_t start = page_at(&self.s, <int32_t>id) - self.s.data[id >> self.s.shift]
+        size = self.s.ring_bytes if is_ring(&self.s, <int32_t>id) else self.s.float_bytes
+        return self.arenas[id >> self.s.shift][0].view[start : start + n * size]
+
+    @property
+    def nbytes(self):
+        """Bytes that all slabs have room for; what was never used takes no memory."""
+        return sum(data.nbytes for data, _ in self.arenas if data is not None)
+
+    @property
+    def used(self):
+        """Bytes of the pages in use; one that several caches share counts once."""
+        return self.s.float_used * self.s.float_bytes + self.s.ring_used * self.s.ring_bytes
+
+    @property
+    def references(self):
+        """How many tables name each page, place by place: one list per slab, for tests and tools."""
+        cdef int64_t slab, place
+        found = []
+        for slab in range(self.s.n_slab):
+            counts = [ref_get(&self.s.refs[slab][place]) for place in range(self.s.n_place)]
+            found.append(counts if self.arenas[slab][0] is not None else [0] * self.s.n_place)
+        return found
+
+    @property
+    def pages(self):
+        """(pages in use, pages there is room for)."""
+        return self.s.float_used + self.s.ring_used, self.s.n_place * sum(data is not None for data, _ in self.arenas)

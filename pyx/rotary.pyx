@@ -1,0 +1,51 @@
+"""rotary: rotary position embedding (RoPE, arXiv 2104.09864): a pair of dimensions turns by an angle per position."""
+
+import array
+
+from libc.math cimport cos, pow, sin
+from libc.stdint cimport int64_t
+
+from pyx.cpu cimport kernels
+from pyx.memory cimport Arena
+
+
+cdef void angles_at(const rotation *r, int64_t position, float *cs, float *sn) noexcept nogil:
+    cdef int64_t j
+    cdef double angle
+    for j in range(r.half):
+        angle = <double>position * r.inv_freq[j]
+        cs[j] = <float>cos(angle)
+        sn[j] = <float>sin(angle)
+
+
+cdef void rotate_head(
+    const kernels *kernel, const rotation *r, float *x, const float *cs, const float *sn) noexcept nogil:
+    if r.interleaved:
+        kernel.rope_interleaved(x, 2 * r.half, cs, sn)
+    else:
+        kernel.rope_half(x, 2 * r.half, cs, sn)
+
+
+cdef class Rotary:
+    """The rotation of a model: config is an edge.config.ModelConfig, freqs float32 divisors [rope_dim / 2] or None.
+
+    Raises ValueError for the wrong number of divisors.
+    """
+
+    def __cinit__(self, config, freqs=None):
+        cdef int64_t j
+        self.r.half, self.r.interleaved = config.rope_dim // 2, config.rope_style == "interleaved"
+        freqs = [1.0] * self.r.half if freqs is None else list(freqs)
+        if len(freqs) != self.r.half:
+            raise ValueError(f"rope_freqs holds {len(freqs)} numbers, not {self.r.half}")
+        self.inv_freq = Arena(8 * self.r.half)
+        self.r.inv_freq = <const double *>self.inv_freq.data
+        for j in range(self.r.half):
+            (<double *>self.inv_freq.data)[j] = (
+                pow(config.rope_theta, -2.0 * j / config.rope_dim) / freqs[j] / config.rope_scale)
+
+    def angles(self, int64_t position):
+        """(cosines, sines) of a position, arrays of float32 [rope_dim / 2], for tests and tools."""
+        cdef float[::1] cs = array.array("f", bytes(4 * self.r.half)), sn = array.array("f", bytes(4 * self.r.half))
+        angles_at(&self.r, position, &cs[0], &sn[0])
+        return cs.base, sn.base

@@ -1,0 +1,40 @@
+"""Random queries, keys and values, and what a KV cache makes of them: shared by the tests of the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from oracles.attention import attend, kept
+
+from pyx.attention import attention
+from pyx.kv import KVCache
+
+
+class Stream:
+    """n tokens of one or more layers.  q [layer][n][n_head][D] carries 1/sqrt(D); k, v [layer][n][n_kv_head][D]."""
+
+    def __init__(
+        self, n: int, n_head: int, n_kv_head: int, head_dim: int, seed: int = 0, peak: float = 2, n_layer: int = 1
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        shape = (n_layer, n)
+        self.q = (rng.normal(size=(*shape, n_head, head_dim)) / np.sqrt(head_dim) * peak).astype(np.float32)
+        self.k = rng.normal(size=(*shape, n_kv_head, head_dim)).astype(np.float32)
+        self.v = rng.normal(size=(*shape, n_kv_head, head_dim)).astype(np.float32)
+
+    def run(self, cache: KVCache, batches: list[int], n_threads: int = 1) -> np.ndarray:
+        """Feed tokens in batches behind those the cache has; returns [layer][n][n_head][D]."""
+        outs = []
+        for n in batches:
+            part = slice(cache.n_tokens, cache.n_tokens + n)
+            out = np.empty((len(self.q), *self.q[0, part].shape), np.float32)
+            for layer, (q, k, v) in enumerate(zip(self.q, self.k, self.v, strict=True)):
+                args = (q[part].ravel(), k[part].ravel(), v[part].ravel())
+                last = layer == len(self.q) - 1
+                out[layer] = np.array(attention(cache, layer, *args, n_threads, last)).reshape(out[layer].shape)
+            outs.append(out)
+        return np.concatenate(outs, axis=1)
+
+    def expected(self, window: int, sinks: int, layer: int = 0) -> np.ndarray:
+        """float64 attention over exactly the kept tokens, [n][n_head][D]."""
+        q, k, v = self.q[layer], self.k[layer], self.v[layer]
+        return np.array([attend(q[t], k[kept(t, window, sinks)], v[kept(t, window, sinks)]) for t in range(len(q))])
