@@ -70,6 +70,8 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         parts.append(talk.introduction(rng, voice, split))
         name = parts[-1][0][1].removeprefix("Hello, ").partition("!")[0]
 
+    dealing = False  # a name may have been given
+
     def question() -> Turns:
         asks = rng.random()
         if asks < 0.40:
@@ -82,7 +84,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
             return talk.aside(rng, voice)
         if asks < 0.83:
             return talk.joke(rng, voice)
-        if asks < 0.86 and not name and not whole:
+        if asks < 0.86 and not (name or whole or dealing):
             return talk.recall(rng, voice, "")
         if here.kind not in shop.GOODS_OF:
             return opening.turns(rng, voice, here.hours, here.today)
@@ -93,6 +95,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     for _ in range(rng.choices((0, 1, 2, 3), (30, 40, 20, 10))[0]):
         parts.append(question())
     if rng.random() < 0.62 or not parts:
+        dealing = True
         deal = order.turns if here.kind in shop.GOODS_OF else booking.turns
         parts.append(deal(rng, voice, here, split, question, name, whole))
     if name and rng.random() < 0.5:

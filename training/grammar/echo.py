@@ -181,6 +181,7 @@ def _order(rng: Random, voice: Voice, split: str) -> Turns:
 def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
+    voice.chatty = 0.0  # nothing beside what is to be repeated
     kind = rng.random()
     if kind < 0.14:
         return _table(rng, voice, split)

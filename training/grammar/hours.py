@@ -105,6 +105,16 @@ ASK_DAY = [
     "[please|] tell me when you are open on {day}.",
     "[what|which] hours [do you have|do you keep|are you open] on {day}?",
 ]
+ASK_DAY += [
+    "[i'm|we're] [coming|arriving|passing by|in town] on {day}, [when are you open|what are your hours|which hours]?",
+    "[from what time to what time|between which hours|at which times] [are you open |]on {day}?",
+    "how does {day} look?",
+    "[tell me|give me|i need to know] the [hours|times|opening times] [on|for] {day}[, please|]",
+    "{day} hours[, please|]?",
+    "[opening|business|working|shop] hours [on |]{day}[?|, please]", "what are the times on {day}?", "{day}?",
+    "do you know [when|how long] [this place|the shop|the counter] is open on {day}?",
+    "your schedule [on|for] {day}?",
+]  # fmt: skip
 ASK_IF = [
     "are you [open|also open|here|open at all] on {day}?",
     "[is it|is this place|is the shop|is the store|is everything] open on {day}?",
@@ -117,6 +127,11 @@ ASK_IF = [
     "[open|anyone here|someone there] on {day}?",
     "so [are you|is it|will it be] open {day}?",
 ]
+ASK_IF += [
+    "[is|would] {day} [ok|fine|possible|a good day] for [a visit|shopping|coming by]?",
+    "do you [rest|have a day off] on {day}?",
+    "will i find [you|someone|anybody] here on {day}?", "[does the shop|do you guys] work on {day}?", "open {day}?",
+]  # fmt: skip
 ASK_OPEN = [
     "[when|what time|at what time|how early] do you open on {day}?",
     "[when|what time] does it open on {day}?",
@@ -126,6 +141,11 @@ ASK_OPEN = [
     "[when|at what time] do [the doors|you guys] open on {day}?",
     "how early [can i come|do you start|do you begin] on {day}?",
 ]
+ASK_OPEN += [
+    "[when|what time] [do you start|does it start|do you begin|can i show up|can we show up] on {day}?",
+    "[earliest time|opening time|start] on {day}?", "when is the [first|earliest] [possible |]time on {day}?",
+    "how early [is somebody|are you|is anyone] [here|there] on {day}?", "from [when|what hour] on {day}?",
+]  # fmt: skip
 ASK_CLOSE = [
     "[when|what time|at what time|how late] do you close on {day}?",
     "[until when|how long|till when|until what time|how late] are you open on {day}?",
@@ -135,6 +155,11 @@ ASK_CLOSE = [
     "when do you [shut|lock up|finish|shut down] on {day}?",
     "what is the latest i can come on {day}?",
 ]
+ASK_CLOSE += [
+    "[when|what time] do you [end|stop|go home|call it a day] on {day}?", "[latest time|closing time|end] on {day}?",
+    "when is [last order|the last call|the last entry] on {day}?", "how [late|long] can [i|we] be here on {day}?",
+    "until [when|what hour] on {day}?", "how long do i have on {day}?",
+]  # fmt: skip
 ASK_ALL = [
     "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
     "]hours[, please|]?",

@@ -87,6 +87,19 @@ WANT = [
     "please [give me|bring me|make me] {items}", "[we need|we want|we take|i take] {items}[, please| please|]",
     "[do me|pour me|hand me] {items}[, please|]",
 ]  # fmt: skip
+WANT += [
+    "[i could use|i could do with|i'm in the mood for|i'm craving|we are here for] {items}[, please|]",
+    "[bring|fetch|pass|sell|serve|prepare|pack|wrap up] [me|us] {items}[, please| please|]",
+    "my [wife|son|boss|dad|friend|sister|neighbor] [wants|would like|needs|is having|asked for] {items}[, please|]",
+    "[we decided on|we settled on|i've decided on|i've chosen|we picked|i choose|we choose] {items}",
+    "[today|this time|for now|for a start|for breakfast|for dinner] [i'll take|i'd like|give me|we take] {items}",
+    "[would you have|may i ask for|may we ask for|could you do|can you do|do you have] {items}?",
+    "[it's|that's|it'll be|that'll be|it will be|that makes] {items}[ for us| for the table| for me|]",
+    "[the order is|here is my order:|my list:|note down|write down|put down|please note] {items}",
+    "[i was told to get|i have to bring home|i promised my kids|i need to buy|i'm buying] {items}",
+    "[get us|send us|set aside|keep for me] {items}[, please|]",
+    "[what i'd like is|all i want is|what we need is|my choice is|my pick is] {items}",
+]  # fmt: skip
 MORE = [
     "[and|also|plus] {items}[, please| please|]",
     "[i'd also like|i also want|can i also get|could i also have|also] {items}[, please| please|]",
@@ -101,6 +114,13 @@ MORE = [
     "[what about|how about] {items}[, please|]?", "one more thing: {items}",
     "and to [eat|drink|finish][,|] {items}[, please|]",
 ]  # fmt: skip
+MORE += [
+    "[on top of that|in addition|additionally|besides that] {items}[, please|]",
+    "[don't forget|not to forget] {items}",
+    "[my friend|my son|she|he] [also |][takes|wants|would like] {items}[, please|]", "[ah|wait], [and|also] {items}",
+    "[we also need|i also need|i'd add|let's add] {items}[, please|]",
+    "[and for her|and for him|for my friend] {items}",
+]  # fmt: skip
 MAKE_THAT = [
     "[no|actually|sorry|oh|wait][,|] make [that|it] {n}[, please|]", "make [that|it] {n}[, please| please|]",
     "[actually|sorry|no][,|] i [want|need|meant|said] {n}[, please|]",
@@ -110,6 +130,11 @@ MAKE_THAT = [
     "[oh|ah] [sorry|wait][,|] {n}[, please|]", "[hmm|well][,|] let's [make it|say|do] {n}",
     "on second thought, {n}[, please|]",
     "[i meant|i said|better] {n}[, please| please|]", "not {old}, {n}[, please|]", "{n}, not {old}[, please|]",
+]  # fmt: skip
+MAKE_THAT += [
+    "[you misheard|that's not right|wrong number][,|] {n}[, please|]", "[more like|rather|better] {n}[, please|]",
+    "[it has to be|should be|must be] {n}[, sorry|]", "my [husband|friend] wants one too, so {n}",
+    "{n} would be better", "[i have to change that|change of plan|one more thing][:|,] {n}",
 ]  # fmt: skip
 RATHER = [
     "[no|actually|sorry|wait][,|] [a|one|the] {item} instead[, please|]",
@@ -151,6 +176,12 @@ TELL_NAME = [
     "[the name's|name's|name is|name:] {name}",
     "[it is|that's|that is] {name}", "[they|people|friends] call me {name}", "[on|to] {name}[, please|]",
     "{name} [here|speaking]",
+]  # fmt: skip
+TELL_NAME += [
+    "[it should say|that would be|i go by|i am called|my first name is|they named me] {name}", "{name}, that's me",
+    "{name}'s the name", "[everyone|everybody|my family] [knows me as|calls me] {name}",
+    "[sure|gladly|of course][,|] {name}",
+    "[note|type|enter|make it|use] {name}[, please|]", "[well|ok|hmm][,|] {name}",
 ]  # fmt: skip
 TO_GO = ["to go", "to go", "for here", "to take away"]
 ASK_TOTAL = [
@@ -216,7 +247,7 @@ class Counter:
         item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
         if item in taken:
             return None
-        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (46, 22, 11, 7, 4, 4, 5, 1))[0]
+        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (36, 20, 12, 9, 6, 5, 11, 1))[0]
         size, loose = "", False
         if not menu and kind in shops.SIZED and item not in shops.NOT_SIZED and item in shops.GOODS_OF[kind]:
             size = self.combined(shops.SIZES[kind], item)
@@ -251,8 +282,8 @@ class Counter:
                 order.lines.append(line)
         if not new:
             return
-        items = listed([spoken(rng, self.voice, line) for line in new], rng.choice(("and", "and", "and", "plus",
-            "and also")))
+        joint = rng.choice(("and", "and", "and", "plus", "and also", "and then", "&"))
+        items = listed([spoken(rng, self.voice, line) for line in new], joint)
         if not order.tail and rng.random() < 0.1:
             order.tail = rng.choice(TO_GO)
             items += " " + order.tail

@@ -299,18 +299,26 @@ def off_topic(rng: Random, voice: Voice, split: str) -> Turns:
 def introduction(rng: Random, voice: Voice, split: str) -> Turns:
     """My name is Kofi. ... What is my name?"""
     name = voice.form(values.full_name(rng, split))
-    patterns = (
-        "my name is {name}|i'm {name}|i am {name}|[hi|hello|hey][,|] i'm {name}|[hi|hello|hey][,|] my name is {name}|"
-        "this is {name}|{name} here|call me {name}|you can call me {name}|[hello|hi], this is {name}|people call me "
-        "{name}|the name is {name}"
-    )
-    return [(say(rng, voice, patterns, name=name), f"Hello, {name}! What can I do for you?")]
+    hello = rng.choice(("", "", f"[{HELLO}][,|] "))
+    return [(voice.says(f"{hello}[{INTRODUCE}]", name=name), f"Hello, {name}! What can I do for you?")]
+
+
+HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
+INTRODUCE = (
+    "my name is {name}|i'm {name}|i am {name}|this is {name}|{name} here|[you can |just |]call me {name}|"
+    "[people|my friends|they|most people] call me {name}|the name is {name}|{name} is my name|i go by {name}|"
+    "[i'm|i am] {name}[,|] [and i'm new here|from next door|from the office|by the way|your neighbor|nice to meet you]|"
+    "{name}, [hello|hi|pleased to meet you|that's me]|it's [me, |]{name}[ again|]|my first name is {name}|"
+    "i'm called {name}|may i introduce myself, [i'm|my name is|i am] {name}|{name}'s the name|it is {name}"
+)
 
 
 ASK_NAME = (
     "what's my name?|what is my name?|do you [know|remember] my name?|who am i?|what did i say my name was?|can you "
     "[say|repeat] my name?|my name was what again|what was my name[ again|]?|say my name|tell me my name|what name "
-    "did i [give|tell] you|under which name did i [book|order]"
+    "did i [give|tell] you|under which name did i [book|order]|"
+    "[do|can] you [recall|guess|tell me] [my name|who i am|what my name is]?|which name do you have[ for me|]?|"
+    "what do you call me?|how am i called?|did you get my name?|what name did you [note|write down]?|my name?"
 )
 
 

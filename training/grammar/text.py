@@ -96,6 +96,27 @@ _FILLERS = "um|uh|er|hmm|well|so|ok|okay|hey|hi|hello|alright|right|yeah|please|
 _NEAR = {"a": "s", "e": "r", "i": "o", "o": "p", "t": "r", "n": "m", "s": "d", "l": "k", "r": "e", "h": "j", "d": "f"}
 
 
+#: what guests say around the matter, and what changes nothing
+_BEFORE = """
+hi there|hello|hey|good day|excuse me|sorry to bother you|a quick question|one question|just one thing|i'm new here|
+listen|this is my first time here|nice place|what a lovely shop|a friend told me about you|i've been here before|
+i'm in a hurry|we don't have much time|my bus leaves soon|i walked a long way|it's so hot today|what a day|
+let me think|look|great|oh dear|you know what|i finally decided|we talked it over|my kids are waiting|
+i forgot my glasses|i can't read the sign|fine|lovely|it's loud in here|i hope you can help|all right then|now|
+tell you what|well well|how nice|i have been waiting|the queue is long|my turn|it's my turn now|i was thinking|
+my wife says|my doctor says i should eat more|it smells great|at last|finally|good|so many choices|hard to choose|
+i don't have much money on me|we are tourists|we come from far away|i work next door
+""".replace("\n", "").split("|")
+_AFTER = """
+if possible|if that's ok|when you have a moment|i'm in a hurry|we're a bit late|no rush|thanks|thank you|
+thanks a lot|for now|thank you so much|you're very kind|that would be great|that would be lovely|it's for my mother|
+they are for my friends|it's for the office|we're very hungry|it smells good here|i hope that's fine|as usual|
+right away|as soon as you can|dear|my friend is waiting outside|i can wait|if you can|my friend|buddy|sir|my dear|
+then|i guess|i think|maybe|of course|ok|right|you know|today|this time|for a change|and quickly|before i forget|
+while i'm here|just to be sure|if it's no trouble
+""".replace("\n", "").split("|")
+
+
 class Voice:
     """One guest's way of writing, the same through a dialogue."""
 
@@ -104,6 +125,7 @@ class Voice:
         #: careful: sentences. lower: no capitals. spoken: neither capitals nor punctuation, as speech recognition
         self.kind = rng.choices(("careful", "lower", "spoken"), (58, 14, 28))[0]
         self.typos = rng.random() < 0.12
+        self.chatty = rng.choice((0.0, 0.05, 0.15, 0.3))  # how often something is said around the matter
         self.small_names = self.kind != "careful" and rng.random() < 0.45
 
     def form(self, value: str) -> str:
@@ -123,6 +145,11 @@ class Voice:
         assert "{" not in text, text
         if rng.random() < 0.07:
             text = rng.choice(_FILLERS) + (", " if rng.random() < 0.6 else " ") + text
+        if rng.random() < self.chatty:
+            text = rng.choice(_BEFORE) + rng.choice((". ", ", ", ". ", ": ", "... ", "! ")) + text
+        if rng.random() < self.chatty:
+            ending = re.search(r"[.?!]?$", text)[0]  # type: ignore[index]
+            text = text[: len(text) - len(ending)] + ", " + rng.choice(_AFTER) + ending
         pieces = re.split(f"({_OPEN}.*?{_SHUT})", text)
         for i, piece in enumerate(pieces):
             if not piece.startswith(_OPEN):

@@ -225,7 +225,8 @@ def day(rng: Random) -> tuple[str, str]:
 
 def time(rng: Random) -> str:
     """A time of day as a guest says it; the assistant repeats it letter by letter."""
-    hour, minute, kind = rng.randint(1, 12), rng.choice(("00", "15", "30", "45", "10", "20", "40", "50")), rng.random()
+    hour, kind = rng.randint(1, 12), rng.random()
+    minute = rng.choice(("00", "15", "30", "45", "30", f"{rng.randrange(0, 60, 5):02}", f"{rng.randrange(60):02}"))
     half = rng.choice(("am", "pm", "pm"))
     if kind < 0.25:
         return f"{hour} {half}"
