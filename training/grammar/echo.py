@@ -1,11 +1,12 @@
-"""Copy exercises: say it again, spell it, what was the second; all of them with words nobody has seen."""
+"""Exercises: say it again, spell it, what was the second; look it up in the facts, day by day, row by row."""
 
 from __future__ import annotations
 
 from random import Random
 
+from training.grammar import hours as opening
+from training.grammar import notice, values
 from training.grammar import shop as shops
-from training.grammar import values
 from training.grammar.talk import ASK_NAME, say
 from training.grammar.text import Voice, listed, number, plural, sentence
 
@@ -103,7 +104,7 @@ def _words(rng: Random, voice: Voice, split: str) -> Turns:
     """A list of words to remember."""
     words = [_short(rng, split) for _ in range(rng.randint(2, 5))]
     shown = ", ".join(words)
-    told = voice.says("[remember|please remember|note|keep in mind|write down|the words are][:|] {x}", x=shown)
+    told = voice.says("[remember|please remember|note|keep in mind|the words are][:|] {x}", x=shown)
     turns = [(told, f"I have noted: {shown}.")]
     for _ in range(rng.randint(1, 2)):
         at = rng.randrange(len(words))
@@ -116,7 +117,7 @@ def _words(rng: Random, voice: Voice, split: str) -> Turns:
     return turns
 
 
-LIST = "[please |][repeat|say|read back|read out|write down|copy][:|] {x}|{x}, [repeat that|say it again][, please|]"
+LIST = "[please |][repeat|say|read back|read out|copy][:|] {x}|{x}, [repeat that|say it again][, please|]"
 AGAIN = "again|[once more|one more time|again|repeat that|say that again|the same again][, please|]|and again"
 
 
@@ -159,6 +160,22 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     return sentence(rng.choice((". ", ", ", "; ")).join(rows)) + ".", turns
 
 
+def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
+    """Opening hours and nothing else, asked for day by day."""
+    week = opening.draw(rng)
+    found = [turn for _ in range(rng.randint(2, 5)) for turn in opening.turns(rng, voice, week)]
+    return sentence(notice.written(rng, week)).rstrip(".") + ".", found
+
+
+def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
+    """A price list and nothing else: what things cost, what is in them."""
+    here = shops.draw(rng, split, rng.choice(list(shops.GOODS_OF)), told=1.0)
+    while not here.prices:
+        here = shops.draw(rng, split, here.kind, told=1.0)
+    found = [turn for _ in range(rng.randint(2, 5)) for turn in shops.price_turns(rng, voice, here, split)]
+    return here.facts, found
+
+
 def _order(rng: Random, voice: Voice, split: str) -> Turns:
     """An order of things nobody sells, read back."""
     lines, spoken = [], []
@@ -181,10 +198,11 @@ def _order(rng: Random, voice: Voice, split: str) -> Turns:
 def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
-    voice.chatty = 0.0  # nothing beside what is to be repeated
     kind = rng.random()
-    if kind < 0.14:
-        return _table(rng, voice, split)
+    if kind < 0.40:
+        exercise = _hours if kind < 0.24 else _table if kind < 0.33 else _menu
+        return exercise(rng, voice, split)
+    voice.chatty = 0.0  # nothing beside what is to be repeated
     exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)
-    exercise = rng.choices(exercises, (20, 22, 3, 3, 24, 8, 8, 18))[0]
-    return "", exercise(rng, voice, split)
+    drill = rng.choices(exercises, (20, 22, 3, 3, 24, 8, 8, 18))[0]
+    return "", drill(rng, voice, split)
