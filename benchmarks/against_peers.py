@@ -35,8 +35,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from edge.bench import YARDSTICK, read_rate
-
 #: KV type of ours -> of llama-bench
 KV_NAMES = {"f16": "f16", "int8": "q8_0", "int4": "q4_0", "f32": "f32"}
 
@@ -89,6 +87,13 @@ def run(command: Sequence[str]) -> tuple[str, int]:
         last = err.strip().splitlines()[-1:] or ["no message"]
         raise Failed(f"exit {process.returncode} of {shlex.join(command)}: {last[0]}")
     return out, usage.ru_maxrss * 1024
+
+
+def memory_rate(threads: int) -> float:
+    """Bytes per second of a plain sum, see edge.bench.read_rate; in a process of its own, since a child's peak of
+    resident bytes starts at what its parent holds."""
+    program = f"from edge import bench; print(bench.read_rate('huge', '', bench.YARDSTICK, {threads}))"
+    return float(run([sys.executable, "-c", program])[0])
 
 
 class Ours:
@@ -278,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
                 work = Work(chosen.prompt, chosen.gen, chosen.depth, threads, kv, chosen.repeats)
                 for engine in engines:
                     print(f"round {turn + 1}, threads {threads}, KV {kv}: {engine.name}", file=sys.stderr)
-                    memory = read_rate("huge", "", YARDSTICK, threads)
+                    memory = memory_rate(threads)
                     try:
                         samples += [replace(sample, memory=memory) for sample in engine.measure(work)]
                     except Failed as failure:

@@ -18,7 +18,6 @@ import csv
 import datetime
 import io
 import mmap
-import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -250,7 +249,7 @@ def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
     Whether the system really gave 2 MiB pages is asked of the system.
     """
     copied = engine.transformer.weight_bytes_allocated
-    if not copied:
+    if copied < engine.transformer.weight_bytes / 2:  # scales are always copied
         return "map"
     try:
         with open(rollup) as file:
@@ -297,5 +296,11 @@ def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]
         "load_seconds": round(engine.load_seconds, 3),
         "weight_bytes": engine.transformer.weight_bytes,
         "head_bytes": engine.transformer.head_bytes,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # resident, of loading and warm-up
+        "peak_bytes": _peak(),  # resident, of loading and warm-up
     }
+
+
+def _peak() -> int:
+    """Most resident bytes so far (VmHWM; getrusage would count what the parent of this process held)."""
+    with open("/proc/self/status") as status:
+        return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)

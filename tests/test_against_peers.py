@@ -152,3 +152,13 @@ def test_wrong_command_lines(wrong: list[str], capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit) as error:
         against_peers.main(wrong)
     assert error.value.code == 2
+
+
+def test_memory_rate_is_measured_elsewhere() -> None:
+    """In a process of its own: it must not count in the peaks of the engines."""
+    with open("/proc/self/status") as status:
+        before = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    assert 0 < against_peers.memory_rate(1) < 2e12
+    with open("/proc/self/status") as status:
+        after = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    assert after - before < 100_000  # KiB; the yardstick has 262144
