@@ -111,7 +111,8 @@ FRAGMENT = {
           "hotel": ["for {n} nights", "{n} nights"]},
     "day": ["{on}", "{on}", "for {day}"],
     "time": ["at {time}", "at {time}", "for {time}", "around {time}"],
-    "name": ["under the name {name}", "for {name}", "under {name}", "my name is {name}", "in the name of {name}"],
+    "name": ["under the name {name}", "for {name}", "under {name}", "my name is {name}", "in the name of {name}",
+             "the name is {name}", "name {name}", "reserved for {name}", "i am {name}", "booked by {name}"],
 }  # fmt: skip
 ANSWER = {
     "n": ["{n}", "{n}", "{n}[, please| please|]", "{n} [in total|all together]", "[make it|let's say|i think] {n}",

@@ -183,6 +183,11 @@ TELL_NAME += [
     "[sure|gladly|of course][,|] {name}",
     "[note|type|enter|make it|use] {name}[, please|]", "[well|ok|hmm][,|] {name}",
 ]  # fmt: skip
+WITH_NAME = [
+    " for {name}", " for {name}", ", my name is {name}", " under the name {name}", ", name {name}", ", it's for {name}",
+    ", the name is {name}", ", {name} is my name", ", i'm {name}", ", put {name} on it", ". write {name} on the box",
+    ", to be picked up by {name}", " and my name is {name}",
+]  # fmt: skip
 TO_GO = ["to go", "to go", "for here", "to take away"]
 ASK_TOTAL = [
     "how much is [that|it|everything|my order]?", "what's the total?", "[what|how much] do i owe you?",
@@ -290,7 +295,7 @@ class Counter:
         named = not order.name and rng.random() < 0.07
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
-            items += rng.choice((" for {name}", ", my name is {name}", " under the name {name}", ", name {name}"))
+            items += rng.choice(WITH_NAME)
             self.turns.append(self._named(patterns, items))
         else:
             self.say(patterns, f"{self.whole()}. {self.follow_up()}", items=items)
