@@ -32,7 +32,8 @@ cdef struct attention_plan:
 cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
     return min(n, (n + unit - 1) // unit * tid // n_thread * unit)
 
-# Append, attend and seal: every thread of a team calls it.  Ends without a barrier.
+# Append, attend and seal: every thread of a team calls it.  A thread needs the KV heads ready that are its share with a
+# single token, all of them with more; p.out is ready for all on return.
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil
 # Floats of one partial result: m, l and o of the query heads of one KV head.
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil

@@ -31,14 +31,17 @@ cdef extern from "barrier.h" nogil:
 
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
     cdef int64_t first = 0, n, pos, page
+    # Few pages are one run each head: the thread that appends to a head also does all that is to be done with it.
+    cdef bint alone = p.n_token == 1 and p.pos0 < CHUNK_PAGES * KV_PAGE
     while first < p.n_token:
         pos = p.pos0 + first
         page = pos // KV_PAGE
         n = min(p.n_token - first, (page + 1) * KV_PAGE - pos)
         append(p, layer, first, n, tid, n_thread)
-        team_barrier()
+        if not alone:
+            team_barrier()
         if p.n_token == 1:
-            attend_one(p, layer, tid, n_thread)
+            attend_one(p, layer, alone, tid, n_thread)
         else:
             attend_tiles(p, layer, first, n, tid, n_thread)
         team_barrier()
@@ -77,22 +80,29 @@ cdef void settle(
             seal_newest(p.kernel, p.kv, s)
 
 
-cdef void attend_one(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
-    """Decode: (KV head x chunk) items over the threads, then each head's partials folded in order."""
+cdef void attend_one(const attention_plan *p, int64_t layer, bint alone, int tid, int n_thread) noexcept nogil:
+    """Decode: (KV head x chunk) items over the threads, then each head's partials folded in order.  alone: a thread
+    sees to the heads it has appended to."""
     cdef int64_t D = p.kv.head_dim, H = p.kv.n_kv_head, group = p.n_head // H, size = partial_floats(group, D)
     cdef int64_t items = 0, start, stop, head, chunk
     cdef const stream *s = p.kv.streams + layer * H
     cdef float *state = p.state + tid * thread_state_floats(group, D)
     cdef float *scratch = state + 2 * QUERY_TILE * size
-    for head in range(H):
-        items += s[head].n_run
-    start, stop = share(items, 1, tid, n_thread), share(items, 1, tid + 1, n_thread)
-    for head in range(H):
-        for chunk in range(max(start, <int64_t>0), min(stop, <int64_t>s[head].n_run)):
-            attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
-        start -= s[head].n_run
-        stop -= s[head].n_run
-    team_barrier()
+    if alone:
+        start, stop = share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)
+        for head in range(start, stop):
+            for chunk in range(s[head].n_run):
+                attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
+    else:
+        for head in range(H):
+            items += s[head].n_run
+        start, stop = share(items, 1, tid, n_thread), share(items, 1, tid + 1, n_thread)
+        for head in range(H):
+            for chunk in range(max(start, <int64_t>0), min(stop, <int64_t>s[head].n_run)):
+                attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
+            start -= s[head].n_run
+            stop -= s[head].n_run
+        team_barrier()
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
         reset_state(state, group, D)
         for chunk in range(s[head].n_run):

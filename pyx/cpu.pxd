@@ -19,7 +19,8 @@ cdef extern from "kernels.h" nogil:
         void (*gate_silu)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*rope_half)(float *, int64_t, const float *, const float *) noexcept nogil
         void (*rope_interleaved)(float *, int64_t, const float *, const float *) noexcept nogil
-        void (*add)(float *, const float *, int64_t) noexcept nogil
+        void (*scale_sums)(
+            const int32_t *, int64_t, int32_t, float, const float *, int64_t, int, float *) noexcept nogil
         float (*quantize_i16)(const float *, int64_t, int16_t *) noexcept nogil
         void (*head_i8)(const int8_t *, const float *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
         void (*head_f16)(const uint16_t *, int64_t, int64_t, const float *, float *) noexcept nogil

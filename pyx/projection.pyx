@@ -12,8 +12,7 @@ from pyx.cpu cimport TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, r, t
-    cdef float y, scale
+    cdef int64_t n_row, row, t
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
@@ -30,13 +29,9 @@ cdef void project(
             kernel.ternary_matmul(
                 w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, a.n_token, acc, ROW_TILE)
         for t in range(a.n_token):
-            for r in range(n_row):
-                scale = w.scale[(row + r) * w.scale_step]
-                y = <float>(acc[t * ROW_TILE + r] - a.sum[t]) / a.s[t] * scale
-                if accumulate:
-                    out[t * ld_out + row + r] += y
-                else:
-                    out[t * ld_out + row + r] = y
+            kernel.scale_sums(
+                acc + t * ROW_TILE, n_row, a.sum[t], a.s[t], w.scale + row * w.scale_step, w.scale_step, accumulate,
+                out + t * ld_out + row)
         row += n_row
 
 

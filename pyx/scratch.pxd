@@ -29,7 +29,7 @@ cdef struct scratch:
     float *up       # [C][ffn]
     float *cs       # [C][rope_dim / 2]
     float *sn       # [C][rope_dim / 2]
-    int16_t *x16    # [hidden]
+    int16_t *x16    # [n_threads][hidden]
     int32_t *acc    # [n_threads][acc_ints]
     float *state    # [n_threads][thread_state_floats]
 

@@ -10,6 +10,7 @@ from pyx.projection cimport ROW_TILE
 cdef int64_t place(
     scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
     """Point w into the bytes from base on, each array on a cache line; returns how many bytes that takes."""
+    C = max(C, n_threads)  # a single token is quantised by every thread in a row of its own
     cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, half = p.half
     cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
     cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
@@ -28,7 +29,7 @@ cdef int64_t place(
     w.up = <float *>take(base, &at, 4 * C * p.ffn)
     w.cs = <float *>take(base, &at, 4 * C * half)
     w.sn = <float *>take(base, &at, 4 * C * half)
-    w.x16 = <int16_t *>take(base, &at, 2 * p.hidden)
+    w.x16 = <int16_t *>take(base, &at, 2 * n_threads * p.hidden)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
     return at

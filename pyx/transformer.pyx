@@ -76,33 +76,41 @@ cdef struct step_plan:
 
 
 cdef void quantise(
-    step_plan *p, const float *x, int64_t ld, const float *norm, int64_t n, act_quant kind, int tid,
-    int n_thread) noexcept nogil:
-    """Stage: [norm and] quantise x [n_token][n] into w.x8, rows n_block*128 apart; keeps the floats in w.x."""
-    cdef int64_t t, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
-    cdef const float *row
-    for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
-        row = x + t * ld
-        if norm != NULL:
-            p.kernel.rmsnorm(row, norm, p.eps, n, p.w.x + t * n)
-            row = p.w.x + t * n
-        if kind == INT4:
-            p.w.s[t] = quantize_i4(row, n, p.w.x8 + t * pad, pad, p.w.sum + t)
-            continue
-        p.w.s[t] = p.kernel.quantize_i8(row, n, p.w.x8 + t * pad, pad, p.w.sum + t)
-        if kind == INT8_HALF:
-            keep_larger_half(p.w.x8 + t * pad, n, p.w.sum + t)
+    step_plan *p, const float *x, const float *norm, int64_t n, act_quant kind, int64_t row) noexcept nogil:
+    """[Norm and] quantise one token x [n] into row `row` of w.x8, rows n_block*128 apart; keeps the floats in w.x."""
+    cdef int64_t pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    if norm != NULL:
+        p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
+        x = p.w.x + row * n
+    if kind == INT4:
+        p.w.s[row] = quantize_i4(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+        return
+    p.w.s[row] = p.kernel.quantize_i8(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+    if kind == INT8_HALF:
+        keep_larger_half(p.w.x8 + row * pad, n, p.w.sum + row)
 
 
-cdef inline activations quantised(step_plan *p, const float *x, int64_t n) noexcept nogil:
-    """The batch that quantise() left; x: where its floats are."""
+cdef activations quantised(
+    step_plan *p, const float *x, const float *norm, int64_t n, act_quant kind, int tid, int n_thread) noexcept nogil:
+    """Stage: x [n_token][n] as the input of projections.
+
+    A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
+    alone, and nobody has to wait.
+    """
+    cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
     cdef activations a
+    if p.n_token == 1:
+        quantise(p, x, norm, n, kind, row)
+    else:
+        for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+            quantise(p, x + t * n, norm, n, kind, t)
+        team_barrier()
     a.n_token = p.n_token
-    a.x8 = p.w.x8
-    a.ld_x8 = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
-    a.s = p.w.s
-    a.sum = p.w.sum
-    a.x = x
+    a.x8 = p.w.x8 + row * pad
+    a.ld_x8 = pad
+    a.s = p.w.s + row
+    a.sum = p.w.sum + row
+    a.x = x if norm == NULL else p.w.x + row * n
     a.ld_x = n
     return a
 
@@ -126,31 +134,30 @@ cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil
 
 
 cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
-    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries of the sinks."""
-    cdef int64_t t, h, D = p.head_dim, q_dim = p.n_head * D, half = p.rotary.half, kv_head
-    cdef int64_t heads = p.n_head + p.n_kv_head, item
+    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries of the sinks; by token
+    and KV head."""
+    cdef int64_t item, t, head, h, D = p.head_dim, H = p.n_kv_head, group = p.n_head // H, half = p.rotary.half
     cdef float *x
     cdef float *sinks
-    for item in range(
-        share(p.n_token * heads, 1, tid, n_thread), share(p.n_token * heads, 1, tid + 1, n_thread)):
-        t = item // heads
-        h = item % heads
-        if h >= p.n_head:
-            x = p.w.k + (t * p.n_kv_head + h - p.n_head) * D
-            rotate_head(p.kernel, &p.rotary, x, p.w.cs + t * half, p.w.sn + t * half)
-            continue
-        x = p.w.q + t * q_dim + h * D
-        if p.kv.restart:  # the query stands right behind the window, wherever the text has got to
-            kv_head = index * p.n_kv_head + h // (p.n_head // p.n_kv_head)
-            sinks = p.w.q_sink + t * q_dim + h * D
-            memcpy(sinks, x, D * sizeof(float))
-            rotate_head(
-                p.kernel, &p.rotary, sinks, p.kv.sink_cos + kv_head * (D // 2), p.kv.sink_sin + kv_head * (D // 2))
-            scale_head(p, sinks)
-        rotate_head(p.kernel, &p.rotary, x, p.w.cs + t * half, p.w.sn + t * half)
-        scale_head(p, x)
-        if p.kv.sealed.integer_k:
-            p.w.qs[t * p.n_head + h] = p.kernel.quantize_q(x, D, p.w.q8 + t * q_dim + h * D)
+    cdef const float *cs
+    cdef const float *sn
+    for item in range(share(p.n_token * H, 1, tid, n_thread), share(p.n_token * H, 1, tid + 1, n_thread)):
+        t, head = item // H, item % H
+        cs, sn = p.w.cs + t * half, p.w.sn + t * half
+        rotate_head(p.kernel, &p.rotary, p.w.k + item * D, cs, sn)
+        for h in range(t * p.n_head + head * group, t * p.n_head + (head + 1) * group):
+            x = p.w.q + h * D
+            if p.kv.restart:  # the query stands right behind the window, wherever the text has got to
+                sinks = p.w.q_sink + h * D
+                memcpy(sinks, x, D * sizeof(float))
+                rotate_head(
+                    p.kernel, &p.rotary, sinks, p.kv.sink_cos + (index * H + head) * (D // 2),
+                    p.kv.sink_sin + (index * H + head) * (D // 2))
+                scale_head(p, sinks)
+            rotate_head(p.kernel, &p.rotary, x, cs, sn)
+            scale_head(p, x)
+            if p.kv.sealed.integer_k:
+                p.w.qs[h] = p.kernel.quantize_q(x, D, p.w.q8 + h * D)
 
 
 cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
@@ -167,9 +174,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     cdef int64_t start, stop, t
     cdef activations a
 
-    quantise(p, p.w.h, p.hidden, w.attn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
-    team_barrier()
-    a = quantised(p, p.w.x, p.hidden)
+    a = quantised(p, p.w.h, w.attn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
     stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
     rows_of(p, w.q, &a, start, stop, False, acc, p.w.q)
@@ -177,21 +182,17 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
     team_barrier()
     rotate(p, index, tid, n_thread)
-    team_barrier()
+    if p.n_token > 1:  # a single token's keys are appended by the thread that has rotated them
+        team_barrier()
     attend(&p.attention, index, tid, n_thread)
-    team_barrier()
 
-    quantise(p, p.w.attn, q_dim, w.attn_sub_norm, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
-    team_barrier()
-    a = quantised(p, p.w.x if w.attn_sub_norm != NULL else p.w.attn, q_dim)
+    a = quantised(p, p.w.attn, w.attn_sub_norm, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
     rows_of(
         p, w.o, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
         True, acc, p.w.h)
     team_barrier()
 
-    quantise(p, p.w.h, p.hidden, w.ffn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
-    team_barrier()
-    a = quantised(p, p.w.x, p.hidden)
+    a = quantised(p, p.w.h, w.ffn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     start = share(p.ffn, FLOAT_LINE, tid, n_thread)
     stop = share(p.ffn, FLOAT_LINE, tid + 1, n_thread)
     rows_of(p, w.gate, &a, start, stop, False, acc, p.w.gate)
@@ -206,9 +207,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
                 p.w.gate + t * p.ffn + start, p.w.up + t * p.ffn + start, stop - start, p.w.gate + t * p.ffn + start)
     team_barrier()
 
-    quantise(p, p.w.gate, p.ffn, w.ffn_sub_norm, p.ffn, INT8, tid, n_thread)
-    team_barrier()
-    a = quantised(p, p.w.x if w.ffn_sub_norm != NULL else p.w.gate, p.ffn)
+    a = quantised(p, p.w.gate, w.ffn_sub_norm, p.ffn, INT8, tid, n_thread)
     rows_of(
         p, w.down, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
         True, acc, p.w.h)
@@ -218,7 +217,9 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
 cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
     cdef int64_t index, t, n_vocab = head.n_row
-    cdef float s = 0
+    cdef float *x = p.w.x + tid * p.hidden
+    cdef int16_t *x16 = p.w.x16 + tid * p.hidden
+    cdef float s
     embed(p, embedding, tid, n_thread)
     team_barrier()
     for index in range(p.n_layer):
@@ -226,15 +227,12 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
     if p.logits == NULL:
         return
     for t in range(0 if p.all_logits else p.n_token - 1, p.n_token):
-        if tid == 0:
-            p.kernel.rmsnorm(p.w.h + t * p.hidden, p.output_norm, p.eps, p.hidden, p.w.x)
-            p.w.s[0] = p.kernel.quantize_i16(p.w.x, p.hidden, p.w.x16)
-        team_barrier()
-        s = p.w.s[0]
+        # by every thread for itself, as in quantised()
+        p.kernel.rmsnorm(p.w.h + t * p.hidden, p.output_norm, p.eps, p.hidden, x)
+        s = p.kernel.quantize_i16(x, p.hidden, x16)
         head.logits(
             p.kernel, share(n_vocab, FLOAT_LINE, tid, n_thread), share(n_vocab, FLOAT_LINE, tid + 1, n_thread),
-            p.w.x, p.w.x16, s, p.logits + (t * n_vocab if p.all_logits else 0))
-        team_barrier()
+            x, x16, s, p.logits + (t * n_vocab if p.all_logits else 0))
 
 
 cdef enum:

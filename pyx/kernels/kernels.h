@@ -67,8 +67,10 @@ struct kernels {
     void (*rope_half)(float *x, int64_t n_rot, const float *cs, const float *sn);
     void (*rope_interleaved)(float *x, int64_t n_rot, const float *cs, const float *sn);
 
-    /* y += x */
-    void (*add)(float *y, const float *x, int64_t n);
+    /* The sums of a matvec as floats: y = (float)(acc[r] - sum) / s * scale[step * r], step 0 (one scale for all rows)
+     * or 1; out[r] = y, or out[r] += y with add.  sum and s are those of quantize_i8. */
+    void (*scale_sums)(const int32_t *acc, int64_t n, int32_t sum, float s, const float *scale, int64_t step, int add,
+                       float *out);
 
     /* ---- output head ------------------------------------------------------------------------------------------ */
 

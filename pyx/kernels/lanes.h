@@ -138,9 +138,11 @@ static void rmsnorm(const float *x, const float *w, float eps, int64_t n, float 
 {
     double lane[LANES] = {0};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        prefetch_l2(w + i); /* last used a whole token ago */
         for (int j = 0; j < LANES; j++)
             lane[j] += (double)x[i + j] * (double)x[i + j];
+    }
     for (int j = 0; i + j < n; j++)
         lane[j] += (double)x[i + j] * (double)x[i + j];
     for (int half = LANES / 2; half > 0; half /= 2)
@@ -189,10 +191,21 @@ static void rope_interleaved(float *x, int64_t n_rot, const float *cs, const flo
     }
 }
 
-static void add(float *y, const float *x, int64_t n)
+static void scale_sums(const int32_t *acc, int64_t n, int32_t sum, float s, const float *scale, int64_t step, int add,
+                       float *out)
 {
-    for (int64_t i = 0; i < n; i++)
-        y[i] += x[i];
+    const vf none = {0};
+    int64_t r = 0;
+    for (; r + LANE_WIDTH <= n; r += LANE_WIDTH) {
+        vi a;
+        memcpy(&a, acc + r, sizeof a);
+        vf y = __builtin_convertvector(a - sum, vf) / s * (step ? load_float(scale + r) : none + scale[0]);
+        store_float(out + r, add ? load_float(out + r) + y : y);
+    }
+    for (; r < n; r++) {
+        float y = (float)(acc[r] - sum) / s * scale[step * r];
+        out[r] = add ? out[r] + y : y;
+    }
 }
 
 static float quantize_i16(const float *x, int64_t n, int16_t *q)
@@ -294,8 +307,8 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
 /* The members of the table that this header provides. */
 #define LANES_KERNELS                                                                                                  \
     .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
-    .rope_half = rope_half, .rope_interleaved = rope_interleaved, .add = add, .quantize_i16 = quantize_i16,            \
-    .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8, .half_to_float = half_to_float,    \
-    .float_to_half = float_to_half, .quantize_q = quantize_q
+    .rope_half = rope_half, .rope_interleaved = rope_interleaved, .scale_sums = scale_sums,                            \
+    .quantize_i16 = quantize_i16, .head_f16 = head_f16, .head_f32 = head_f32, .quantize_row_i8 = quantize_row_i8,      \
+    .half_to_float = half_to_float, .float_to_half = float_to_half, .quantize_q = quantize_q
 
 #endif

@@ -110,10 +110,13 @@ static void rope_interleaved(float *x, int64_t n_rot, const float *cs, const flo
     }
 }
 
-static void add(float *y, const float *x, int64_t n)
+static void scale_sums(const int32_t *acc, int64_t n, int32_t sum, float s, const float *scale, int64_t step, int add,
+                       float *out)
 {
-    for (int64_t i = 0; i < n; i++)
-        y[i] += x[i];
+    for (int64_t r = 0; r < n; r++) {
+        float y = (float)(acc[r] - sum) / s * scale[step * r];
+        out[r] = add ? out[r] + y : y;
+    }
 }
 
 /* ---- output head ------------------------------------------------------------------------------------------------ */
@@ -332,7 +335,7 @@ const struct kernels kernels_scalar = {
     .gate_silu = gate_silu,
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
-    .add = add,
+    .scale_sums = scale_sums,
     .quantize_i16 = quantize_i16,
     .head_i8 = head_i8,
     .head_f16 = head_f16,

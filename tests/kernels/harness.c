@@ -320,11 +320,17 @@ static void test_elementwise(int n, int kind)
     K->gate_silu(x, w, n, got);
     verdict(same(got, want, bytes), "gate_silu wide n %d", n);
 
-    memcpy(want, x, bytes);
-    memcpy(got, x, bytes);
-    S->add(want, w, n);
-    K->add(got, w, n);
-    verdict(same(got, want, bytes), "add n %d kind %d", n, kind);
+    int32_t *acc = buffer(bytes), sum = (int32_t)(rnd() >> 12);
+    for (int i = 0; i < n; i++)
+        acc[i] = (int32_t)(rnd() >> 10) - (1 << 21);
+    for (int step = 0; step < 2; step++)
+        for (int add = 0; add < 2; add++) {
+            memcpy(want, x, bytes);
+            memcpy(got, x, bytes);
+            S->scale_sums(acc, n, sum, 3.7f, w, step, add, want);
+            K->scale_sums(acc, n, sum, 3.7f, w, step, add, got);
+            verdict(same(got, want, bytes), "scale_sums n %d kind %d step %d add %d", n, kind, step, add);
+        }
     free_buffers();
 }
 
