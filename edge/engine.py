@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import EdgeError, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
 from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory
 from edge.session import Session
 from edge.stream import Piece
@@ -155,9 +155,7 @@ class Engine:
         from pyx.kv import KVCache
 
         c, plan = self.config, plan or self.plan
-        return KVCache(
-            c.n_layer, c.n_kv_head, c.head_dim, plan.n_ctx, plan.kv_type, window=plan.window, sinks=plan.sinks
-        )
+        return KVCache(c.n_layer, c.n_kv_head, c.head_dim, **plan.cache)
 
     def new_sampler(self, seed: int) -> Any:
         """The sampler of one session."""
@@ -183,21 +181,29 @@ def load(
     i2s_layout: str = "128",
     activation: str | None = None,
     overflow: str = "slide",
+    positions: str = "absolute",
+    kv_policy: str = "recent",
+    kv_budget: str | os.PathLike[str] | None = None,
+    kv_drop_layers: str | Sequence[int] = (),
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
     """Load a model file or folder; None is the model that ships inside.
 
-    ctx, kv, window, sinks, memory, overflow, force_memory: see :class:`edge.kv_config.KVConfig`.  threads: default
-    one for each performance core.  head: "int8", "f16", "f32" or "native".  weights: "auto", "map" (run from the
-    file's map) or "huge" (copied into 2 MiB pages).  isa: force an instruction set.  template: a chat template by name.
-    i2s_layout and activation: for files that do not say.  progress: called with (done, total).
+    ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, kv_budget, kv_drop_layers: see
+    :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: "int8", "f16", "f32" or
+    "native".  weights: "auto", "map" (run from the file's map) or "huge" (copied into 2 MiB pages).  isa: force an
+    instruction set.  template: a chat template by name.  i2s_layout and activation: for files that do not say.
+    progress: called with (done, total).
     on_plan: called with the memory plan before anything of it is taken.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
     begun = time.perf_counter()
-    wishes = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory)
+    budget = None if kv_budget is None else os.fspath(kv_budget)
+    wishes = KVConfig(
+        ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, budget, kv_drop_layers
+    )
     if head not in ("int8", "f16", "f32", "native"):
         raise UsageError(f"head is {head!r}; it is int8, f16, f32 or native")
     if weights not in ("auto", "map", "huge"):
@@ -238,7 +244,7 @@ def load(
     _release_pages(checkpoint)
     plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program))
     report(10, 10)
-    return Engine(
+    engine = Engine(
         checkpoint.config,
         transformer,
         tokenizer,
@@ -249,6 +255,18 @@ def load(
         load_seconds=time.perf_counter() - begun,
         keep=checkpoint,
     )
+    if budget is not None:
+        check_budget(engine, budget)
+    return engine
+
+
+def check_budget(engine: Engine, path: str) -> None:
+    """Raises InvalidFile where the budgets were calibrated on another model."""
+    from edge.kv_policy import read_budget
+
+    made_for = read_budget(path, engine.config).fingerprint
+    if made_for is not None and made_for != engine.fingerprint:
+        raise InvalidFile(f"KV budget {path}: it was made for another model, not this {engine.config.name}")
 
 
 def expect(

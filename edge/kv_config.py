@@ -6,13 +6,16 @@ Sizes are powers of ten, read as they are printed (MB, GB); KiB, MiB and GiB are
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
+from edge.kv_policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, read_budget, without_layers
 
 #: spelling -> KV type; the llama.cpp names are accepted, the block layout behind them is ours
 KV_TYPES = {
@@ -27,6 +30,8 @@ DEFAULT_CTX = 2048
 DEFAULT_SINKS = 4
 LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 PAGE = 32
+#: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
+SPARE_PAGES, SPARE_FROM = 2, 512
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -118,6 +123,16 @@ class KVPlan:
     overflow: str
     footprint: Footprint
     notes: tuple[str, ...] = ()
+    policy: str = "recent"  # what goes when room is needed, see edge.kv_policy
+    positions: str = "absolute"
+    budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
+    spare: int = 0  # pages behind the window, for going back
+
+    @property
+    def cache(self) -> dict[str, Any]:
+        """Arguments of :class:`pyx.kv.KVCache` behind the model's shape."""
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def total_bytes(self) -> int:
@@ -128,6 +143,9 @@ class KVPlan:
         """The plan as a table, one line per row."""
         f = self.footprint
         ring = f", window {self.window}, sinks {self.sinks}" if self.window else ""
+        ring += f", policy {self.policy}" if self.policy != "recent" else ""
+        ring += ", positions as in the cache" if self.positions == "cache" else ""
+        ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
         rows = [
             ("weights", f.mapped, "mapped from the file"),
             ("weights", f.allocated, "copied"),
@@ -152,6 +170,11 @@ class KVConfig:
     full (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 where a window is in force.
     ``memory`` bounds the whole process: an unset ``ctx`` is shortened first, then a smaller KV type is taken.
     ``force_memory`` skips the comparison with the memory that is available.
+
+    ``positions`` "cache": once old tokens are gone, sinks are seen as if they stood right before the window.
+    ``kv_policy``: of :data:`edge.kv_policy.POLICIES`.  ``kv_budget``: path of a file with tokens to keep for each head
+    (:mod:`edge.kv_policy`).  ``kv_drop_layers``: layers that see nothing but the token at hand, as "0,3"; to measure
+    what they are worth.
     """
 
     ctx: int | None = None
@@ -161,12 +184,23 @@ class KVConfig:
     memory: str | int | None = None
     overflow: str = "slide"
     force_memory: bool = False
+    positions: str = "absolute"
+    kv_policy: str = "recent"
+    kv_budget: str | None = None
+    kv_drop_layers: str | Sequence[int] = ()
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)
         parse_size(self.memory)
         if self.overflow not in ("slide", "stop"):
             raise UsageError(f"overflow is {self.overflow!r}; it is slide or stop")
+        if self.positions not in POSITIONS:
+            raise UsageError(f"positions is {self.positions!r}; it is one of {', '.join(POSITIONS)}")
+        if self.kv_policy not in POLICIES:
+            raise UsageError(f"kv_policy is {self.kv_policy!r}; it is one of {', '.join(POLICIES)}")
+        if self.positions == "cache" and self.kv_policy != "recent":
+            raise UsageError(f"positions cache go with the policy recent, not with {self.kv_policy}")
+        parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
             ("ctx", self.ctx, 1, 1 << 24),
             ("window", self.window or None, 1, 1 << 24),
@@ -176,19 +210,23 @@ class KVConfig:
                 isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
             ):
                 raise UsageError(f"{name} is {value!r}; it is a whole number from {least} to {most}")
-        if self.ctx is not None:
+        if self.ctx is not None and self.kv_budget is None:
             self._shape(self.ctx)
 
-    def _shape(self, n_ctx: int) -> tuple[int, int]:
+    def _shape(self, n_ctx: int, budget: Budget | None = None) -> tuple[int, int]:
         """(window, sinks) of a context."""
-        if self.window:
-            sinks = DEFAULT_SINKS if self.sinks is None else self.sinks
-            if self.window + sinks > n_ctx:
-                raise UsageError(f"window {self.window} and {sinks} sinks do not fit a context of {n_ctx} tokens")
-            return self.window, sinks
+        usual = 0 if self.kv_policy == "quarter" else budget.sinks if budget else DEFAULT_SINKS
+        sinks = usual if self.sinks is None else self.sinks
+        window = min(QUARTER, n_ctx) if self.kv_policy == "quarter" and not self.window else self.window
+        if window:
+            if window + sinks > n_ctx:
+                raise UsageError(f"window {window} and {sinks} sinks do not fit a context of {n_ctx} tokens")
+            return window, sinks
         if self.overflow == "stop":
-            return 0, 0
-        sinks = min(DEFAULT_SINKS, n_ctx - 1) if self.sinks is None else self.sinks
+            if self.kv_policy == "heavy" and budget is None:
+                raise UsageError("policy heavy needs a window, a budget, or a context that slides")
+            return 0, sinks if budget else 0
+        sinks = min(sinks, n_ctx - 1) if self.sinks is None else sinks
         if sinks >= n_ctx:
             raise UsageError(f"{sinks} sinks leave no window in a context of {n_ctx} tokens")
         return n_ctx - sinks, sinks
@@ -227,16 +265,33 @@ class KVConfig:
     ) -> KVPlan:
         from pyx.kv import KVCache
 
-        window, sinks = self._shape(n_ctx)
-        kv_bytes = KVCache.bytes_for(
-            config.n_layer, config.n_kv_head, config.head_dim, n_ctx, kv_type, window=window, sinks=sinks
-        )
+        budget = read_budget(self.kv_budget, config) if self.kv_budget is not None else None
+        layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
+        window, sinks = self._shape(n_ctx, budget)
+        keep = budget.keep if budget else None
+        if layers:
+            keep = without_layers(keep or ((1 << 20,) * config.n_kv_head,) * config.n_layer, layers)
+        spare = min(SPARE_PAGES, window // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
+        plan = KVPlan(
+            n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
+            policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare,
+        )  # fmt: skip
+        kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
         remarks = list(notes)
+        if layers:
+            remarks.append(
+                f"layers {', '.join(map(str, layers))} see nothing but the token at hand: what was said before is lost "
+                "to them; for comparison only"
+            )
+        if self.kv_policy == "quarter":
+            remarks.append(
+                f"policy quarter: {POLICIES['quarter']}; it forgets a prompt while reading it; for comparison only"
+            )
         if n_ctx > config.n_ctx_train:
             remarks.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")
         if self.sinks and not window:
             remarks.append(f"{self.sinks} sinks have no effect without a window")
-        return KVPlan(n_ctx, kv_type, window, sinks, kv_bytes, self.overflow, footprint, tuple(remarks))
+        return dataclasses.replace(plan, kv_bytes=kv_bytes, notes=tuple(remarks))
 
     def _largest(
         self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], wanted: str, n_ctx: int

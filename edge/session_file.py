@@ -259,20 +259,19 @@ def _read(engine: Engine, reader: _Reader) -> Session:
 
 def _plan(engine: Engine) -> dict[str, Any]:
     """What two KV caches must have in common to hold the same pages."""
-    c, plan = engine.config, engine.plan
-    return {
-        "type": plan.kv_type,
-        "n_ctx": plan.n_ctx,
-        "window": plan.window,
-        "sinks": plan.sinks,
-        "shape": [c.n_layer, c.n_kv_head, c.head_dim],
-    }
+    c, plan = engine.config, engine.plan.cache
+    budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
+    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim]}
 
 
 def _words(plan: dict[str, Any]) -> str:
     """A plan as a person would have asked for it."""
-    return _short(f"--kv {plan.get('type')} --ctx {plan.get('n_ctx')} --window {plan.get('window')} "
-                  f"--sinks {plan.get('sinks')}")  # fmt: skip
+    words = [f"--{name} {plan.get(key)}" for name, key in (
+        ("kv", "kv_type"), ("ctx", "n_ctx"), ("window", "window"), ("sinks", "sinks"))]  # fmt: skip
+    for name, key, usual in (("kv-policy", "policy", "recent"), ("positions", "positions", "absolute")):
+        words += [f"--{name} {plan.get(key)}"] if plan.get(key, usual) != usual else []
+    words += ["--kv-budget"] if plan.get("budgets") else []
+    return _short(" ".join(words))
 
 
 def _short(text: str) -> str:

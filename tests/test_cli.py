@@ -155,11 +155,12 @@ def test_options_become_arguments_of_load() -> None:
     assert options.load_arguments(parsed()) == nothing
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--template", "llama3", "--i2s-layout", "64",
-                   "--activation", "silu", "--overflow", "stop", "--force-memory")  # fmt: skip
+                   "--activation", "silu", "--overflow", "stop", "--force-memory", "--positions", "cache",
+                   "--kv-policy", "heavy", "--kv-budget", "b.json", "--kv-drop-layers", "0,3")  # fmt: skip
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
         "isa": "neon", "head": "f16", "weights": "huge", "template": "llama3", "i2s_layout": "64", "activation": "silu",
-        "overflow": "stop",
+        "overflow": "stop", "positions": "cache", "kv_policy": "heavy", "kv_budget": "b.json", "kv_drop_layers": "0,3",
     }  # fmt: skip
 
 
@@ -182,7 +183,9 @@ def test_load_knows_every_argument() -> None:
     from edge.session import Session
 
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
-                        "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1")  # fmt: skip
+                        "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1",
+                        "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
+                        "0")  # fmt: skip
     known = set(inspect.signature(load).parameters)
     assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan"}
     for method in (Session.ask, Session.complete):

@@ -737,6 +737,14 @@ def test_plan_before_loading(call: Any) -> None:
     assert [line.split()[0] for line in shown.partition("running it would take\n")[2].splitlines()] == kinds
 
 
+def test_kv_budget_invalid(call: Any, tmp_path: Path) -> None:
+    budget = {"version": 1, "n_layer": 1, "n_kv_head": 1, "sinks": 4, "keep": [[100]]}
+    for text in ("keep everything", json.dumps(budget)):
+        (tmp_path / "budget.json").write_text(text)
+        done = call("run", "hello", "--kv-budget", str(tmp_path / "budget.json"), command=REAL)
+        assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and "budget.json" in done.stderr
+
+
 def test_memory_limit(call: Any) -> None:
     whole = json.loads(call("run", "hello", "--json", "-n", "1", "--kv", "f16", command=REAL).stdout)["kv"]
     plan = call("run", "hello", "-v", "-n", "1", "--kv", "f16", command=REAL).stderr

@@ -65,7 +65,7 @@ def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflo
         ring = window or overflow == "slide"
         assert ring and (window or 1) + (4 if sinks is None else sinks) > ctx
         return
-    cache = kv.KVCache(2, 2, 8, plan.n_ctx, plan.kv_type, window=plan.window, sinks=plan.sinks)
+    cache = kv.KVCache(2, 2, 8, **plan.cache)
     assert cache.nbytes == plan.kv_bytes
     assert (cache.n_ctx, cache.window, cache.sinks) == (ctx, plan.window, plan.sinks)
     if window:

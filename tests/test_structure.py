@@ -41,6 +41,7 @@ FLOORS = {
     "edge.formats": 5,
     "edge.fingerprint": 5,
     "edge.kv_config": 5,
+    "edge.kv_policy": 5,
     "edge.kv_table": 5,
     "edge.sampling": 5,
     "edge.sandbox": 5,

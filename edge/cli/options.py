@@ -196,6 +196,15 @@ kv_options = heading(
     option("--force-memory", is_flag=True, help="Try even if less memory is available than needed."),
     option("--overflow", type=click.Choice(["slide", "stop"]), default="slide",
            help="When the context is full: slide (default) forgets what is oldest, stop ends with exit 7."),
+    option("--positions", type=click.Choice(["absolute", "cache"]),
+           help="Where pinned tokens seem to stand once others are forgotten: absolute (default), or cache: right "
+           "before the window, for texts longer than the model was trained on."),
+    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]),
+           help="What goes first: recent (default) forgets the oldest, heavy the pages with the least attention; "
+           "quarter sees a quarter of the text, for comparison."),
+    option("--kv-budget", type=Text(), metavar="FILE", help="Tokens to keep for each head, from a JSON file."),
+    option("--kv-drop-layers", type=Text(), metavar="N,N", help="Layers that see only the token at hand, to measure "
+           "what they are worth."),
 )  # fmt: skip
 
 sampling_options = heading(
@@ -285,7 +294,8 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of :func:`edge.load` from the parsed options; what was not given is left to the library."""
     chosen: dict[str, Any] = {
         name: flags[name]
-        for name in ("window", "sinks", "memory", "force_memory", "overflow", "threads", "isa", "head",
+        for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
+                     "kv_budget", "kv_drop_layers", "threads", "isa", "head",
                      "weights", "template", "i2s_layout", "activation")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
