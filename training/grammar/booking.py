@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from training.grammar import talk, values
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, number, plural, sentence
+from training.grammar.text import Voice, babble, number, plural, sentence
 
 Turns = list[tuple[str, str]]
 
@@ -55,10 +56,9 @@ KINDS = {
                    ["[buy|get|book|order|reserve] [cinema |movie |film |]tickets", "see a [film|movie]",
                        "go to the movies"], _thing("ticket")),
     "museum": Kind({"n": "How many tickets?", "day": DAY, "name": NAME},
-                   ["[buy|get|book] [tickets|museum tickets]", "visit the [museum|exhibition]",
-                       "get [tickets|some tickets]"], _thing("museum ticket")),
+                   ["[buy|get|book] [some |]museum tickets", "visit the [museum|exhibition]"], _thing("museum ticket")),
     "train": Kind({"title": "Where to?", "n": "How many tickets?", "day": DAY, "time": TIME},
-                  ["[buy|get|book] [a |][train ticket|train tickets|tickets]", "take a train", "go by train"], _thing(
+                  ["[buy|get|book] [a |][train ticket|train tickets]", "take a train", "go by train"], _thing(
                       "ticket", " to ")),
     "hotel": Kind({"n": "For how many nights?", "day": "From which day?", "name": NAME},
                   ["[book|get|reserve|have] a room", "stay [here|at the hotel]",
@@ -78,7 +78,7 @@ KINDS = {
     "hair": Kind({"day": DAY, "time": TIME, "name": NAME},
                  ["[book|make|get] [an appointment|a haircut]", "get my hair cut", "come in for a haircut"],
                  lambda s: "a haircut"),
-    "pool": Kind({"n": "How many tickets?", "day": DAY}, ["[buy|get] [pool |swimming |]tickets", "go swimming"], _thing(
+    "pool": Kind({"n": "How many tickets?", "day": DAY}, ["[buy|get] [pool|swimming] tickets", "go swimming"], _thing(
     "pool ticket")),
     "tours": Kind({"title": "Which tour?", "n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
                   ["[book|take|join] a tour", "book a guided tour", "see the town"],
@@ -106,9 +106,17 @@ OPENING = [
 ]  # fmt: skip
 #: one or more slots that a guest adds to what he wants, or answers with
 FRAGMENT = {
-    "n": {"table": ["for {n}[ people| persons|]", "for {n}"], "boats": ["for {n}[ people|]"], "tours": [
-    "for {n}[ people|]"],
-          "hotel": ["for {n} nights", "{n} nights"]},
+    "n": {
+        "table": ["for {n}[ people| persons|]", "for {n}"], "boats": ["for {n}[ people|]"],
+        "tours": ["for {n}[ people|]"], "hotel": ["for {n} nights", "{n} nights"],
+        "cinema": ["{n} tickets", "with {n} tickets"], "museum": ["{n} tickets"], "train": ["{n} tickets", "{n} seats"],
+        "pool": ["{n} tickets"], "bikes": ["{n} bikes"],
+    },
+    "title": {
+        "cinema": ["for {title}", "to see {title}", "to watch {title}"], "train": ["to {title}"],
+        "tours": ["for the {title} tour"], "library": ["called {title}"], "repair": ["for my {title}"],
+        "pharmacy": ["number {title}", "with the number {title}"],
+    },
     "day": ["{on}", "{on}", "for {day}"],
     "time": ["at {time}", "at {time}", "for {time}", "around {time}"],
     "name": ["under the name {name}", "for {name}", "under {name}", "my name is {name}", "in the name of {name}",
@@ -159,6 +167,18 @@ CHANGE = ["[no|sorry|actually|wait][,|] {new}[, please| please|]",
           "[change|correct] that to {new}[, please|]", "not {old}, {new}[, please|]", "{new}, not {old}[, please|]",
           "no[,|] not {old}[,|] {new}", "[i'd rather have|better|rather] {new}[, please|]",
           "[that's wrong|not quite][,|] [it's|i said] {new}", "{new} instead[, please|]"]  # fmt: skip
+
+
+#: what is counted where everything is said in a row
+TERSE = {
+    "cinema": "tickets", "train": "tickets", "museum": "museum tickets", "pool": "pool tickets", "bikes": "bikes",
+    "table": "people", "tours": "people", "hotel": "nights",
+}  # fmt: skip
+
+
+def _single(text: str) -> str:
+    """{n} tickets -> {n} ticket, for a count of one."""
+    return re.sub(r"\b(person|night|ticket|seat|bike)s\b", r"\1", text.replace("people", "person"))
 
 
 class Desk:
@@ -225,7 +245,7 @@ class Desk:
         """The first wish, with some of the slots."""
         rng, kind = self.rng, self.kind
         what = rng.choice(kind.opens)
-        free = [slot for slot in kind.slots if slot != "title" and slot not in self.known]
+        free = [slot for slot in kind.slots if slot not in self.known]
         given = [slot for slot in free if rng.random() < rng.choice((0.1, 0.45, 0.8))]
         rng.shuffle(given)
         if given and given[0] == "name" and len(given) > 1:
@@ -245,14 +265,39 @@ class Desk:
                 del self.known[slot]
                 continue
             if slot == "n" and self.known["n"] == "one":
-                fragments = [each.replace("people", "person").replace("persons", "person").replace("nights", "night")
-                             for each in fragments]  # fmt: skip
+                fragments = [_single(each) for each in fragments]
             what += (", " if slot == "name" and rng.random() < 0.3 else " ") + rng.choice(fragments)
         pattern = rng.choice(OPENING if not direct else ["{what}[, please| please|]",
             "[i'd like|i want|can i get|could i have|we'd like|i need|may i have|give me|we need] {what}[, please| "
             "please|]"])
+        if (direct or given) and rng.random() < 0.15:
+            tail = "" if what.endswith(("{title}", "{name}")) else babble(rng, 3)  # where does a title end?
+            pattern = f"{babble(rng, 5)} {{what}} {tail}"
         asked = self.voice.says(pattern.replace("{what}", what), **shown)
         self.turns.append((asked, self._led(asked)))
+
+    def terse(self) -> bool:
+        """Everything in a row, in any order: The Last Fox, Friday, two tickets, 7 pm."""
+        rng, kind = self.rng, self.shop.kind
+        if kind not in TERSE:
+            return False
+        shown: dict[str, str] = {}
+        parts = []
+        for slot in self.kind.slots:
+            if slot in self.known or slot == "name":
+                continue
+            ways, self.known[slot] = self.draw(slot)
+            shown |= ways
+            noun = _single(TERSE[kind]) if self.known.get("n") == "one" else TERSE[kind]
+            title = {"tours": "{title} tour", "train": "to {title}"}.get(kind, "{title}")
+            said = {"n": "{n} " + noun, "title": title, "day": "[{day}|{on}]", "time": "[at |]{time}"}
+            parts.append(said[slot])
+        rng.shuffle(parts)
+        if kind in ("table", "hotel", "tours"):
+            parts.insert(0, {"table": "a table", "hotel": "a room", "tours": "a tour"}[kind])
+        asked = self.voice.says(rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]", **shown)
+        self.turns.append((asked, self._led(asked)))
+        return True
 
     def _direct(self, shown: dict[str, str]) -> str:
         """two tickets for The Frozen Lighthouse; a table for four: the thing itself, counted."""
@@ -266,8 +311,9 @@ class Desk:
         ways, n = self.draw("n")
         shown |= ways
         self.known["n"] = n
-        noun = {"cinema": "ticket", "museum": "[museum |]ticket", "train": "[train |]ticket", "bikes": "bike",
-            "pool": "[pool |]ticket"}[kind]
+        noun = _single(TERSE[kind])
+        if kind in ("train", "pool"):
+            noun = {"train": "[train |]ticket", "pool": "[pool|swimming] ticket"}[kind]
         noun += "" if n == "one" else "s"
         text = "{n} " + noun
         if "title" in self.kind.slots and rng.random() < 0.8:
@@ -322,7 +368,8 @@ def turns(
     desk = Desk(rng, voice, shop, split)
     if guest and "name" in desk.kind.slots:
         desk.known["name"] = guest
-    desk.open()
+    if rng.random() > 0.12 or not desk.terse():
+        desk.open()
     if desk.known and rng.random() < 0.12:
         desk.correct()
     if rng.random() < 0.10:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from training.grammar import values
-from training.grammar.text import Voice, sentence
+from training.grammar.text import Voice, babble, sentence
 from training.grammar.values import DAYS
 
 Span = tuple[str, str] | None  # from, to, as written in the facts; None: closed
@@ -160,6 +160,12 @@ ASK_CLOSE += [
     "when is [last order|the last call|the last entry] on {day}?", "how [late|long] can [i|we] be here on {day}?",
     "until [when|what hour] on {day}?", "how long do i have on {day}?",
 ]  # fmt: skip
+#: what tells the three questions apart, whatever stands around it
+CUES = {
+    "day": ["hours", "opening hours", "times", "opening times", "schedule", "when open", "from when to when"],
+    "open": ["opening time", "when do you open", "earliest", "start", "begin", "open from when", "doors open when"],
+    "close": ["closing time", "when do you close", "latest", "end", "until when", "how late", "till when"],
+}  # fmt: skip
 ASK_ALL = [
     "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
     "]hours[, please|]?",
@@ -234,7 +240,12 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
         elif kind < 0.76:
             way, asks = rng.choices((("day", ASK_DAY), ("if", ASK_IF), ("open", ASK_OPEN), ("close", ASK_CLOSE)),
                                     (30, 24, 22, 24))[0]  # fmt: skip
-            asked = voice.says(rng.choice(asks), day=name)
+            pattern = rng.choice(asks)
+            if way != "if" and rng.random() < 0.15:
+                parts = ["{day}", rng.choice(CUES[way])]
+                rng.shuffle(parts)
+                pattern = f"{babble(rng, 3)} {parts[0]} {babble(rng, 2)} {parts[1]} {babble(rng, 2)}?"
+            asked = voice.says(pattern, day=name)
             reply = answer_day(hours, day, way) if hours else UNKNOWN
         elif kind < 0.86:
             asked, reply = voice.says(rng.choice(ASK_ALL)), answer_all(hours) if hours else UNKNOWN

@@ -9,7 +9,7 @@ from random import Random
 from training.grammar import shop as shops
 from training.grammar import talk, values
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, kindly, listed, number, plural, sentence
+from training.grammar.text import Voice, babble, kindly, listed, number, plural, sentence
 
 Turns = list[tuple[str, str]]
 
@@ -63,6 +63,8 @@ class Order:
     def text(self) -> str:
         return listed([line.text() for line in self.lines]) + (f" {self.tail}" if self.tail else "")
 
+
+BABBLED = 0.15  # share of wishes in words without meaning around the goods
 
 # ---- what guests say -------------------------------------------------------------------------------------------------
 
@@ -239,7 +241,10 @@ class Counter:
 
     def say(self, patterns: list[str], reply: str, **slots: str) -> None:
         """A turn; the reply is led in by "Certainly." where the guest said please."""
-        asked = self.voice.says(self.rng.choice(patterns), **slots)
+        pattern = self.rng.choice(patterns)
+        if patterns is WANT and self.rng.random() < BABBLED:
+            pattern = f"{babble(self.rng, 6)} {{items}} {babble(self.rng, 4)}"
+        asked = self.voice.says(pattern, **slots)
         self.turns.append((asked, kindly(asked) + sentence(reply)))
 
     def line(self) -> Line | None:

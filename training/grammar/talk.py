@@ -6,7 +6,7 @@ from random import Random
 
 from training.grammar import values
 from training.grammar.shop import Shop
-from training.grammar.text import Voice
+from training.grammar.text import Voice, babble
 
 Turns = list[tuple[str, str]]
 
@@ -300,9 +300,14 @@ def introduction(rng: Random, voice: Voice, split: str) -> Turns:
     """My name is Kofi. ... What is my name?"""
     name = voice.form(values.full_name(rng, split))
     hello = rng.choice(("", "", f"[{HELLO}][,|] "))
-    return [(voice.says(f"{hello}[{INTRODUCE}]", name=name), f"Hello, {name}! What can I do for you?")]
+    pattern = f"{hello}[{INTRODUCE}]"
+    if rng.random() < 0.15:
+        tail = "" if voice.small_names else babble(rng, 3)  # where does a name end?
+        pattern = f"{babble(rng, 3)} {rng.choice(NAMING)} {{name}} {tail}"
+    return [(voice.says(pattern, name=name), f"Hello, {name}! What can I do for you?")]
 
 
+NAMING = "my name is|name is|i am called|call me|i'm|i am|named|called|they call me|known as|the name".split("|")
 HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
 INTRODUCE = (
     "my name is {name}|i'm {name}|i am {name}|this is {name}|{name} here|[you can |just |]call me {name}|"

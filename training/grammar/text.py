@@ -117,6 +117,27 @@ while i'm here|just to be sure|if it's no trouble
 """.replace("\n", "").split("|")
 
 
+#: words that mean nothing to a kiosk; sentences of them teach to hear what does
+_EMPTY = """
+so well just then there here really very quite also even still maybe perhaps actually basically anyway though
+because since while as if that this it he she they we you i me him us them my our your his her their some any every
+all both other such own same whole is was be been being are were has had have having do does did doing done can
+could may might must shall should would will make makes made take takes took get gets got go goes went come comes
+came see sees saw know knows knew think thinks thought say says said feel feels felt find finds found keep keeps
+kept seem seems seemed try tries tried hope hopes hoped love loves like likes wish wishes mean means meant guess bet
+suppose believe remember forget wonder uncle aunt cousin grandma grandpa brother colleague teacher guest crowd
+family people everybody someone nobody team class morning lunch party trip walk garden office school park street
+corner train bus summer winter rain sun music work game nice good fine great lovely happy lucky tired busy early
+late soon again always often sometimes usually finally already away around back down over under through between
+without within about after before during until upon among across
+""".split()
+
+
+def babble(rng: Random, most: int) -> str:
+    """Up to ``most`` words without meaning."""
+    return " ".join(rng.choice(_EMPTY) for _ in range(rng.randint(0, most)))
+
+
 class Voice:
     """One guest's way of writing, the same through a dialogue."""
 
