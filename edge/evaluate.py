@@ -209,6 +209,7 @@ class Quality:
     kl_p999: float  # 99.9th percentile
     kl_max: float
     top1: float  # share of tokens for which both would choose the same next one
+    mass: float  # share of the reference's attention that falls on tokens this mode has in sight, mean over queries
     tokens_per_second: float  # read one by one at the end of the longest segment
 
 
@@ -234,13 +235,13 @@ class Report:
         wide = max(len("mode"), *(len(row.mode) for row in self.rows))
         yield (
             f"{'mode':<{wide}}{'KV MB':>8}{'B/token':>9}{'ppl':>9}{'change':>10}{'+-':>8}{'KL mean':>10}"
-            f"{'KL 99.9%':>10}{'top-1':>9}{'t/s':>8}"
+            f"{'KL 99.9%':>10}{'top-1':>9}{'mass':>8}{'t/s':>8}"
         )
         for row in self.rows:
             yield (
                 f"{row.mode:<{wide}}{row.kv_bytes / 1e6:>8.2f}{row.bytes_per_token:>9.0f}{row.perplexity:>9.3f}"
                 f"{row.change:>+10.3%}{row.error:>8.3%}{row.kl_mean:>10.2e}{row.kl_p999:>10.2e}{row.top1:>9.2%}"
-                f"{row.tokens_per_second:>8.1f}"
+                f"{row.mass:>8.2%}{row.tokens_per_second:>8.1f}"
             )
 
 
@@ -255,6 +256,7 @@ class _Run:
     likelihood: array[float] = field(default_factory=lambda: array("d"))
     same: int = 0
     steps: list[float] = field(default_factory=list)  # seconds of single tokens
+    mass: list[float] = field(default_factory=list)  # of single queries
 
 
 def kv_quality(
@@ -268,6 +270,7 @@ def kv_quality(
 
     Raises MemoryRefused where the caches of all modes together do not fit; fewer modes, or a smaller context, may.
     """
+    from pyx import probe
     from pyx.compare import divergences
 
     n = engine.plan.n_ctx
@@ -277,6 +280,7 @@ def kv_quality(
     _room_for(sum(plan.kv_bytes for _, plan in planned))
     reference, *runs = [_Run(mode, plan, engine.new_kv(plan)) for mode, plan in planned]
     block, n_vocab = _block(engine), engine.config.n_vocab
+    queries = engine.transformer.keep_queries()
     expected, given = (memoryview(array("f", bytes(4 * block * n_vocab))) for _ in range(2))
     pieces = segments(engine, tokens, n)
     longest = max(range(len(pieces)), key=lambda i: len(pieces[i]))
@@ -299,10 +303,30 @@ def kv_quality(
                 run.kl.extend(kl)
                 run.likelihood.extend(likelihood)
                 run.same += sum(same)
+                if run is reference and len(ids) > 1:
+                    looks = [memoryview(probe.rows(run.kv, i, queries)) for i in range(engine.config.n_layer)]
+            if len(ids) > 1:
+                for run in (reference, *runs):
+                    run.mass.append(_mass_kept(run.kv, looks, engine.config.n_head, engine.config.n_kv_head))
             done += len(ids)
             if progress:
                 progress(done, todo)
     return Report(_header(engine, n, done, text), [_quality(run, reference, n) for run in (reference, *runs)])
+
+
+def _mass_kept(kv: Any, looks: Sequence[memoryview], n_head: int, n_kv_head: int) -> float:
+    """Mean over layers and heads of the attention [n_layer][n_head][n_tokens] that falls on what a cache has in sight.
+
+    Taken at the end of each block of tokens: the attention of the last of them.
+    """
+    from pyx import probe
+
+    n = kv.n_tokens
+    total = 0.0
+    for layer, rows in enumerate(looks):
+        for head in range(n_head):
+            total += probe.kept(kv, layer, head * n_kv_head // n_head, rows[head * n : (head + 1) * n])
+    return total / (len(looks) * n_head)
 
 
 def _room_for(n: int) -> None:
@@ -351,6 +375,7 @@ def _quality(run: _Run, reference: _Run, n: int) -> Quality:
         kl_p999=percentile(ordered, 0.999),
         kl_max=ordered[-1],
         top1=run.same / count,
+        mass=sum(run.mass) / len(run.mass) if run.mass else 1.0,
         tokens_per_second=1 / median(run.steps),
     )
 

@@ -186,7 +186,7 @@ class KVConfig:
     force_memory: bool = False
     positions: str = "absolute"
     kv_policy: str = "recent"
-    kv_budget: str | None = None
+    kv_budget: str | Budget | None = None
     kv_drop_layers: str | Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -265,7 +265,7 @@ class KVConfig:
     ) -> KVPlan:
         from pyx.kv import KVCache
 
-        budget = read_budget(self.kv_budget, config) if self.kv_budget is not None else None
+        budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
         layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
         window, sinks = self._shape(n_ctx, budget)
         keep = budget.keep if budget else None

@@ -14,6 +14,7 @@ from typing import Any
 from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.kv_config import KV_TYPES, PAGE, KVConfig, parse_kv_type
+from edge.kv_policy import Budget
 
 #: from the most exact to the smallest
 TYPES = tuple(dict.fromkeys(KV_TYPES.values()))
@@ -128,6 +129,7 @@ def table(
     types: Sequence[str] = TYPES,
     windows: Sequence[int] = (),
     sinks: int | None = None,
+    budget: Budget | str | None = None,
 ) -> Table:
     """Plan every combination.  Without contexts: the usual ones.  Raises UsageError for values that cannot be used."""
     contexts = tuple(sorted(set(contexts))) or default_contexts(config.n_ctx_train)
@@ -135,6 +137,8 @@ def table(
         raise UsageError("give at least one KV type")
     modes: list[tuple[str, dict[str, Any]]] = [("stop", {"overflow": "stop"}), ("slide", {"sinks": sinks})]
     modes += [(f"window {window}", {"window": window, "sinks": sinks}) for window in windows]
+    if budget is not None:
+        modes.append(("budget", {"overflow": "stop", "sinks": sinks, "kv_budget": budget}))
     weights = Weights.of(config)
     longest = contexts[-1]
     f16 = weights.read + longest * bytes_per_token(config, "f16")
@@ -156,6 +160,9 @@ def table(
                     full = f"{name}, {plan.sinks} sinks"
             per_token = bytes_per_token(config, kv_type)
             attended = min(longest, plan.window + plan.sinks) if plan.window else longest
+            if plan.budgets is not None:
+                kept = [min(n, longest) for row in plan.budgets for n in row]
+                attended = sum(kept) // len(kept)
             read = weights.read + attended * per_token
             kv = sizes[longest] or 0
             rows.append(Row(kv_type, full, per_token, sizes, kv / (weights.read + kv), f16 / read))

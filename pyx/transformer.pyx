@@ -73,6 +73,7 @@ cdef struct step_plan:
     const float *output_norm
     float *logits
     bint all_logits
+    float *queries  # [n_layer][n_head][head_dim], or NULL
 
 
 cdef void quantise(
@@ -158,6 +159,8 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
             scale_head(p, x)
             if p.kv.sealed.integer_k:
                 p.w.qs[h] = p.kernel.quantize_q(x, D, p.w.q8 + h * D)
+            if p.queries != NULL and t == p.n_token - 1:
+                memcpy(p.queries + ((index - t) * p.n_head + h) * D, x, D * sizeof(float))
 
 
 cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
@@ -257,7 +260,7 @@ cdef class Transformer:
     cdef layer *layers
     cdef object owners          # everything the pointers in layers point into
     cdef Rotary rotary
-    cdef Arena scratch_arena, q_sink
+    cdef Arena scratch_arena, q_sink, queries
     cdef Workspace workspace
     cdef const float *output_norm
     cdef step_plan plan
@@ -353,8 +356,7 @@ cdef class Transformer:
     @property
     def weight_bytes_allocated(self):
         """Bytes of projections held beside the file's map."""
-        matrices = [w for w in self.owners if isinstance(w, TernaryMatrix)]
-        return sum(w.nbytes - (w.code_bytes if w.mapped else 0) for w in matrices)
+        return sum(w.nbytes - w.mapped * w.code_bytes for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
     def head_bytes(self):
@@ -368,6 +370,12 @@ cdef class Transformer:
     @property
     def head_kind(self):
         return self.head.kind
+
+    def keep_queries(self):
+        """Each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
+        self.queries = Arena(4 * self.n_layer * self.n_head * self.head_dim)
+        self.plan.queries = <float *>self.queries.data
+        return self.queries
 
     cdef _aim_attention(self, KVCache cache):
         """Point attention at a cache."""

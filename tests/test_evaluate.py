@@ -187,7 +187,9 @@ def test_what_must_be_so(engine, tokens):
     reference, f32, f16, int8, whole, short = report.rows
     for row in (reference, f32, whole):  # a window as long as the text forgets nothing
         assert (row.kl_max, row.top1, row.change, row.error) == (0, 1, 0, 0)
+        assert row.mass == pytest.approx(1, abs=1e-12)
         assert row.perplexity == pytest.approx(evaluate.perplexity(engine, tokens).perplexity, rel=1e-12)
+    assert f16.mass == pytest.approx(1, abs=1e-12) and 0 < short.mass < 0.9
     assert 0 < f16.kl_mean < int8.kl_mean < short.kl_mean
     for row in report.rows:
         assert row.kl_mean <= row.kl_p999 <= row.kl_max and row.tokens_per_second > 0

@@ -31,6 +31,7 @@ FLOORS = {
     "pyx.policy": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,
+    "pyx.probe": 3,
     "pyx.rotary": 3,
     "pyx.scratch": 4,
     "pyx.transformer": 4,
@@ -58,6 +59,7 @@ FLOORS = {
     "edge.engine": 7,
     # services
     "edge.bench": 8,
+    "edge.calibrate": 8,
     "edge.chat": 8,
     "edge.convert": 8,
     "edge.doctor": 8,

@@ -13,7 +13,7 @@ from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import EdgeError, UsageError
 
-_text_options = heading(
+text_options = heading(
     "Text",
     option("-f", "--file", "file", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
            help="The text: a text file, or conversations, one JSON object with messages a line (.jsonl). Without it "
@@ -33,7 +33,7 @@ def evaluate() -> None:
     "context.",
     short_help="How well the model predicts a text.",
 )
-@_text_options
+@text_options
 @options.model_file_options
 @options.model_options
 @options.kv_options
@@ -62,7 +62,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
     "memory and speed.",
     short_help="What each kind of KV cache costs in quality.",
 )
-@_text_options
+@text_options
 @options.model_file_options
 @options.model_options
 @heading(

@@ -46,6 +46,12 @@ def _evaluate() -> click.Command:
     return evaluate
 
 
+def _calibrate() -> click.Command:
+    from edge.cli.calibrate import calibrate
+
+    return calibrate
+
+
 def _tokens() -> click.Command:
     from edge.cli.tokens import tokens
 
@@ -82,6 +88,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "chat": (_chat, "Talk with the model in the terminal; --jsonl for programs."),
     "model": (_model, "Look into a model file."),
     "kv": (_kv, "Plan the KV cache: exact sizes in every mode."),
+    "calibrate": (_calibrate, "Share KV memory out among the heads by what they look at."),
     "eval": (_evaluate, "Measure quality: perplexity, and what a KV cache costs of it."),
     "convert": (_convert, "Convert a model to one GGUF file that starts at once."),
     "tokens": (_tokens, "Encode, decode and count tokens."),

@@ -37,6 +37,8 @@ def kv() -> None:
     option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also with windows of N tokens."),
     option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), metavar="N", help="First tokens that stay in "
            "sight (default 4)."),
+    option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also with the budget "
+           "that bitnet-edge calibrate wrote."),
 )
 @heading(
     "Output",
@@ -51,6 +53,7 @@ def plan(
     types: str | None,
     windows: tuple[int, ...],
     sinks: int | None,
+    kv_budget: str | None,
     as_json: bool,
 ) -> None:
     """Plan and print; nothing is allocated."""
@@ -63,6 +66,7 @@ def plan(
         [part.strip() for part in types.split(",")] if types else kv_table.TYPES,
         windows,
         sinks,
+        kv_budget,
     )
     if as_json:
         out.json(table.to_dict())

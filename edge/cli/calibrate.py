@@ -1,0 +1,94 @@
+"""``bitnet-edge calibrate``: where each KV head looks, and a budget made from that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edge.cli import options
+from edge.cli.evaluate import text_options
+from edge.cli.options import Command, Text, heading, option
+from edge.cli.output import Output
+from edge.errors import EdgeError, UsageError
+
+
+@click.command(
+    cls=Command,
+    help="Read a text, see where each KV head looks (entropy of its attention, share of the first tokens, how many "
+    "tokens hold 95 % of it), and share a budget of KV memory out among the heads; --kv-budget uses it. --compare "
+    "makes plans of the same size by every method on the first half of the text and compares them on the second.",
+    short_help="Share KV memory out among the heads by what they look at.",
+)
+@text_options
+@options.model_file_options
+@options.model_options
+@heading(
+    "Calibration",
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=click.IntRange(min=64), metavar="N", help="Tokens of a segment "
+           "(default 2048, or less if the model was trained on less); budgets are for this context."),
+    option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
+           "keep together (default 0.25)."),
+    option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy"]), default="support",
+           help="In proportion to the support (default) or the entropy, that turned round, all the same, or greedily "
+           "by the measured cost of forgetting (slow)."),
+    option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy and --compare "
+           "(default int8)."),
+    option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), default=4, metavar="N", help="First tokens that "
+           "every head keeps (default 4)."),
+    option("--compare", is_flag=True, help="Compare all methods instead of making one plan."),
+)
+@heading(
+    "Output",
+    option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
+           help="Write the plan to FILE, for --kv-budget."),
+    option("--json", "as_json", is_flag=True, help="One JSON object: the plan, or the comparison."),
+)
+@options.output_options
+@click.pass_context
+def calibrate(
+    ctx: click.Context,
+    file: str | None,
+    keep: float,
+    method: str,
+    kv: str,
+    sinks: int,
+    compare: bool,
+    output: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Measure, plan, print."""
+    from edge import calibrate as work
+    from edge import evaluate
+
+    out = ctx.ensure_object(Output)
+    if compare and output is not None:
+        raise UsageError("--compare makes plans for comparison only: leave out -o")
+    with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
+        tokens = evaluate.read(engine, file)
+        with out.progress("reading") as progress:
+            if compare:
+                name = file or "the dialogues that ship"
+                report, _ = work.compare(engine, tokens, keep, kv=kv, sinks=sinks, text=name, progress=progress)
+            else:
+                plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress)
+            progress.close()
+    if compare:
+        if as_json:
+            out.json(report.to_dict())
+        else:
+            for line in report.lines():
+                out.line(line)
+        return
+    if output is not None:
+        try:
+            Path(output).write_text(plan.to_json(), encoding="utf-8")
+        except OSError as error:
+            raise EdgeError(f"cannot write {output}: {error.strerror}") from None
+    if as_json:
+        out.write(plan.to_json())
+    else:
+        for line in plan.lines():
+            out.line(line)
