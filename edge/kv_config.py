@@ -187,7 +187,7 @@ class KVConfig:
     positions: str = "absolute"
     kv_policy: str = "recent"
     kv_budget: str | Budget | None = None
-    kv_drop_layers: str | Sequence[int] = ()
+    kv_drop_layers: str | int | Sequence[int] = ()
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)

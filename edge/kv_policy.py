@@ -88,9 +88,12 @@ def _whole(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 1 << 20
 
 
-def parse_layers(value: str | Sequence[int], name: str = "layers") -> tuple[int, ...]:
-    """``"0,3"`` or numbers -> layer numbers from 0.  Raises UsageError."""
-    words = [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else list(value)
+def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tuple[int, ...]:
+    """``"0,3"``, a number or several -> layer numbers from 0.  Raises UsageError."""
+    if isinstance(value, str):
+        words: list[str | int] = [word.strip() for word in value.split(",") if word.strip()]
+    else:
+        words = [value] if isinstance(value, int) else list(value)
     if not all((isinstance(word, str) and word.isdecimal()) or (type(word) is int and word >= 0) for word in words):
         raise UsageError(f"{name} is {value!r}; it is a list of layers such as 0,3")
     return tuple(sorted({int(word) for word in words}))

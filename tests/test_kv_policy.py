@@ -95,6 +95,7 @@ def test_modes_for_comparison_say_what_they_are():
         ({"kv_policy": "heavy", "overflow": "stop"}, "needs a window"),
         ({"kv_drop_layers": "0;3"}, "such as 0,3"),
         ({"kv_drop_layers": [-1]}, "such as 0,3"),
+        ({"kv_drop_layers": True}, "such as 0,3"),
         ({"kv_drop_layers": "30"}, "no layer 30"),
     ],
 )
@@ -105,6 +106,7 @@ def test_wishes_that_cannot_be(arguments, message):
 
 def test_layers():
     assert parse_layers("3,0, 3") == parse_layers([3, 0]) == (0, 3) and parse_layers("") == ()
+    assert parse_layers(0) == (0,)  # as eval reads kv_drop_layers=0
 
 
 # ---- the whole engine ------------------------------------------------------------------------------------------------
