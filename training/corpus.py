@@ -100,8 +100,13 @@ def _read(source: str, split: str) -> list[Dialogue]:
 
 
 def _refused(split: str, seed: int) -> list[Dialogue]:
-    """What strangers said about films, sport and the world, said at the kiosk: one remark each, answered shortly."""
+    """What strangers said about films, sport and the world, said at the kiosk.
+
+    A question is declined.  A remark mostly stands before what a guest of the grammar wants and changes nothing, so
+    that natural words alone are no reason to decline.
+    """
     rng = Random(f"refuse {split} {seed}")
+    guests = grammar.dialogues(seed, split, visits=1)
     found: list[Dialogue] = []
     for dialogue in _read("free", split):
         text = rng.choice(dialogue[1:])[1]
@@ -109,13 +114,19 @@ def _refused(split: str, seed: int) -> list[Dialogue]:
         text = rng.choice(asked)
         reply = next(reply for pattern, reply in REFUSALS if pattern.search(text))
         remark = reply == REFUSALS[-1][1]
-        if not (5 if remark else 3) <= len(text.split()) <= 18 or (remark and rng.random() < 0.6):
+        if not 3 <= len(text.split()) <= 18 or (remark and rng.random() < 0.5):
             continue
         if rng.random() < 0.25:
             text = text.lower()
         if rng.random() < 0.25:
             text = text.rstrip(".!")
-        found.append([("user", text), ("assistant", reply)])
+        guest = next(guests)
+        at = guest[0][0] == "system"
+        if remark and rng.random() < 0.93 and "please" not in text.lower():
+            asked = text + (". " if text[-1].isalnum() else " ") + guest[at][1]
+            found.append([*guest[:at], ("user", asked), *guest[at + 1 :]])
+        else:
+            found.append([*guest[:at], ("user", text), ("assistant", reply)])
     return found
 
 
