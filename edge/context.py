@@ -99,15 +99,41 @@ class Context:
                 return None
         return i, j
 
+    def borrow(self, ids: array[int]) -> None:
+        """Go on from the engine's copy of a beginning of ids, if that is longer than what is held here."""
+        store = self.engine.prefixes
+        if store is not None and (found := store.find(ids, common(self.tokens, ids))):
+            self.tokens, self.kv = found
+            self.sampled = array("i")
+
+    def step(self, ids: array[int], logits: array[float] | None) -> None:
+        """Evaluate tokens behind those held; the caller keeps the books.  Raises MemoryRefused at the memory limit."""
+        engine = self.engine
+        with engine.lock:
+            engine.check_open()
+            while True:
+                try:
+                    return engine.transformer.step(self.kv, ids, logits)
+                except MemoryError as error:
+                    if engine.prefixes is None or not engine.prefixes.shrink(engine.prefixes.nbytes - 1):
+                        raise MemoryRefused(f"the memory limit is reached: {error}") from None
+
     def prefill(
-        self, ids: array[int], interrupted: Callable[[], str | None], report: OnPrefill | None, logits: bool = True
+        self,
+        ids: array[int],
+        interrupted: Callable[[], str | None],
+        report: OnPrefill | None,
+        logits: bool = True,
+        share: int = 0,
     ) -> tuple[int, str | None]:
         """Hold exactly ids, with the logits behind the last; returns (tokens reused, what interrupted or None).
 
-        With ``logits`` at least the last token is evaluated, even if all are held: its logits are needed.
+        With ``logits`` at least the last token is evaluated, even if all are held: its logits are needed.  The first
+        ``share`` tokens are what other sessions begin with, too: they go to the engine's store on the way.
         """
+        self.borrow(ids)
         engine, tokens, n = self.engine, self.tokens, len(ids)
-        step, limit = engine.transformer.step, engine.transformer.chunk
+        limit = engine.transformer.chunk
         cached = self.keep(ids[:-1] if logits else ids)
         self.sampled = array("i")
         chunk = min(FIRST_CHUNK, limit)
@@ -116,12 +142,13 @@ class Context:
         while len(tokens) < n:
             if reason := interrupted():
                 return cached, reason
-            part = ids[len(tokens) : len(tokens) + chunk]
+            stop = len(tokens) + chunk
+            part = ids[len(tokens) : min(stop, share) if len(tokens) < share else stop]
             begun = time.perf_counter()
-            with engine.lock:
-                engine.check_open()
-                step(self.kv, part, self.logits if logits and len(tokens) + len(part) == n else None)
+            self.step(part, self.logits if logits and len(tokens) + len(part) == n else None)
             tokens.extend(part)
+            if len(tokens) == share and engine.prefixes is not None:
+                engine.prefixes.add(self)
             if report:
                 report(len(tokens), n, cached)
             speed = len(part) / max(time.perf_counter() - begun, 1e-9)

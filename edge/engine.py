@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
-from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory
+from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory, parse_size
 from edge.session import Session
 from edge.stream import Piece
 from edge.usage import Timings, Usage
@@ -26,6 +26,7 @@ from edge.usage import Timings, Usage
 if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
+    from edge.prefix_store import PrefixStore
 
 __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 
@@ -70,6 +71,8 @@ class Engine:
         self.lock = threading.Lock()
         self.closed = False
         self._make_kv = new_kv
+        self.prefixes: PrefixStore | None = None
+        self._pool: Any = None  # of KV pages that sessions may share
         self._fingerprint: str | None = None
         self._keep = keep  # the checkpoint: it owns the file's map
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -91,6 +94,20 @@ class Engine:
         from edge import session_file
 
         return session_file.load(self, path)
+
+    def share_prefixes(
+        self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None, folder_bytes: str | int = "1G"
+    ) -> PrefixStore:
+        """Let sessions share what they begin with (system prompts, what :meth:`Session.warm` read); from now on.
+
+        See :class:`edge.prefix_store.PrefixStore`.  Sizes as "64M" or in bytes.  Sessions that have begun already keep
+        what they hold to themselves.
+        """
+        from edge.prefix_store import PrefixStore
+
+        most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
+        self.prefixes = PrefixStore(self, most or 0, folder, on_disk or 0)
+        return self.prefixes
 
     @property
     def fingerprint(self) -> str:
@@ -115,6 +132,7 @@ class Engine:
             "program": f.program,
             "kv_planned": self.plan.kv_bytes,
             "kv": sum(session.kv_bytes for session in list(self._sessions)),
+            "prefixes": self.prefixes.nbytes if self.prefixes is not None else 0,
             "planned": self.plan.total_bytes,
             **self.rss(),
         }
@@ -133,6 +151,7 @@ class Engine:
         with self.lock:  # no step is running from here on
             for session in list(self._sessions):
                 session.close()
+            self.prefixes = self._pool = None
             self.transformer = self._keep = self._make_kv = None
 
     def __enter__(self) -> Engine:
@@ -153,9 +172,15 @@ class Engine:
         if self._make_kv is not None:
             return self._make_kv()
         from pyx.kv import KVCache
+        from pyx.pool import PagePool
 
+        pool = None
+        if plan is None and (self.prefixes is not None or self.plan.room is not None):
+            if self._pool is None:
+                self._pool = PagePool(self.plan.room, huge=True)
+            pool = self._pool
         c, plan = self.config, plan or self.plan
-        return KVCache(c.n_layer, c.n_kv_head, c.head_dim, **plan.cache)
+        return KVCache(c.n_layer, c.n_kv_head, c.head_dim, **plan.cache, pool=pool)
 
     def new_sampler(self, seed: int) -> Any:
         """The sampler of one session."""

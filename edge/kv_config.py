@@ -127,6 +127,12 @@ class KVPlan:
     positions: str = "absolute"
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
     spare: int = 0  # pages behind the window, for going back
+    limit: int | None = None  # bytes that the whole process may take
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that the KV pages of all sessions together may take; None: no bound but each session's own."""
+        return None if self.limit is None else max(0, self.limit - self.footprint.total)
 
     @property
     def cache(self) -> dict[str, Any]:
@@ -274,7 +280,7 @@ class KVConfig:
         spare = min(SPARE_PAGES, window // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
         plan = KVPlan(
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
-            policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare,
+            policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
         )  # fmt: skip
         kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
         remarks = list(notes)

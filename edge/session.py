@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edge.context import Context, OnPrefill, common
 from edge.errors import ContextFull, EdgeError, UsageError
+from edge.parking import Parked, park, unpark
 from edge.sampling import Sampling
 from edge.stream import BY, Piece, Stream, check_stop
 from edge.usage import Timings, Usage, stats_line
@@ -62,6 +63,8 @@ class Session:
         self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
         self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
         self._context: Context | None = None  # allocated on first use
+        self.parked: Parked | None = None  # what parking, or coming back from it, took last
+        self._parked_at: str | None = None
         self._busy = False
         self._closed = False
         self._cancelled = False
@@ -128,7 +131,8 @@ class Session:
                 raise ContextFull(self._too_long(len(ids)))
             cached = common(context.tokens, ids)
             if cached < len(ids):
-                cached, _ = context.prefill(ids, lambda: self._interrupted(None), None, logits=False)
+                share = len(ids)
+                cached, _ = context.prefill(ids, lambda: self._interrupted(None), None, logits=False, share=share)
             self.usage, self.timings = Usage(len(ids), cached), Timings()
             return len(context.tokens)
         finally:
@@ -161,9 +165,17 @@ class Session:
         from edge import session_file
 
         self._not_busy()
+        if self._parked_at:
+            self._context = unpark(self)
         if self._context:
             self._context.check()
         session_file.save(self, path)
+
+    def park(self, path: str | os.PathLike[str]) -> Parked:
+        """Save to a file and give the KV pages back; the next call takes them from there, see :mod:`edge.parking`."""
+        self._not_busy()
+        self.parked = park(self, path)
+        return self.parked
 
     def close(self) -> None:
         """Give the KV cache back.  The session cannot be used afterwards."""
@@ -260,7 +272,8 @@ class Session:
         """Take the session; memory is allocated on first use."""
         self._not_busy()
         if self._context is None:
-            self._context = Context(self.engine, self.seed)
+            parked = unpark(self) if self._parked_at else None
+            self._context = parked or Context(self.engine, self.seed)
         self._context.check()
         self._busy = True
         return self._context
@@ -278,6 +291,15 @@ class Session:
         first = self._first
         kept = messages[:first] + messages[first + self.forgotten :]
         return array("i", self.engine.template.encode(self.engine.tokenizer, kept, add_generation_prompt=True))
+
+    def _shared(self, ids: array[int]) -> int:
+        """How much of ids every conversation with this system prompt begins with; 0 without one."""
+        if self.system is None:
+            return 0
+        n = len(ids)
+        for question in ("a", "1"):
+            n = min(n, common(ids, self._encode([self.messages[0], {"role": "user", "content": question}])))
+        return n
 
     def _chat_prompt(self, context: Context) -> array[int]:
         """The prompt for ``messages``.
@@ -335,7 +357,8 @@ class Session:
             self.messages.append({"role": "user", "content": message})
         try:
             ids = self._chat_prompt(context) if prompt is None else self._raw_prompt(prompt)
-            yield from self._generate(context, ids, options, begun, answer)
+            share = 0 if message is None or self.engine.prefixes is None else self._shared(ids)
+            yield from self._generate(context, ids, options, begun, answer, share)
         finally:
             if message is not None:
                 text = "".join(answer)
@@ -346,7 +369,7 @@ class Session:
             self._end()
 
     def _generate(
-        self, context: Context, ids: array[int], options: _Options, begun: float, answer: list[str]
+        self, context: Context, ids: array[int], options: _Options, begun: float, answer: list[str], share: int
     ) -> Iterator[Piece]:
         """Evaluate the prompt, then sample, pass on and evaluate one token after the other."""
         engine, plan = self.engine, self.engine.plan
@@ -354,13 +377,13 @@ class Session:
             raise ContextFull(self._too_long(len(ids)))
         deadline = None if options.timeout is None else begun + options.timeout
         most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
-        clock, lock, check_open = time.perf_counter, engine.lock, engine.check_open
-        step, kv, tokens, logits = engine.transformer.step, context.kv, context.tokens, context.logits
+        clock, step, logits = time.perf_counter, context.step, context.logits
         one = array("i", [0])
 
         start = clock()
-        cached, reason = context.prefill(ids, lambda: self._interrupted(deadline), options.on_prefill)
+        cached, reason = context.prefill(ids, lambda: self._interrupted(deadline), options.on_prefill, share=share)
         prompt_seconds = clock() - start
+        tokens = context.tokens
         self.usage = Usage(len(ids), cached)
         self.timings = Timings(prompt_seconds)
 
@@ -417,9 +440,7 @@ class Session:
                 elif len(tokens) >= most_held:
                     reason = "context_full"
                 else:
-                    with lock:
-                        check_open()
-                        step(kv, one, logits)
+                    step(one, logits)
                     tokens.append(token)
                     pending = False
             decode_seconds = clock() - first - away if count else 0.0

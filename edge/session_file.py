@@ -59,7 +59,7 @@ def save(session: Session, path: str | os.PathLike[str]) -> None:
     facts = {
         "model": session.engine.fingerprint,
         "name": session.engine.config.name.encode("utf-8", "replace").decode(),
-        "kv": _plan(session.engine),
+        "kv": plan_of(session.engine),
         "n_tokens": n_tokens,
         "most": most,
         "sampled": list(context.sampled) if context else [],
@@ -221,7 +221,7 @@ def _read(engine: Engine, reader: _Reader) -> Session:
     facts = _facts(header)
     if facts["model"] != engine.fingerprint:
         raise InvalidFile(f"made with another model ({_short(facts['name'])}, not this {engine.config.name})")
-    plan = _plan(engine)
+    plan = plan_of(engine)
     if facts["kv"] != plan:
         raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], engine.config.n_vocab
@@ -257,7 +257,7 @@ def _read(engine: Engine, reader: _Reader) -> Session:
     return session
 
 
-def _plan(engine: Engine) -> dict[str, Any]:
+def plan_of(engine: Engine) -> dict[str, Any]:
     """What two KV caches must have in common to hold the same pages."""
     c, plan = engine.config, engine.plan.cache
     budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it

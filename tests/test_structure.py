@@ -54,6 +54,8 @@ FLOORS = {
     # the engine
     "edge.weights": 6,
     "edge.context": 7,
+    "edge.parking": 7,
+    "edge.prefix_store": 7,
     "edge.session": 7,
     "edge.session_file": 7,
     "edge.engine": 7,

@@ -1,0 +1,85 @@
+"""Parking: an idle session's KV pages in a file, their memory given back, until the session is used again."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from edge.errors import EdgeError
+
+if TYPE_CHECKING:
+    from edge.context import Context
+    from edge.session import Session
+
+
+@dataclass(frozen=True)
+class Parked:
+    """What parking or coming back took.  ``in_memory``: the file system is itself memory (tmpfs, ramfs), so that the
+    system has no more than before; only this process has.
+    """
+
+    path: str
+    nbytes: int  # of the file
+    seconds: float
+    in_memory: bool
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        return self.nbytes / self.seconds if self.seconds > 0 else 0.0
+
+    def line(self) -> str:
+        """One line for people."""
+        where = "; it lies in a file system made of memory, so the system gains nothing" if self.in_memory else ""
+        return f"{self.path}: {self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s, {self.rate / 1e6:.0f} MB/s{where}"
+
+
+def park(session: Session, path: str | os.PathLike[str]) -> Parked:
+    """Save the session, then give its pages back.  Raises as :func:`edge.session_file.save`; then it is not parked."""
+    begun = time.perf_counter()
+    session.save(path)
+    session._context, session._parked_at = None, os.path.abspath(os.fspath(path))
+    return measured(session._parked_at, begun)
+
+
+def unpark(session: Session) -> Context | None:
+    """What the session held when it was parked; None where the file is gone or damaged: it is read again then.
+
+    Memory that the file could not be read into is an error all the same (MemoryRefused).
+    """
+    from edge import session_file
+    from edge.errors import MemoryRefused
+
+    path, session._parked_at = session._parked_at, None
+    begun = time.perf_counter()
+    try:
+        context = session_file.load(session.engine, path or "")._context
+        session.parked = measured(path or "", begun)
+        return context
+    except MemoryRefused:
+        session._parked_at = path
+        raise
+    except (EdgeError, OSError):
+        return None
+
+
+def measured(path: str, begun: float) -> Parked:
+    """What has been written to or read from a file since ``begun`` (time.perf_counter)."""
+    return Parked(path, os.path.getsize(path), time.perf_counter() - begun, lies_in_memory(path))
+
+
+def lies_in_memory(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
+    """Whether a file's file system keeps its files in memory; False where that cannot be told."""
+    try:
+        device = os.stat(path).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        with open(mounts) as lines:
+            for line in lines:
+                before, _, after = line.partition(" - ")
+                if before.split()[2] == wanted:
+                    return after.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
+    except (OSError, IndexError):
+        pass
+    return False

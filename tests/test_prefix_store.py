@@ -1,0 +1,337 @@
+"""Beginnings that sessions share, parked sessions, and the memory limit over all of them; on real models."""
+
+from __future__ import annotations
+
+import os
+import random
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyx.pool", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from benchmarks import make_model
+from edge import parking
+from edge.context import common
+from edge.errors import MemoryRefused, UsageError
+from edge.sampling import Sampling
+
+GREEDY = Sampling(temp=0.0)
+SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
+
+
+@pytest.fixture
+def engine(bundled_model):
+    with edge.load(ctx=512, threads=1) as engine:
+        yield engine
+
+
+def count_steps(engine) -> list[int]:
+    """Tokens of every step from now on."""
+    seen: list[int] = []
+
+    class Counting:
+        def __init__(self, inner) -> None:
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def step(self, kv, ids, logits, all_logits=False) -> None:
+            seen.append(len(ids))
+            self.inner.step(kv, ids, logits, all_logits)
+
+    engine.transformer = Counting(engine.transformer)
+    return seen
+
+
+def ask(session, question: str, n: int = 12) -> str:
+    return "".join(piece.text for piece in session.ask(question, sampling=GREEDY, max_tokens=n, ignore_eos=True))
+
+
+# ---- sharing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_session_reads_only_its_own(engine) -> None:
+    """Regression for stores that report success and evaluate everything all the same: the steps are counted."""
+    alone = ask(engine.session(SYSTEM), "Hello, a coffee please.")
+    store = engine.share_prefixes("64M")
+    assert ask(engine.session(SYSTEM), "Hello, a coffee please.") == alone
+    assert (store.hits, store.misses, len(store)) == (0, 1, 1)
+    steps = count_steps(engine)
+    second = engine.session(SYSTEM)
+    assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
+    shared = len(next(iter(store._entries.values())).tokens)
+    assert second.usage.cached >= shared // 32 * 32 and store.hits == 2
+    assert sum(steps) == 2 * (second.usage.prompt - second.usage.cached)
+    assert second.usage.cached > 0.8 * second.usage.prompt
+
+
+@pytest.mark.parametrize("kv", ["f32", "f16", "int8"])
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_answers_are_those_of_sessions_that_share_nothing(bundled_model, kv: str, overflow: str) -> None:
+    questions = ["Two tickets, please.", "Is it raining?", "When do you open?"]
+    with edge.load(ctx=256, kv=kv, overflow=overflow, threads=1) as engine:
+        alone = [ask(engine.session(SYSTEM[:120]), question) for question in questions]
+        engine.share_prefixes("64M")
+        sessions = [engine.session(SYSTEM[:120]) for _ in questions]
+        assert [ask(session, question) for session, question in zip(sessions, questions)] == alone
+        again = [ask(session, "And then?") for session in sessions]  # all of them write behind the shared pages
+        engine.prefixes = None
+        for session, question, answer, second in zip(sessions, questions, alone, again):
+            fresh = engine.session(SYSTEM[:120])
+            assert (ask(fresh, question), ask(fresh, "And then?")) == (answer, second)
+            assert fresh.messages == session.messages
+
+
+def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
+    """Pages in use: the prefix once, and for each visitor the one page of every head that it has written to."""
+    with edge.load(ctx=256, threads=1, overflow="stop") as engine:
+        store = engine.share_prefixes("64M")
+        texts = (SYSTEM + "Be kind. " * n for n in range(32))
+        system = next(text for text in texts if 1 <= engine.session(text).warm() % 32 <= 4)  # room for a question
+        store.clear()
+        first = engine.session(system)
+        first.warm()
+        pool = first._context.kv.pool
+        prefix = pool.used
+        assert prefix == store.nbytes > 0
+        visitors = [engine.session(system) for _ in range(100)]
+        for i, visitor in enumerate(visitors):
+            list(visitor.ask(f"Number {i}", max_tokens=0))
+            assert visitor.usage.cached == first.n_tokens
+        heads = engine.config.n_layer * engine.config.n_kv_head
+        open_page = 32 * 2 * engine.config.head_dim * 2  # half floats
+        assert pool.used == prefix + 100 * heads * open_page
+        own = [visitor._context.kv.stats for visitor in visitors]
+        assert all(each["pages"] - each["shared"] == heads for each in own)
+        for visitor in visitors:
+            visitor.close()
+        assert pool.used == prefix
+
+
+def test_what_was_used_longest_ago_goes(engine) -> None:
+    store = engine.share_prefixes("64M")
+    systems = [f"{letter} " + SYSTEM for letter in "ABC"]
+    for system in systems:
+        engine.session(system).warm()
+    assert len(store) == 3
+    entry = store.nbytes // 3
+    engine.session(systems[0]).warm()  # used again
+    store.max_bytes = int(2.5 * entry)
+    engine.session("D " + SYSTEM).warm()
+    kept = [engine.tokenizer.decode(each.tokens) for each in store._entries.values()]
+    assert len(kept) == 2 and kept[0].count("A You") == 1 and kept[1].count("D You") == 1
+    assert store.nbytes <= store.max_bytes
+    store.max_bytes = entry // 2
+    engine.session("E " + SYSTEM).warm()
+    assert len(store) == 2  # too large for the store: nothing is dropped for it
+    store.clear()
+    assert len(store) == store.nbytes == 0
+
+
+def test_sizes_of_a_store(engine) -> None:
+    for size in ("much", 0, "-1M"):
+        with pytest.raises(UsageError):
+            engine.share_prefixes(size)
+
+
+# ---- on disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
+    folder = tmp_path / "prefixes"
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", folder)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        shared = len(next(iter(engine.prefixes._entries.values())).tokens)
+    files = list(folder.iterdir())
+    assert len(files) == 1 and files[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", folder)
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected
+        assert session.usage.cached >= shared // 32 * 32 and store.hits == 1
+        assert ask(engine.session("Another " + SYSTEM), "Hello")
+        assert len(list(folder.iterdir())) == 2
+    with edge.load(ctx=256, threads=1) as engine:  # another plan: the files are of no use, and stay
+        engine.share_prefixes("64M", folder)
+        session = engine.session(SYSTEM)
+        ask(session, "Hello")
+        assert session.usage.cached == 0 and len(list(folder.iterdir())) == 3
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "swap"])
+def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None:
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        path = next(tmp_path.iterdir())
+        data = bytearray(path.read_bytes())
+        if damage == "swap":  # whole, but not what its name says
+            other = engine.session("You are somebody else, who knows nothing of the sea. " * 4)
+            other.save(path)
+        else:
+            data[len(data) // 2] ^= 1
+            path.write_bytes({"flip": data, "cut": data[: len(data) // 2], "empty": b""}[damage])
+        store.clear()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected
+        assert session.usage.cached == 0
+        assert len(list(tmp_path.iterdir())) == 1  # written anew
+
+
+def test_files_stay_within_their_bytes(bundled_model, tmp_path) -> None:
+    (tmp_path / "notes.txt").write_text("not ours")
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        engine.session("A " + SYSTEM).warm()
+        size = sum(nbytes for _, nbytes, _ in store._files())
+        store.folder_bytes = 2 * size + size // 2
+        for i, letter in enumerate("BCD"):
+            engine.session(f"{letter} " + SYSTEM).warm()
+            for at, (_, _, path) in enumerate(store._files()):
+                os.utime(path, (1000 * i + at, 1000 * i + at))
+        assert len(store._files()) == 2 and (tmp_path / "notes.txt").exists()
+        store.clear()
+        session = engine.session("D " + SYSTEM)
+        session.warm()
+        assert session.usage.cached > 0
+        store.folder = str(tmp_path / "gone")  # a folder that went away costs time, not answers
+        assert ask(engine.session("Z " + SYSTEM), "Hello")
+    with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):
+        engine.share_prefixes("1M", tmp_path / "notes.txt")
+
+
+# ---- any order of things ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    make_model.make(path, "tiny")
+    with edge.load(path, ctx=160, threads=1) as engine:
+        yield engine
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 150), st.integers(0, 2)), min_size=1, max_size=8))
+@settings(max_examples=25)
+def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
+    """Random prompts of few beginnings, a store that is always too small; logits equal to those of a fresh cache."""
+    rng = random.Random(5)
+    texts = [array("i", [rng.randrange(400) for _ in range(160)]) for _ in range(2)]
+    texts += [texts[0][:70] + texts[1][70:], texts[1][:33] + texts[0][33:]]
+    tiny.share_prefixes(60_000)
+    sessions = [tiny.session() for _ in range(3)]
+    try:
+        for text, n, which in actions:
+            context = sessions[which]._begin()
+            held = common(context.tokens, texts[text][:n])
+            context.prefill(texts[text][:n], lambda: None, None, share=n // 2)
+            sessions[which]._end()
+            assert context.tokens == texts[text][:n] and context.kv.n_tokens == n and held <= n
+            fresh, logits = tiny.new_kv(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
+            for at in range(0, n, 40):
+                tiny.transformer.step(fresh, texts[text][at : min(at + 40, n)], logits)
+            assert context.logits == logits
+            assert tiny.prefixes.nbytes <= 60_000
+    finally:
+        for session in sessions:
+            session.close()
+        tiny.prefixes = None
+
+
+# ---- parking ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_parked_session_goes_on(engine, tmp_path) -> None:
+    questions = ["A tea, please.", "With lemon.", "How much is it?"]
+    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
+    for question in questions:
+        held = moved.kv_bytes
+        assert ask(moved, question) == ask(stayed, question)
+        assert moved.usage.cached == stayed.usage.cached
+        done = moved.park(tmp_path / "talk.bes")
+        assert moved.kv_bytes == 0 and moved.n_tokens == 0 and (held or stayed.kv_bytes) > 0
+        assert done.nbytes == (tmp_path / "talk.bes").stat().st_size and done.rate > 0
+        assert f"{done.nbytes / 1e6:.1f} MB in " in done.line()
+    moved.save(tmp_path / "copy.bes")  # parked or not, all of it is saved
+    assert engine.load_session(tmp_path / "copy.bes").n_tokens == stayed.n_tokens
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_lost_parking_place_costs_time_only(engine, tmp_path, how: str) -> None:
+    path = tmp_path / "talk.bes"
+    moved, stayed = engine.session(SYSTEM), engine.session(SYSTEM)
+    assert ask(moved, "A tea, please.") == ask(stayed, "A tea, please.")
+    moved.park(path)
+    path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:-5])
+    assert ask(moved, "With lemon.") == ask(stayed, "With lemon.")
+    assert moved.usage.cached == 0
+
+
+def test_a_session_that_cannot_be_parked_stays(engine, tmp_path) -> None:
+    session = engine.session(SYSTEM)
+    ask(session, "A tea, please.")
+    with pytest.raises(UsageError):
+        session.park(tmp_path / "none" / "talk.bes")
+    assert session.kv_bytes > 0
+    ask(session, "With lemon.")
+    assert session.usage.cached > 0
+
+
+def test_parking_in_memory_says_so(tmp_path) -> None:
+    mounts = tmp_path / "mountinfo"
+    device = os.stat(tmp_path).st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    for kind, expected in (("ext4", False), ("tmpfs", True), ("ramfs", True)):
+        mounts.write_text(f"21 1 0:99 / /x rw - proc proc rw\n36 35 {name} / / rw,noatime shared:1 - {kind} none rw\n")
+        assert parking.lies_in_memory(str(tmp_path), str(mounts)) is expected
+    mounts.write_text("garbage\n")
+    assert parking.lies_in_memory(str(tmp_path), str(mounts)) is False
+    assert parking.lies_in_memory(str(tmp_path / "none")) is False
+    assert "the system gains nothing" in parking.Parked("x", 10, 1.0, True).line()
+
+
+# ---- one limit for all -----------------------------------------------------------------------------------------------
+
+
+def test_the_limit_counts_all_sessions(bundled_model) -> None:
+    with edge.load(ctx=512, threads=1, overflow="stop") as engine:
+        fixed, one = engine.plan.footprint.total, engine.plan.kv_bytes
+    limit = fixed + one + one // 2 + (8 << 20)  # the program may have grown a little meanwhile
+    with edge.load(ctx=512, threads=1, overflow="stop", memory=limit) as engine:
+        room = engine.plan.room
+        assert one <= room < one + one // 2 + (16 << 20)
+        sessions = [engine.session() for _ in range(2 + room // one)]
+        prompt = [7] * 500
+        with pytest.raises(MemoryRefused, match="the memory limit is reached"):
+            for session in sessions:
+                list(session.complete(prompt, max_tokens=0))
+        pool = sessions[0]._context.kv.pool
+        assert pool.used <= room
+        sessions[0].close()
+        list(sessions[-1].complete(prompt, max_tokens=0))  # what one gives back another may have
+        assert pool.used <= room
+
+
+def test_prefixes_make_room_for_sessions(bundled_model) -> None:
+    with edge.load(ctx=512, threads=1, overflow="stop") as engine:
+        store = engine.share_prefixes("64M")
+        engine.session(SYSTEM).warm()
+        assert len(store) == 1
+        session = engine.session()
+        session._begin().kv.pool.limit  # noqa: B018  there is one pool for all
+        session._end()
+        pool = session._context.kv.pool
+        small = engine.plan.kv_bytes + store.nbytes // 2
+        engine._pool = type(pool)(small)
+        store.clear()
+        engine.session(SYSTEM).warm()
+        held = store.nbytes
+        full = engine.session()
+        list(full.complete([7] * 500, max_tokens=0))
+        assert held > 0 and len(store) == 0 and engine._pool.used <= small
