@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
 import subprocess
@@ -101,13 +102,13 @@ def test_commands_and_options_exist(page: Path) -> None:
                     assert word.partition("=")[0] in known, f"{page.name}: {command.name} has no {word} ({line!r})"
 
 
-def test_make_model_examples_parse() -> None:
-    from benchmarks.make_model import arguments_parser
-
-    lines = [line for line in command_lines(ROOT / "benchmarks" / "README.md") if "make_model.py" in line]
+@pytest.mark.parametrize("script", ["make_model", "against_peers"])
+def test_benchmark_examples_parse(script: str) -> None:
+    parser = importlib.import_module(f"benchmarks.{script}").arguments_parser()
+    lines = [line for line in command_lines(ROOT / "benchmarks" / "README.md") if f"{script}.py" in line]
     assert lines
     for line in lines:
-        arguments_parser().parse_args(shlex.split(line.partition("make_model.py")[2]))
+        parser.parse_args(shlex.split(line.partition(f"{script}.py")[2]))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
