@@ -49,10 +49,10 @@ def build(
     if weights == "huge":
         _move_to_huge_pages([layer[name] for layer in layers for name in PROJECTIONS])
     freqs = checkpoint.tensors.get("rope_freqs.weight")
-    output = _head(checkpoint, embedding, head, n_threads)  # reads the whole embedding where that is the head, too
     source = checkpoint.tensors["token_embd.weight"].data.obj
     if isinstance(source, Map):
         embedding.read_from(source, source.file.fileno(), n_threads)
+    output = _head(checkpoint, embedding, head, n_threads)
     return Transformer(
         config,
         embedding,

@@ -37,6 +37,7 @@ cdef class Head:
         cdef const kernels *kernel = active()
         cdef int width = {"int8": 1, "f16": 2, "f32": 4}[self.kind]
         cdef head_kind kind = self.kind_id
+        cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows of the file read before they are let go
         cdef Arena scratch_arena = Arena(n_threads * (4 * k + 64))
         cdef char *scratch = <char *>scratch_arena.data
         cdef float *row_floats
@@ -64,6 +65,8 @@ cdef class Head:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, scale + row)
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
+                if row % some == some - 1:
+                    table.let_go(row - some + 1, row + 1)
 
     cdef void logits(
         self, const kernels *kernel, int64_t row0, int64_t row1, const float *x, const int16_t *x16, float s,

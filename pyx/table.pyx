@@ -13,6 +13,13 @@ from libc.stdint cimport int64_t, uint8_t
 
 from pyx.memory cimport Arena
 
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void *, size_t, int)
+    int MADV_DONTNEED
+
+cdef enum:
+    PAGE = 65536  # the largest page of any system we run on
+
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int, void *, size_t, int64_t)
 
@@ -73,6 +80,15 @@ cdef class Table:
         self.row_step = (self.row_bytes + 63) // 64 * 64
         self.rows = Arena(n_threads * self.row_step)
         self.fd = fd
+
+    cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil:
+        cdef size_t start = <size_t>(self.data + first * self.row_bytes), end = <size_t>self.data + stop * self.row_bytes
+        if self.fd < 0:  # memory that is nobody's copy would be lost
+            return
+        start, end = start // PAGE * PAGE, end // PAGE * PAGE  # what is read again comes back
+        start = max(start, (<size_t>self.data + PAGE - 1) // PAGE * PAGE)
+        if start < end:
+            madvise(<void *>start, end - start, MADV_DONTNEED)
 
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil:
         cdef uint8_t *stored

@@ -139,3 +139,26 @@ def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Pa
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
     assert abs(grown - seen["kv"] - f["scratch"]) <= 1 << 20, seen
     assert seen["used"]["file"] - seen["loaded"]["file"] <= f["weights_mapped"] + (1 << 20), seen
+
+
+def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:
+    """Not even while loading, when all of the embedding is read once to make the head."""
+    plan = process(root, wide)
+    assert plan["peak"] <= plan["used"]["rss"] + (1 << 20), plan
+    beside = plan["kv"] + 16 * WIDE.n_vocab  # pages, logits and sampler of the second session
+    limit = plan["plan"] + beside + (2 << 20)
+    seen = process(root, wide, str(limit), 2)
+    assert seen["peak"] <= limit, seen
+    assert (seen["n_ctx"], seen["kv"]) == (plan["n_ctx"], plan["kv"])
+
+
+def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:
+    """A head built over a copy in memory must not lose it."""
+    from pyx.head import Head
+
+    rows, k = 4096, 512  # 4 MB, so that whole pages could go
+    data = bytearray(array("f", [1.0 + i % 7 for i in range(rows * k)]).tobytes())
+    table = Table("F32", data, rows, k)
+    Head(table, "int8", 2)
+    assert table.row(rows - 1) == array("f", [1.0 + i % 7 for i in range((rows - 1) * k, rows * k)])
+    assert max(data) > 0 and table.row(0)[0] == 1.0
