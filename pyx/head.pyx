@@ -37,7 +37,7 @@ cdef class Head:
         cdef const kernels *kernel = active()
         cdef int width = {"int8": 1, "f16": 2, "f32": 4}[self.kind]
         cdef head_kind kind = self.kind_id
-        cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows of the file read before they are let go
+        cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows read before they are let go
         cdef Arena scratch_arena = Arena(n_threads * (4 * k + 64))
         cdef char *scratch = <char *>scratch_arena.data
         cdef float *row_floats

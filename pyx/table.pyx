@@ -82,7 +82,8 @@ cdef class Table:
         self.fd = fd
 
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil:
-        cdef size_t start = <size_t>(self.data + first * self.row_bytes), end = <size_t>self.data + stop * self.row_bytes
+        cdef size_t start = <size_t>(self.data + first * self.row_bytes)
+        cdef size_t end = <size_t>(self.data + stop * self.row_bytes)
         if self.fd < 0:  # memory that is nobody's copy would be lost
             return
         start, end = start // PAGE * PAGE, end // PAGE * PAGE  # what is read again comes back
