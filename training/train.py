@@ -111,7 +111,8 @@ class Trainer:
         if self.settings["tokens"]:
             return 0.0
         left = self.settings["deadline"] - time.time()
-        return 1.0 if left <= seconds else (1 - self.progress) * seconds / left
+        # Out of what was left before that step: one that took long (compiling, a pause) does not end the run.
+        return 1.0 if left <= 0 else (1 - self.progress) * seconds / (left + seconds)
 
     def due(self) -> bool:
         return time.monotonic() - self.saved > SAVE_SECONDS
