@@ -6,6 +6,8 @@ cdef extern from "refs.h" nogil:
     int32_t ref_get(const int32_t *ref)
     void ref_set(int32_t *ref, int32_t n)
     int32_t ref_add(int32_t *ref, int32_t n)
+    int64_t count_get(const int64_t *count)
+    void count_set(int64_t *count, int64_t n)
     int64_t count_add(int64_t *count, int64_t n)
 
 cdef enum:

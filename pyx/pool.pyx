@@ -33,7 +33,7 @@ cdef int32_t references(const slabs *pool, int32_t id) noexcept nogil:
 
 cdef int32_t take_page(slabs *pool, int64_t own, int64_t first, int64_t n, int64_t hint) noexcept nogil:
     cdef int64_t i, j, slab, place
-    for i in range(-1, pool.n_slab):
+    for i in range(-1, count_get(&pool.n_slab)):
         slab = own if i < 0 else i
         for j in range(n):
             place = first + (hint + j) % n
@@ -86,7 +86,7 @@ cdef class PagePool:
             self.arenas.append([data, refs])
             self.owned.append(False)
             s.data[slab], s.refs[slab] = data.data, <int32_t *>refs.data
-            s.n_slab = slab + 1
+            count_set(&s.n_slab, slab + 1)  # after the two pointers: other threads may be looking for a page
         elif self.arenas[slab][0] is None:
             data = self.arenas[slab][0] = Arena(nbytes)
             s.data[slab] = data.data
@@ -148,7 +148,8 @@ cdef class PagePool:
     @property
     def used(self):
         """Bytes of the pages in use; one that several caches share counts once."""
-        return self.s.float_used * self.s.float_bytes + self.s.ring_used * self.s.ring_bytes
+        return (
+            count_get(&self.s.float_used) * self.s.float_bytes + count_get(&self.s.ring_used) * self.s.ring_bytes)
 
     @property
     def references(self):
@@ -163,4 +164,5 @@ cdef class PagePool:
     @property
     def pages(self):
         """(pages in use, pages there is room for)."""
-        return self.s.float_used + self.s.ring_used, self.s.n_place * sum(data is not None for data, _ in self.arenas)
+        slabs = sum(data is not None for data, _ in self.arenas)
+        return count_get(&self.s.float_used) + count_get(&self.s.ring_used), self.s.n_place * slabs

@@ -17,6 +17,11 @@ static inline void ref_set(int32_t *ref, int32_t n) { __atomic_store_n(ref, n, _
 /* Returns the new value. */
 static inline int32_t ref_add(int32_t *ref, int32_t n) { return __atomic_add_fetch(ref, n, __ATOMIC_SEQ_CST); }
 
+/* What is written before count_set is seen by whoever count_get tells of it. */
+static inline int64_t count_get(const int64_t *count) { return __atomic_load_n(count, __ATOMIC_SEQ_CST); }
+
+static inline void count_set(int64_t *count, int64_t n) { __atomic_store_n(count, n, __ATOMIC_SEQ_CST); }
+
 static inline int64_t count_add(int64_t *count, int64_t n) { return __atomic_add_fetch(count, n, __ATOMIC_SEQ_CST); }
 
 #endif
