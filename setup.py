@@ -45,7 +45,7 @@ C_SOURCES = {
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],
-    "transformer": ["a48.c"],
+    "layer": ["a48.c"],
 }
 
 

@@ -34,6 +34,7 @@ FLOORS = {
     "pyx.probe": 3,
     "pyx.rotary": 3,
     "pyx.scratch": 4,
+    "pyx.layer": 4,
     "pyx.transformer": 4,
     # description: what a model, a prompt, a plan is
     "edge.board": 5,

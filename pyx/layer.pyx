@@ -1,0 +1,168 @@
+"""layer: the stages of one layer of the model, done by a team of threads with barriers between them.
+
+    rmsnorm -> int8 (one scale per token) -> q, k, v in one pass -> rope
+    -> per page of the chunk: append -> attention -> seal
+    -> [sub-norm] -> int8 -> o -> residual
+    -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down -> residual
+
+Every thread takes a fixed share of rows, tokens or KV heads.  (Handing rows out in portions to whoever is free was no
+faster, on an idle machine or a loaded one: benchmarks/SPEED.md.)
+"""
+
+from libc.math cimport sqrt
+from libc.stdint cimport int8_t, int32_t, int64_t
+from libc.string cimport memcpy
+
+from pyx.attention cimport attend, share
+from pyx.cpu cimport TERNARY_BLOCK
+from pyx.projection cimport activations, matrix, project
+from pyx.rotary cimport rotate_head
+
+cdef extern from "barrier.h" nogil:
+    void team_barrier()
+
+cdef extern from "kernels.h" nogil:
+    float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
+    void keep_larger_half(int8_t *q, int64_t n, int32_t *sum)
+
+# How the input of a projection becomes codes: 8 bits everywhere (b1.58), or by its place in the layer (a4.8).
+cdef enum act_quant:
+    INT8, INT4, INT8_HALF
+
+
+cdef void quantise(
+    step_plan *p, const float *x, const float *norm, int64_t n, act_quant kind, int64_t row) noexcept nogil:
+    """[Norm and] quantise one token x [n] into row `row` of w.x8, rows n_block*128 apart; keeps the floats in w.x."""
+    cdef int64_t pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    if norm != NULL:
+        p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
+        x = p.w.x + row * n
+    if kind == INT4:
+        p.w.s[row] = quantize_i4(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+        return
+    p.w.s[row] = p.kernel.quantize_i8(x, n, p.w.x8 + row * pad, pad, p.w.sum + row)
+    if kind == INT8_HALF:
+        keep_larger_half(p.w.x8 + row * pad, n, p.w.sum + row)
+
+
+cdef activations quantised(
+    step_plan *p, const float *x, const float *norm, int64_t n, act_quant kind, int tid, int n_thread) noexcept nogil:
+    """Stage: x [n_token][n] as the input of projections.
+
+    A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
+    alone, and nobody has to wait.
+    """
+    cdef int64_t t, row = tid if p.n_token == 1 else 0, pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    cdef activations a
+    if p.n_token == 1:
+        quantise(p, x, norm, n, kind, row)
+    else:
+        for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+            quantise(p, x + t * n, norm, n, kind, t)
+        team_barrier()
+    a.n_token = p.n_token
+    a.x8 = p.w.x8 + row * pad
+    a.ld_x8 = pad
+    a.s = p.w.s + row
+    a.sum = p.w.sum + row
+    a.x = x if norm == NULL else p.w.x + row * n
+    a.ld_x = n
+    return a
+
+
+cdef void rows_of(
+    step_plan *p, const matrix *w, const activations *a, int64_t start, int64_t stop, bint accumulate,
+    int32_t *acc, float *out) noexcept nogil:
+    """Rows [start, stop), clamped to the matrix; so fused matrices are cut from one range of rows."""
+    start = max(start, <int64_t>0)
+    stop = min(stop, w.n_row)
+    if start < stop:
+        project(p.kernel, w, a, start, stop, accumulate, acc, out, w.n_row)
+
+
+cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
+    """Stage: rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries of the sinks; by token
+    and KV head."""
+    cdef int64_t item, t, head, h, D = p.head_dim, H = p.n_kv_head, group = p.n_head // H, half = p.rotary.half
+    cdef float *x
+    cdef float *sinks
+    cdef const float *cs
+    cdef const float *sn
+    for item in range(share(p.n_token * H, 1, tid, n_thread), share(p.n_token * H, 1, tid + 1, n_thread)):
+        t, head = item // H, item % H
+        cs, sn = p.w.cs + t * half, p.w.sn + t * half
+        rotate_head(p.kernel, &p.rotary, p.w.k + item * D, cs, sn)
+        for h in range(t * p.n_head + head * group, t * p.n_head + (head + 1) * group):
+            x = p.w.q + h * D
+            if p.kv.restart:  # the query stands right behind the window, wherever the text has got to
+                sinks = p.w.q_sink + h * D
+                memcpy(sinks, x, D * sizeof(float))
+                rotate_head(
+                    p.kernel, &p.rotary, sinks, p.kv.sink_cos + (index * H + head) * (D // 2),
+                    p.kv.sink_sin + (index * H + head) * (D // 2))
+                scale_head(p, sinks)
+            rotate_head(p.kernel, &p.rotary, x, cs, sn)
+            scale_head(p, x)
+            if p.kv.sealed.integer_k:
+                p.w.qs[h] = p.kernel.quantize_q(x, D, p.w.q8 + h * D)
+            if p.queries != NULL and t == p.n_token - 1:
+                memcpy(p.queries + ((index - t) * p.n_head + h) * D, x, D * sizeof(float))
+
+
+cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
+    cdef float factor = <float>(1.0 / sqrt(<double>p.head_dim))
+    cdef int64_t i
+    for i in range(p.head_dim):
+        x[i] *= factor
+
+
+cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
+    cdef const layer *w = &p.layers[index]
+    cdef int32_t *acc = p.w.acc + tid * p.acc_ints
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
+    cdef int64_t start, stop
+    cdef activations a
+
+    a = quantised(p, p.w.h, w.attn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
+    stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
+    rows_of(p, w.q, &a, start, stop, False, acc, p.w.q)
+    rows_of(p, w.k, &a, start - q_dim, stop - q_dim, False, acc, p.w.k)
+    rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
+    team_barrier()
+    rotate(p, index, tid, n_thread)
+    if p.n_token > 1:  # a single token's keys are appended by the thread that has rotated them
+        team_barrier()
+    attend(&p.attention, index, tid, n_thread)
+
+    a = quantised(p, p.w.attn, w.attn_sub_norm, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
+    rows_of(
+        p, w.o, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
+        True, acc, p.w.h)
+    team_barrier()
+
+    a = quantised(p, p.w.h, w.ffn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
+    start = share(p.ffn, FLOAT_LINE, tid, n_thread)
+    stop = share(p.ffn, FLOAT_LINE, tid + 1, n_thread)
+    rows_of(p, w.gate, &a, start, stop, False, acc, p.w.gate)
+    rows_of(p, w.up, &a, start, stop, False, acc, p.w.up)
+    activate(p, start, stop - start)  # the same rows of both, so no barrier in between
+    team_barrier()
+
+    a = quantised(p, p.w.gate, w.ffn_sub_norm, p.ffn, INT8, tid, n_thread)
+    rows_of(
+        p, w.down, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
+        True, acc, p.w.h)
+    team_barrier()
+
+
+cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil:
+    """gate = act(gate) * up, n columns from start on."""
+    cdef int64_t t
+    cdef float *gate
+    for t in range(p.n_token):
+        gate = p.w.gate + t * p.ffn + start
+        if p.silu:
+            p.kernel.gate_silu(gate, p.w.up + t * p.ffn + start, n, gate)
+        else:
+            p.kernel.gate_relu2(gate, p.w.up + t * p.ffn + start, n, gate)
