@@ -17,13 +17,13 @@ Entropies depend on the length of the text, so all are taken far behind its begi
 from __future__ import annotations
 
 import json
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from edge.errors import UsageError
-from edge.evaluate import Mode, Progress, Report, kv_quality, segments
+from edge.evaluate import Mode, Progress, Report, kv_quality
+from edge.heads import HeadFacts, measure
 from edge.kv_config import PAGE
 from edge.kv_policy import VERSION, Budget
 
@@ -31,62 +31,7 @@ if TYPE_CHECKING:
     from edge.engine import Engine
 
 METHODS = ("uniform", "entropy", "inverse", "support", "greedy")
-MASS = 0.95
-STRIDE = 32  # tokens between the queries that are looked at
 BATCH = 8  # caches that are filled side by side
-
-
-@dataclass(frozen=True)
-class HeadFacts:
-    """What was seen of one KV head, averaged over positions and, where not said otherwise, over its query heads."""
-
-    layer: int
-    head: int
-    entropy: float  # bits
-    entropy_max: float  # of the query head with the largest
-    sink_mass: float  # on the first tokens
-    support: float  # tokens that hold MASS of what the query heads look at together
-    recency: float  # newest tokens that do so, beside the sinks
-
-
-def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Progress | None = None) -> list[HeadFacts]:
-    """Read the text in segments as long as the engine's context and look at every STRIDE-th query."""
-    from pyx import probe
-
-    config = engine.config
-    kv = engine.new_kv(Mode("f32", {"kv": "f32"}).plan(engine, engine.plan.n_ctx))
-    queries = engine.transformer.keep_queries()
-    group = config.n_head // config.n_kv_head
-    seen: dict[tuple[int, int], list[tuple[float, ...]]] = {}
-    pieces = segments(engine, tokens, engine.plan.n_ctx)
-    longest = max(map(len, pieces))
-    for number, piece in enumerate(pieces):
-        kv.reset()
-        for at in range(0, len(piece) - STRIDE + 1, STRIDE):
-            with engine.lock:
-                engine.check_open()
-                engine.transformer.step(kv, piece[at : at + STRIDE], None)
-                for layer in range(config.n_layer if at + STRIDE > longest // 4 else 0):
-                    rows = memoryview(probe.rows(kv, layer, queries))
-                    n = kv.n_tokens
-                    for head in range(config.n_kv_head):
-                        own = [rows[i * n : (i + 1) * n] for i in range(head * group, (head + 1) * group)]
-                        together = array("d", map(sum, zip(*own)))
-                        facts = [probe.describe(row, sinks, MASS) for row in own]
-                        mean = array("d", (mass / group for mass in together))
-                        _, sunk, support, recency = probe.describe(mean, sinks, MASS)
-                        entropies = [each[0] for each in facts]
-                        seen.setdefault((layer, head), []).append(
-                            (sum(entropies) / group, max(entropies), sunk, support, recency)
-                        )
-            if progress:
-                progress(number + at / len(piece), len(pieces))
-    if not seen:
-        raise UsageError(f"the text is too short: give at least {2 * STRIDE} tokens")
-    return [
-        HeadFacts(layer, head, *(sum(column) / len(values) for column in zip(*values)))
-        for (layer, head), values in sorted(seen.items())
-    ]
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
@@ -293,4 +238,3 @@ def compare(
     modes = [Mode(f"{kv} {plan.method}", {"kv": kv, "kv_budget": plan.budget}) for plan in plans]
     everything: list[Mode] = [Mode(f"{kv} all", {"kv": kv})]
     return kv_quality(engine, second, [*everything, *modes], text, progress), plans
-

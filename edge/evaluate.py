@@ -1,9 +1,10 @@
 """evaluate: how well a model predicts a text, and what each way of keeping keys and values costs of that.
 
-Every mode reads the same tokens beside a reference cache of F32 pages that forgets nothing; what the two predict is
-compared token by token, on the same targets.  Perplexity alone hides much: on a weak model a lossy cache can lower it.
-The Kullback-Leibler divergence (KL, in nats) of each prediction from the reference's, its 99.9th percentile, and how
-often both would choose the same next token cannot be improved by luck.
+Every mode reads the same tokens beside a reference, F32 pages that forget nothing where no other is named; what the two
+predict is compared token by token, on the same targets.  Perplexity alone hides much: on a weak model a lossy cache can
+lower it.  The Kullback-Leibler divergence (KL, in nats) of each prediction from the reference's, its 99.9th percentile,
+and how often both would choose the same next token cannot be improved by luck.  They have a floor, though: activations
+of these models are rounded to 8 bits, and the least change of a key turns some of those roundings over.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def default_modes(n: int) -> list[Mode]:
 
 @dataclass(frozen=True)
 class Quality:
-    """What one mode costs, against F32 pages that forget nothing; all over the same targets."""
+    """What one mode costs against the reference; all over the same targets."""
 
     mode: str
     type: str
@@ -228,8 +229,8 @@ class Report:
         """For people."""
         head = self.header
         yield (
-            f"{head['model']}: {head['tokens']} tokens of {head['text']} in segments of {head['context']}, against F32 "
-            f"pages; {head['isa']}, {head['threads']} threads"
+            f"{head['model']}: {head['tokens']} tokens of {head['text']} in segments of {head['context']}, against "
+            f"{head['reference']}; {head['isa']}, {head['threads']} threads"
         )
         yield ""
         wide = max(len("mode"), *(len(row.mode) for row in self.rows))
@@ -265,8 +266,11 @@ def kv_quality(
     modes: Sequence[Mode] = (),
     text: str = "a text",
     progress: Progress | None = None,
+    against: Mode | None = None,
 ) -> Report:
     """Read the text once per mode, all modes side by side, in segments as long as the engine's context, and compare.
+
+    against: the reference; F32 pages that forget nothing if it is None.
 
     Raises MemoryRefused where the caches of all modes together do not fit; fewer modes, or a smaller context, may.
     """
@@ -275,8 +279,8 @@ def kv_quality(
 
     n = engine.plan.n_ctx
     modes = list(modes) or default_modes(n)
-    everything = Mode("f32", {"kv": "f32"})
-    planned = [(mode, mode.plan(engine, n)) for mode in (everything, *modes)]
+    against = against or Mode("f32", {"kv": "f32"})
+    planned = [(mode, mode.plan(engine, n)) for mode in (against, *modes)]
     _room_for(sum(plan.kv_bytes for _, plan in planned))
     reference, *runs = [_Run(mode, plan, engine.new_kv(plan)) for mode, plan in planned]
     block, n_vocab = _block(engine), engine.config.n_vocab
@@ -311,7 +315,7 @@ def kv_quality(
             done += len(ids)
             if progress:
                 progress(done, todo)
-    return Report(_header(engine, n, done, text), [_quality(run, reference, n) for run in (reference, *runs)])
+    return Report(_header(engine, n, done, text, against), [_quality(run, reference, n) for run in (reference, *runs)])
 
 
 def _mass_kept(kv: Any, looks: Sequence[memoryview], n_head: int, n_kv_head: int) -> float:
@@ -338,7 +342,7 @@ def _room_for(n: int) -> None:
         )
 
 
-def _header(engine: Engine, n: int, done: int, text: str) -> dict[str, Any]:
+def _header(engine: Engine, n: int, done: int, text: str, against: Mode) -> dict[str, Any]:
     import edge
     from pyx import cpu
 
@@ -347,6 +351,7 @@ def _header(engine: Engine, n: int, done: int, text: str) -> dict[str, Any]:
         "model": engine.config.name,
         "fingerprint": engine.fingerprint,
         "text": text,
+        "reference": against.name,
         "tokens": done,
         "context": n,
         "isa": cpu.isa(),
@@ -394,5 +399,5 @@ def picture(report: Report) -> str:
         points,
         f"{report.header['model']}, {report.header['tokens']} tokens in segments of {report.header['context']}",
         "KV cache, bytes per token of context",
-        "mean KL from F32 pages, nats",
+        f"mean KL from {report.header['reference']}, nats",
     )

@@ -15,10 +15,10 @@ pytest.importorskip("pyx.probe", reason="needs the compiled floor (python setup.
 
 import edge
 from benchmarks import make_model
-from edge import calibrate, kv_table
+from edge import calibrate, heads, kv_table
 from edge.cli.group import cli
 from edge.errors import EdgeError, UsageError
-from edge.evaluate import Mode
+from edge.evaluate import Mode, segments
 from edge.kv_config import KVConfig
 from edge.kv_policy import read_budget
 from pyx import probe
@@ -121,6 +121,47 @@ def test_describe(values, sinks) -> None:
     assert with_newest[recency] >= 0.9 - 1e-9 and (recency == 0 or with_newest[recency - 1] < 0.9 + 1e-9)
 
 
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
+    """Read token by token: entropies of the last queries of each whole piece, averaged."""
+    looks = heads.classes(engine, tokens, [100, 12])
+    assert looks.lengths == [12, 100] and len(looks.rows) == 2 * 2 * 4
+    config, queries = engine.config, engine.transformer.keep_queries()
+    seen: dict[tuple[int, int], list[float]] = {}
+    pieces = [piece for piece in segments(engine, tokens, 100) if len(piece) == 100][: heads.PIECES]
+    for piece in pieces:
+        cache = engine.new_kv()
+        for t, token in enumerate(piece):
+            engine.transformer.step(cache, array("i", [token]), None)
+            for layer in range(2 if t >= 100 - heads.LOOKS else 0):
+                rows = np.array(probe.rows(cache, layer, queries)).reshape(config.n_head, t + 1)
+                for head, row in enumerate(rows):
+                    seen.setdefault((layer, head), []).append(-(row * np.log2(row)).sum())
+    for row in looks.rows:
+        if row.length == 100:
+            assert row.entropy == pytest.approx(np.mean(seen[row.layer, row.head]), rel=1e-6)
+            assert len(seen[row.layer, row.head]) == heads.LOOKS * len(pieces)
+
+
+def test_names_of_classes() -> None:
+    limits = ((0.0, "sink"), (0.5, "focused"), (1.5, "moderate"), (2.5, "mixed"), (3.5, "diffuse"), (9, "diffuse"))
+    for bits, kind in limits:
+        assert heads.Look(0, 0, 32, bits, 0.1, 3).kind == kind
+    looks = heads.Looks("m", tuple(heads.Look(0, i, 32, bits, 0.1, 3) for i, bits in enumerate((0.1, 0.2, 2.0, 4.0))))
+    assert [looks.share(kind, 32) for kind in heads.CLASSES] == [0.5, 0, 0.25, 0, 0.25]
+    assert json.loads(json.dumps(looks.to_dict()))["classes"]["32"]["sink"] == 0.5
+
+
+@pytest.mark.parametrize("length", [heads.LOOKS, 257])
+def test_lengths_that_cannot_be(engine, tokens, length) -> None:
+    with pytest.raises(UsageError, match=f"{length}"):
+        heads.classes(engine, tokens, [length])
+    with pytest.raises(UsageError, match="60 tokens"):
+        heads.classes(engine, tokens[:60], [100])
+
+
 # ---- budgets ---------------------------------------------------------------------------------------------------------
 
 
@@ -164,7 +205,7 @@ def tokens(engine):
 
 @pytest.fixture(scope="module")
 def facts(engine, tokens):
-    return calibrate.measure(engine, tokens[:500])
+    return heads.measure(engine, tokens[:500])
 
 
 def test_a_plan_is_a_file_for_kv_budget(engine, tokens, facts, tmp_path) -> None:
@@ -196,7 +237,7 @@ def test_every_method_keeps_the_same(engine, tokens, facts) -> None:
 
 def test_the_published_rule() -> None:
     """clamp(H / mean H, 0.3, 2.5) of the largest entropy, and the same turned round."""
-    seen = [calibrate.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1), 1.0) for i, h in enumerate([0.1, 4.0, 7.9])]
+    seen = [heads.HeadFacts(0, i, 0.0, h, 0.0, 10.0 * (i + 1), 1.0) for i, h in enumerate([0.1, 4.0, 7.9])]
     assert calibrate.weights("entropy", seen) == pytest.approx([0.3, 1.0, 1.975])
     assert calibrate.weights("inverse", seen) == pytest.approx([1 / 0.3, 1.0, 1 / 1.975])
     assert calibrate.weights("support", seen) == [10, 20, 30] and calibrate.weights("uniform", seen) == [1, 1, 1]
@@ -228,7 +269,7 @@ def test_more_that_cannot_be(engine, tokens) -> None:
     with pytest.raises(UsageError, match="not known"):
         calibrate.calibrate(engine, tokens, method="magic")
     with pytest.raises(UsageError, match="too short"):
-        calibrate.measure(engine, tokens[:20])
+        heads.measure(engine, tokens[:20])
 
 
 def test_a_budget_in_the_table(engine, facts, tokens) -> None:
@@ -253,12 +294,16 @@ def test_the_command(bundled_model, tmp_path) -> None:
     lines = done.output.splitlines()
     assert lines[0].split() == ["layer", "head", "entropy", "sinks", "support", "recency", "keep"]
     assert [int(line.split()[-1]) for line in lines[1:]] == [n for row in plan["keep"] for n in row]
+    looks = json.loads(invoke("--classes", "32,256", "--json").output)
+    assert sum(looks["classes"]["256"].values()) == pytest.approx(1) and len(looks["heads"]) == 2 * 6 * 4
     used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--kv-budget", str(path), "--overflow", "stop", "-v"])
     assert used.exit_code == 0 and "budgets of" in used.stderr
     table = CliRunner().invoke(cli, ["kv", "plan", "--kv", "int8", "--kv-budget", str(path)])
     assert " budget " in table.output
     for arguments, message in (
         (["--compare", "-o", str(path)], "leave out -o"),
+        (["--classes", "32", "-o", str(path)], "leave out -o"),
+        (["--classes", "300"], "length 300"),
         (["--keep-share", "2"], "share to keep"),
         (["-o", str(tmp_path)], "directory"),
     ):

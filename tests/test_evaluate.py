@@ -199,6 +199,17 @@ def test_what_must_be_so(engine, tokens):
     assert len({len(line) for line in list(report.lines())[2:]}) == 1  # columns stand
 
 
+def test_another_reference(engine, tokens):
+    """What is compared changes, what is measured of each mode does not."""
+    modes = [evaluate.Mode.parse(mode) for mode in ("f16", "int8")]
+    report = evaluate.kv_quality(engine, tokens, modes, against=modes[0])
+    usual = evaluate.kv_quality(engine, tokens, modes)
+    assert report.header["reference"] == "f16" and usual.header["reference"] == "f32"
+    assert [row.kl_max for row in report.rows[:2]] == [0, 0] < [usual.rows[1].kl_max, 1]
+    assert [row.perplexity for row in report.rows[1:]] == [row.perplexity for row in usual.rows[1:]]
+    assert "against f16;" in next(report.lines())
+
+
 def test_default_modes(engine):
     names = [mode.name for mode in evaluate.default_modes(1024)]
     assert names[:2] == ["f16", "int8"] and "int8 window=252 sinks=4" in names and "f32" not in names
@@ -301,6 +312,7 @@ def test_commands(bundled_model, talk, tmp_path):
     [
         (["kv", "--mode", "int8 windw=3"], "windw=3"),
         (["kv", "--plot", "kv.png"], "should end in .svg"),
+        (["kv", "--against", "int9"], "int9"),
         (["kv", "-f", "none.txt"], "none.txt"),
         (["ppl", "-f", "none.txt"], "none.txt"),
         (["kv", "-c", "64", "--mode", "int8 ctx=32"], "ctx"),

@@ -67,6 +67,7 @@ FLOORS = {
     "edge.convert": 8,
     "edge.doctor": 8,
     "edge.evaluate": 8,
+    "edge.heads": 8,
     # the public API is lazy: it names the floors above errors and is imported by services and the command line
     "edge": 8,
     "edge.cli": 9,

@@ -9,7 +9,7 @@ import click
 
 from edge.cli import options
 from edge.cli.evaluate import text_options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.options import Command, Numbers, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import EdgeError, UsageError
 
@@ -18,7 +18,8 @@ from edge.errors import EdgeError, UsageError
     cls=Command,
     help="Read a text, see where each KV head looks (entropy of its attention, share of the first tokens, how many "
     "tokens hold 95 % of it), and share a budget of KV memory out among the heads; --kv-budget uses it. --compare "
-    "makes plans of the same size by every method on the first half of the text and compares them on the second.",
+    "makes plans of the same size by every method on the first half of the text and compares them on the second; "
+    "--classes only says how widely every head looks at the end of texts of given lengths.",
     short_help="Share KV memory out among the heads by what they look at.",
 )
 @text_options
@@ -38,6 +39,9 @@ from edge.errors import EdgeError, UsageError
     option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), default=4, metavar="N", help="First tokens that "
            "every head keeps (default 4)."),
     option("--compare", is_flag=True, help="Compare all methods instead of making one plan."),
+    option("--classes", "lengths", type=Numbers(), default="", metavar="N,N", help="Instead of a plan: the entropy and "
+           "class of every query head (sink, focused, moderate, mixed, diffuse) at the end of texts of N tokens, such "
+           "as 32,512,2048."),
 )
 @heading(
     "Output",
@@ -55,31 +59,35 @@ def calibrate(
     kv: str,
     sinks: int,
     compare: bool,
+    lengths: tuple[int, ...],
     output: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
     """Measure, plan, print."""
     from edge import calibrate as work
-    from edge import evaluate
+    from edge import evaluate, heads
 
     out = ctx.ensure_object(Output)
-    if compare and output is not None:
-        raise UsageError("--compare makes plans for comparison only: leave out -o")
+    if (compare or lengths) and output is not None:
+        raise UsageError("--compare and --classes write no plan: leave out -o")
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = evaluate.read(engine, file)
         with out.progress("reading") as progress:
-            if compare:
+            found: heads.Looks | evaluate.Report | None = None
+            if lengths:
+                found = heads.classes(engine, tokens, lengths, sinks, progress)
+            elif compare:
                 name = file or "the dialogues that ship"
-                report, _ = work.compare(engine, tokens, keep, kv=kv, sinks=sinks, text=name, progress=progress)
+                found, _ = work.compare(engine, tokens, keep, kv=kv, sinks=sinks, text=name, progress=progress)
             else:
                 plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress)
             progress.close()
-    if compare:
+    if found is not None:
         if as_json:
-            out.json(report.to_dict())
+            out.json(found.to_dict())
         else:
-            for line in report.lines():
+            for line in found.lines():
                 out.line(line)
         return
     if output is not None:

@@ -72,6 +72,8 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
     option("--mode", "modes", type=Text(), multiple=True, metavar="MODE", allow_from_autoenv=False, help="A KV type "
            "and settings: 'int8', 'int8 window=508 sinks=4'; may be given several times. Default: every type, and "
            "windows."),
+    option("--against", type=Text(), default="f32", metavar="MODE", help="What all modes are compared with (default "
+           "f32, nothing forgotten)."),
 )
 @_json_option
 @heading("Output", option("--plot", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
@@ -79,7 +81,13 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
 @options.output_options
 @click.pass_context
 def kv(
-    ctx: click.Context, file: str | None, modes: tuple[str, ...], as_json: bool, plot: str | None, **flags: Any
+    ctx: click.Context,
+    file: str | None,
+    modes: tuple[str, ...],
+    against: str,
+    as_json: bool,
+    plot: str | None,
+    **flags: Any,
 ) -> None:
     """Read with every mode, print, draw."""
     from edge import evaluate as work
@@ -87,11 +95,11 @@ def kv(
     out = ctx.ensure_object(Output)
     if plot is not None and not plot.endswith(".svg"):
         raise UsageError(f"--plot draws an SVG: the name {plot} should end in .svg")
-    wanted = [work.Mode.parse(mode) for mode in modes]
+    wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
         with out.progress("reading") as progress:
-            report = work.kv_quality(engine, tokens, wanted, file or "the dialogues that ship", progress)
+            report = work.kv_quality(engine, tokens, wanted, file or "the dialogues that ship", progress, reference)
             progress.close()
     if plot is not None:
         try:
