@@ -40,15 +40,15 @@ class Phase:
 _SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
 _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
 #: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.46, "echo": 0.18, "task": 0.18, "small": 0.015, "free": 0.10, "pilot": 0.04,
-          "refuse": 0.025}
+_BROAD = {"kiosk": 0.47, "echo": 0.16, "task": 0.16, "small": 0.015, "free": 0.12, "pilot": 0.04,
+          "refuse": 0.035}
 _KIOSK = {"kiosk": 0.64, "echo": 0.14, "task": 0.11, "small": 0.015, "free": 0.025, "pilot": 0.03,
           "refuse": 0.04}
 _LONG = {**_KIOSK, "kiosk": 0.45, "day": 0.19}
 
 PHASES = (
     Phase(0.50, 384, _BROAD, _SPOKEN),
-    Phase(0.80, 512, _BROAD, _SPOKEN),
+    Phase(0.76, 512, _BROAD, _SPOKEN),
     Phase(0.86, 512, _KIOSK, _ANSWERS),
     Phase(1.00, 2048, _LONG, _ANSWERS),
 )

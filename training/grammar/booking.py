@@ -56,7 +56,8 @@ KINDS = {
                    ["[buy|get|book|order|reserve] [cinema |movie |film |]tickets", "see a [film|movie]",
                        "go to the movies"], _thing("ticket")),
     "museum": Kind({"n": "How many tickets?", "day": DAY, "name": NAME},
-                   ["[buy|get|book] [some |]museum tickets", "visit the [museum|exhibition]"], _thing("museum ticket")),
+                   ["[buy|get|book] [some |]museum tickets", "visit the [museum|exhibition]"], _thing(
+                       "museum ticket")),
     "train": Kind({"title": "Where to?", "n": "How many tickets?", "day": DAY, "time": TIME},
                   ["[buy|get|book] [a |][train ticket|train tickets]", "take a train", "go by train"], _thing(
                       "ticket", " to ")),
@@ -109,7 +110,8 @@ FRAGMENT = {
     "n": {
         "table": ["for {n}[ people| persons|]", "for {n}"], "boats": ["for {n}[ people|]"],
         "tours": ["for {n}[ people|]"], "hotel": ["for {n} nights", "{n} nights"],
-        "cinema": ["{n} tickets", "with {n} tickets"], "museum": ["{n} tickets"], "train": ["{n} tickets", "{n} seats"],
+        "cinema": ["{n} tickets", "with {n} tickets"], "museum": ["{n} tickets"], "train": ["{n} tickets",
+        "{n} seats"],
         "pool": ["{n} tickets"], "bikes": ["{n} bikes"],
     },
     "title": {
@@ -154,6 +156,80 @@ ANSWER_TITLE = {
     "{title}[, please| please]", "it says {title}"],
     "tours": ["the {title} [tour|one][, please|]", "{title}[, please| please|]",
     "[i'd like|we want|we'd like|let's take] the {title} tour", "the {title} tour"],
+}  # fmt: skip
+ANSWER["name"] += [
+    "[please |][note|write|enter|put|use|register|file it under|save it for|reserve it for] {name}[, please|]",
+    "[the name|our name|the family name|the contact] [is|would be] {name}",
+    "{name}[, that's me|, as always|, if you like| will do]",
+    "[we|i] [go by|booked as|come as|use] {name}", "[the table|the booking|the reservation|it] is for {name}",
+    "[mine|my own|the usual one]: {name}", "[take|say|let's say] {name}", "in {name}'s name",
+    "[you can |]find us under {name}",
+]  # fmt: skip
+#: everything in one sentence; the slots are those of TERSE
+WHOLE = {
+    "table": [
+        "[is there|do you have|have you got] [a table|room|space|seats|anything free] for {n}[ people| persons|] "
+        "{on} [at|around] {time}?",
+        "[we'd like|i'd like|we want] to [eat|have dinner|have lunch|dine|sit] [here |]{on} at {time}[, we are|, "
+        "with|, there are] {n}[ people| of us|]",
+        "[reserve|book|hold|save|arrange] [us |me |][something|seats|a table|places] for {n} [at {time} {on}|{on} "
+        "at {time}|{on}, {time}][, please|]",
+        "[can|may|could] [we|i] [come|have a table|eat|get seats] {on} at {time} [with|for] {n}[ people| guests|]?",
+        "[we are|there will be|we come with|a group of|party of] {n}[ people|], {on} at {time}[, please|]",
+        "{n} [people|persons|guests|of us] [are coming|want to eat|would like a table|for lunch|for supper|for "
+        "breakfast][ here|] {on} at {time}",
+        "{on} at {time}[, is there|, do you have|, we need|:] a table for {n}[, please|]",
+        "[supper|lunch|a birthday dinner|a family lunch|brunch] for {n}[ people|] [at {time} {on}|{on} at "
+        "{time}][, please|]",
+        "[my parents|my friends|my team|our group] [would like|need|want] a table {on} at {time}[, we are|, they "
+        "are| for] {n}",
+        "{time} {on}, table for {n}[, please|]", "[a|one] table, {n} [people|persons], {on} [at |]{time}",
+        "[i hope|i wonder if|please tell me] [you have|there is] a table for {n} {on} at {time}",
+    ],
+    "cinema": [
+        "[is|are] there [still |][seats|places|tickets|{n} seats] for {title} {on} at {time}[, we are {n}| for {n}|"
+        ", {n} tickets]?",
+        "[we'd like|i'd like|we plan|let us go] to [see|catch] {title} {on} at {time}[, {n} of us|, {n} tickets|, "
+        "{n} people]",
+        "[give me|book|reserve|i'll take|let me have|print] {n} [seats|tickets|places] [to see|for|in] {title} [at "
+        "{time} {on}|{on} at {time}|{on}, {time}]",
+        "{on} at {time} [we want|i want|we need|let's book|there should be] {n} [tickets|seats] for {title}",
+        "{title} {on} at {time} [for|with] {n}[ people| persons|][, please|]",
+        "{title} at {time} {on}, {n} [seats|tickets][, please|]",
+        "[my sister|my son|our class|the kids|a friend] [wants|want|asked for|needs] {n} [seats|tickets] for "
+        "{title} {on} at {time}",
+        "[for|about] {title}: {n} [tickets|seats], {on}, {time}", "{n} for {title}, {on} at {time}[, please|]",
+        "[are we lucky|is it sold out|any luck]? {n} tickets, {title}, {on} at {time}",
+        "[at {time} {on}|{on} at {time}] {n} [of us|people|friends] [go to|come to|will see|are going to see] "
+        "{title}",
+    ],
+    "train": [
+        "[we go|we're off|i'm going|we need to go|i go] to {title} {on} at {time}[, {n} tickets|, {n} people| with "
+        "{n} people|, there are {n} of us]",
+        "[give me|sell me|print|i need|i'll buy|could i buy] {n} [tickets|seats|fares] to {title} [at {time} {on}|"
+        "{on} at {time}|for {on} at {time}]",
+        "[is there|do you have] a train to {title} {on} at {time}? [we are {n}|{n} tickets|i need {n} seats]",
+        "{on} at {time} [i must|we must|we want to|we'd like to] [get to|reach|ride to|leave for] {title}[, {n} "
+        "tickets|, {n} of us|, {n} seats]",
+        "{n} [seats|tickets|persons|people] [for|on] the [{time} train|train at {time}] to {title} {on}",
+        "to {title}, {n} [tickets|people], {on} at {time}",
+        "{title}: {n} [tickets|seats] [for {on} at {time}|at {time} {on}]",
+        "[my|our] [trip|train|ride|journey] [goes|is] to {title} {on} at {time}[, {n} tickets|, {n} of us]",
+        "[the destination is|our goal is] {title}, {on} at {time}, {n} tickets",
+    ],
+    "tours": [
+        "[we'd like|i'd like] to [join|take|do] the {title} tour {on} at {time}[, {n} people|, we are {n}|, {n} of "
+        "us]",
+        "{n} [people|places|seats|spots] [on|for] the {title} tour {on} at {time}[, please|]",
+        "[is there|any] room [on|in] the {title} tour {on} at {time} for {n}?",
+    ],
+    "bikes": ["{n} bikes {on} at {time}[, please|]",
+    "[we need|we want|can we have|are there] {n} [bikes|bicycles] {on} at {time}[?|, please|]",
+              "{on} at {time} we [need|will pick up|want to ride] {n} bikes"],
+    "museum": ["[we visit|we come|we'll come] {on}, {n} tickets", "{n} [museum |]tickets {on}[, please|]"],
+    "pool": ["{n} [swim|pool|] tickets {on}[, please|]", "[we swim|we come] {on}[, so|:] {n} tickets"],
+    "hotel": ["[a|one] room {on} for {n} nights[, please|]",
+    "[we arrive|i arrive|we come|starting] {on} [for|and stay] {n} nights"],
 }  # fmt: skip
 YES = ["yes", "yes[,|] please", "[yes|yeah|yep|sure|right|correct|exactly|perfect]",
     "[yes|yeah|yep][,|] [that's right|that is correct|perfect|exactly|please do|it is|great|thanks|thank you]",
@@ -295,6 +371,10 @@ class Desk:
         rng.shuffle(parts)
         if kind in ("table", "hotel", "tours"):
             parts.insert(0, {"table": "a table", "hotel": "a room", "tours": "a tour"}[kind])
+        if rng.random() < 0.75 and self.known.get("n") != "one":
+            asked = self.voice.says(rng.choice(WHOLE[kind]), **shown)
+            self.turns.append((asked, self._led(asked)))
+            return True
         asked = self.voice.says(rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]", **shown)
         self.turns.append((asked, self._led(asked)))
         return True
@@ -368,7 +448,7 @@ def turns(
     desk = Desk(rng, voice, shop, split)
     if guest and "name" in desk.kind.slots:
         desk.known["name"] = guest
-    if rng.random() > 0.12 or not desk.terse():
+    if rng.random() > 0.42 or not desk.terse():
         desk.open()
     if desk.known and rng.random() < 0.12:
         desk.correct()

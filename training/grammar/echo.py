@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from training.grammar import hours as opening
-from training.grammar import notice, values
+from training.grammar import notice, values, words
 from training.grammar import shop as shops
 from training.grammar.talk import ASK_NAME, say
 from training.grammar.text import Voice, listed, number, plural, sentence
@@ -29,7 +29,7 @@ def _thing(rng: Random, split: str) -> str:
     if kind < 0.82:
         return values.time(rng)
     if kind < 0.9:
-        return " ".join(rng.choice(values.NOUNS + values.ADJECTIVES) for _ in range(rng.randint(2, 5)))
+        return " ".join(words.word(rng) for _ in range(rng.randint(2, 5)))
     return " ".join(values.pick(rng, split, lambda: values.coined(rng)) for _ in range(rng.randint(2, 4)))
 
 
@@ -133,7 +133,7 @@ def _list(rng: Random, voice: Voice, split: str) -> Turns:
 
 
 def _short(rng: Random, split: str) -> str:
-    return rng.choice(values.NOUNS) if rng.random() < 0.35 else values.pick(rng, split, lambda: values.coined(rng))
+    return words.word(rng) if rng.random() < 0.5 else values.pick(rng, split, lambda: values.coined(rng))
 
 
 def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:

@@ -62,8 +62,8 @@ def draw(rng: Random) -> Hours:
         day, usual, other = rng.randrange(7), span(), span() if rng.random() < 0.4 else None
         runs = [(0, day - 1, usual), (day, day, other), (day + 1, 6, usual)]
         return Hours([run for run in runs if run[0] <= run[1]])
-    cuts = [5, 7] if kind < 0.50 else [5, 6, 7] if kind < 0.74 else [6, 7] if kind < 0.79 else list(range(1, 8))
-    if 0.79 <= kind < 0.91:
+    cuts = [5, 7] if kind < 0.45 else [5, 6, 7] if kind < 0.64 else [6, 7] if kind < 0.68 else list(range(1, 8))
+    if 0.68 <= kind < 0.82:
         cuts = sorted({*rng.sample(range(1, 7), rng.randint(1, 3)), 7})
     runs, first = [], 0
     for cut in cuts:
@@ -160,11 +160,60 @@ ASK_CLOSE += [
     "when is [last order|the last call|the last entry] on {day}?", "how [late|long] can [i|we] be here on {day}?",
     "until [when|what hour] on {day}?", "how long do i have on {day}?",
 ]  # fmt: skip
+ASK_DAY += [
+    "[if|suppose|say] i come on {day}, [when is it open|which hours are there|when would that be possible|what are "
+    "the times]?",
+    "[my|our] [visit|trip|day off] is on {day}, [when can i come|what are the hours|when do you serve]?",
+    "[i might|maybe i|perhaps i|i'd love to] [look in|pop in|come over|shop] on {day}. [when are you there|when "
+    "does it work|what times are good]?",
+    "[how|what] [are|is] [the|your] [opening|business|working] [hours|times|time] [on|for] {day}?",
+    "on {day}, [from when to when|what times|when]?",
+    "[free|available|reachable|in service] on {day}, [and when|from when to when|at what times]?",
+    "{day}: [when|hours|times|from when to when]?",
+    "[between what times|in which hours|at which times|when exactly] [can we shop|may i come|can i buy something|"
+    "do you serve] on {day}?",
+    "[talk to me about|and now|next question:|then] {day}",
+    "[what's the plan|how is it|what applies|what do you have] [for|on] {day}?",
+]  # fmt: skip
+ASK_IF += [
+    "on {day}, [is somebody there|are you open|do you work|is there service|anyone]?",
+    "{day}, [open or closed|yes or no|open|closed]?",
+    "[is|will] [anybody|somebody|someone] [be |][here|in|working|around] on {day}?",
+    "[any service|business as usual|normal day] on {day}?",
+    "[do|can] [guests|people|we] [come|get in|visit] on {day}?",
+    "[is {day}|would {day} be] [a day off|a rest day|free|an open day]?",
+]  # fmt: skip
+ASK_OPEN += [
+    "[how early|what time|when] [can we get in|does somebody arrive|is the first service|does the day begin] on "
+    "{day}?",
+    "[the|your] [first|earliest] [hour|time|moment] on {day}?",
+    "on {day}, [when do you begin|what time do you open|how early are you there]?",
+    "[from when|starting when|as of when] [can i|may i|can we] [buy|get|order] [something|things] on {day}?",
+    "[opening|start] on {day} is at?",
+    "[when|what time] [do the doors|does the door|does the gate] open on {day}?",
+    "{day}, [the earliest|opening time|from when|when do you start]?",
+    "[i get up early|early bird here], when do you [open|begin|start] on {day}?",
+]  # fmt: skip
+ASK_CLOSE += [
+    "[how late|what time|when] [is the last order|does everybody leave|does the day end|do the lights go out] on "
+    "{day}?",
+    "[the|your] [last|latest] [hour|time|moment|chance] on {day}?",
+    "on {day}, [when do you finish|what time do you close|how late are you there]?",
+    "[up to when|up to what time|how late] [can i|may i|can we] [buy|order|come for] [something|things] on {day}?",
+    "[closing|end] on {day} is at?",
+    "[when|what time] [do the doors|does the door|does the gate] [close|shut] on {day}?",
+    "{day}, [the latest|closing time|until when|when do you stop]?",
+    "[i work late|i'm always late], [when do you close|how late is it open|until when can i come] on {day}?",
+]  # fmt: skip
 #: what tells the three questions apart, whatever stands around it
 CUES = {
-    "day": ["hours", "opening hours", "times", "opening times", "schedule", "when open", "from when to when"],
-    "open": ["opening time", "when do you open", "earliest", "start", "begin", "open from when", "doors open when"],
-    "close": ["closing time", "when do you close", "latest", "end", "until when", "how late", "till when"],
+    "day": ["hours", "opening hours", "times", "opening times", "schedule", "when open", "from when to when",
+            "when are you there", "business hours", "when can i come", "what times", "open from to",
+            "when is service"],
+    "open": ["opening time", "when do you open", "earliest", "start", "begin", "open from when", "doors open when",
+             "how early", "what time do you start", "first hour", "in the morning from when", "as of when"],
+    "close": ["closing time", "when do you close", "latest", "end", "until when", "how late", "till when",
+              "last hour", "what time do you stop", "in the evening till when", "up to when", "when do you leave"],
 }  # fmt: skip
 ASK_ALL = [
     "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
@@ -241,7 +290,7 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
             way, asks = rng.choices((("day", ASK_DAY), ("if", ASK_IF), ("open", ASK_OPEN), ("close", ASK_CLOSE)),
                                     (30, 24, 22, 24))[0]  # fmt: skip
             pattern = rng.choice(asks)
-            if way != "if" and rng.random() < 0.15:
+            if way != "if" and rng.random() < 0.25:
                 parts = ["{day}", rng.choice(CUES[way])]
                 rng.shuffle(parts)
                 pattern = f"{babble(rng, 3)} {parts[0]} {babble(rng, 2)} {parts[1]} {babble(rng, 2)}?"

@@ -29,8 +29,10 @@ class _Writer:
             self.through = "-"
         self.between = rng.choice(("-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
         #: Monday to Friday and the weekend by other names
-        self.week = rng.choice(("weekdays", "weekdays", "working days", "the week")) if rng.random() < 0.3 else ""
-        self.end = rng.choice(("weekends", "the weekend", "weekends", "Saturday and Sunday")) if self.week else ""
+        weeks = ("weekdays", "weekdays", "weekday", "working days", "the week", "workdays")
+        self.week = rng.choice(weeks) if rng.random() < 0.3 else ""
+        ends = ("weekends", "the weekend", "weekend", "Saturday and Sunday")
+        self.end = rng.choice(ends) if self.week else ""
 
     def days(self, first: int, last: int) -> str:
         """The days of a run."""
@@ -69,7 +71,8 @@ class _Writer:
 
 _HEADS = [
     "Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "", "", "Hours ",
-    "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ",
+    "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ", "Schedule: ", "This week: ",
+    "Days and hours: ", "The week: ", "Service hours: ", "Service: ", "Counter hours: ", "Day by day: ",
 ]  # fmt: skip
 
 
@@ -85,6 +88,7 @@ def _list(w: _Writer) -> str:
 
 
 _OPENS = (
+    "our gate is open|guests can come|somebody serves you|visit us|we work|come|you may visit|the shutters are up|"
     "we are open|we're open|open|the [shop|house|place|desk|counter] is open|opening hours are|"
     "our [opening |]hours are|you can [visit|find|reach] us|the doors are open|we open|"
     "staff are here|the hours are|it is open|we welcome you|"
@@ -92,7 +96,9 @@ _OPENS = (
 )
 _SHUTS = (
     "[,|.|. we are|, and|. it is|;|. we stay|. always|, but] closed|. we do not open|. there is nobody here|, not|"
-    ". we rest|. there is no service|. no one is here|. the doors stay shut|. we take a break"
+    ". we rest|. there is no service|. no one is here|. the doors stay shut|. we take a break|. we stay at home|. "
+    "we sleep|. free day|"
+    ". no business|. nobody works"
 )
 
 
@@ -119,7 +125,9 @@ _DAY = (
     "{when} the doors open at {c} and close at {d}|opens {when} at {c}, closes at {d}|{when} we are here {span}|"
     "{when}: {span}|{when} opening at {c}, closing at {d}|{when} you find us here {span}|"
     "{when} we start at {c} and finish at {d}|{when} [doors|] open {c}, close {d}|"
-    "{when} opening time is {c} and closing time is {d}"
+    "{when} opening time is {c} and closing time is {d}|{when} the shop is open {span}|{when} somebody is in {span}|"
+    "{when} service starts at {c} and ends at {d}|{when} you can shop {span}|{when} from {c}, until {d}|"
+    "{when} [the gate|the counter] opens at {c} and [closes|shuts] at {d}"
 )
 _OFF = (
     "{when} we are closed|we are closed {when}|{when} we do not open|closed {when}|{when}: closed|"
@@ -156,6 +164,7 @@ def _daily(w: _Writer) -> str:
 
 
 _BUT_CLOSED = (
+    ". [just|only] on {x} we [are closed|do not open|have a break|rest|take a day off]|. we are off on {x}|. not {x}|"
     "[,|] except [on |]{x}|[,|] but not on {x}|, {x} closed|. Closed on {x}|, closed {x}|. We are closed on {x}|"
     ", [apart from|other than] {x}"
 )
@@ -166,6 +175,10 @@ def _except(w: _Writer, usual: tuple[str, str], others: list[tuple[int, int, Spa
     """Every day from 8 am to 6 pm except on Monday."""
     closed = [w.days(a, b) for a, b, span in others if not span]
     differ = [f"{w.on(a, b)} {w.spoken(span)}" for a, b, span in others if span]
+    if closed and not differ and w.rng.random() < 0.3:
+        rest = "[other days|all other days|on all other days|the rest of the week|otherwise|the other days|else]"
+        return expand(w.rng, f"[closed|we are closed|shut|not open|day off:] [on |]{listed(closed)}[,|;|.] {rest} "
+                             f"[we are open |open |]{w.spoken(usual)}")  # fmt: skip
     text = expand(w.rng, f"[{_OPENS}|] [every day|daily|all days|all week|seven days a week] {w.spoken(usual)}|"
                          f"[every day|daily] {w.spoken(usual)}")  # fmt: skip
     if closed:

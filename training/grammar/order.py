@@ -9,7 +9,7 @@ from random import Random
 from training.grammar import shop as shops
 from training.grammar import talk, values
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, babble, kindly, listed, number, plural, sentence
+from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
 
 Turns = list[tuple[str, str]]
 
@@ -64,7 +64,15 @@ class Order:
         return listed([line.text() for line in self.lines]) + (f" {self.tail}" if self.tail else "")
 
 
-BABBLED = 0.15  # share of wishes in words without meaning around the goods
+BABBLED = 0.24  # share of wishes in words without meaning around the goods
+#: between two things of one wish
+JOINTS = """
+and|and|and|and|and|and|and|plus|and also|and then|&|followed by|and on top|and besides|besides that|and finally|next|
+and for my friend|and for her|and for him|for me and|for my wife and|for my neighbor and|and for the little one|
+in addition|and in addition|and after it|and later|or rather and|and not to forget|moreover|alongside|combined with|
+with an extra|accompanied by|, to be followed by|, next|, also|, likewise|; also|, and for us|, and for the others|
+for the boys and|for the girls,|on one tray with|and at the end|also|as the second thing|, secondly|. And|. Also|. Then
+""".replace("\n", "").split("|")
 
 # ---- what guests say -------------------------------------------------------------------------------------------------
 
@@ -90,6 +98,24 @@ WANT = [
     "[do me|pour me|hand me] {items}[, please|]",
 ]  # fmt: skip
 WANT += [
+    "[right|okay|well], [so|then] {items}[, please|]", "[i|we] [came|come|dropped in] [for|to get|to buy] {items}",
+    "[i|we] [would enjoy|would appreciate|wouldn't mind|wouldn't say no to|can't resist] {items}",
+    "[you could|you might|would you kindly|be so kind and] [bring|hand|fix|make] [me|us] {items}[, please|]",
+    "[are there|is there|do you still have] {items}[ left| for us| for me|]?",
+    "[off we go|here goes|first of all]: {items}",
+    "[my order|the order|our order|our list] [would be|will be|today is|goes like this:|contains] {items}",
+    "{items} [will do|would be nice|sounds good|looks tasty|should do|is what i need|is my choice][, thanks|]",
+    "{items}, [if you have it|if there is any|to begin|for a start|for the road|that is what i want|nothing fancy]",
+    "[my|our] [colleagues|children|guests|parents|teammates|neighbors] [want|sent me for|are waiting for|need] "
+    "{items}",
+    "[to start|starting] with {items}[, please|]", "[yesterday i had tea, now|like last week,|once more] {items}",
+    "[i feel|i'm] [like having|in need of|dreaming of|happy with] {items}",
+    "[we|i] [shall have|are having|am having] {items}",
+    "[let us|let's] [get|order|take|go for|try] {items}", "[i|we] [pick|prefer|want to try|wish for|ask for] {items}",
+    "[what about|how about|why not] {items} [for me|for us|today|]?",
+    "[here's what i want|this is my order|listen]: {items}",
+    "[tonight|this morning|at noon|after work] [i|we] [want|need|have] {items}", "[time|ready] for {items}",
+    "[is|would] {items} [possible|available|okay]?", "[please|] [charge me for|ring up|reserve|prepare] {items}",
     "[i could use|i could do with|i'm in the mood for|i'm craving|we are here for] {items}[, please|]",
     "[bring|fetch|pass|sell|serve|prepare|pack|wrap up] [me|us] {items}[, please| please|]",
     "my [wife|son|boss|dad|friend|sister|neighbor] [wants|would like|needs|is having|asked for] {items}[, please|]",
@@ -117,6 +143,12 @@ MORE = [
     "and to [eat|drink|finish][,|] {items}[, please|]",
 ]  # fmt: skip
 MORE += [
+    "[i forgot|we forgot|almost forgot], {items}[, please|]",
+    "[i'm still hungry|still thirsty|one more wish][,|:] {items}",
+    "[put|note|write] {items} [on it|on top|on the list][ too|][, please|]",
+    "[next|second|then|furthermore][,|:] {items}",
+    "[the others|the kids|my mother|everyone] [also |][want|wants|get|gets] {items}",
+    "[i'll|we'll] [complete|finish] it with {items}",
     "[on top of that|in addition|additionally|besides that] {items}[, please|]",
     "[don't forget|not to forget] {items}",
     "[my friend|my son|she|he] [also |][takes|wants|would like] {items}[, please|]", "[ah|wait], [and|also] {items}",
@@ -134,6 +166,15 @@ MAKE_THAT = [
     "[i meant|i said|better] {n}[, please| please|]", "not {old}, {n}[, please|]", "{n}, not {old}[, please|]",
 ]  # fmt: skip
 MAKE_THAT += [
+    "[sorry|oops|excuse me][,|] [i|we] [counted wrong|forgot somebody|changed our minds|miscounted][,|:] {n}",
+    "[the number|the count|the amount] [should be|is|has to be] {n}",
+    "[please|] [correct|update] [it|that|the number] to {n}",
+    "[we are|there are] [fewer|more|others] [of us|coming], [make it|take|so] {n}[, please|]",
+    "[no no|nope|nah], {n}[, please|]", "[only|rather|maybe|in fact] {n}[, please|]",
+    "{n} is [right|correct|enough|better]",
+    "[would|could] [it|that] be {n}[ instead|, please|]?",
+    "[i take|we take|give me|let's have] {n} [after all|then|instead]",
+    "[raise|lower|set] [it|that] to {n}[, please|]", "[my friend|my sister|someone] [joined|left], so [we need|] {n}",
     "[you misheard|that's not right|wrong number][,|] {n}[, please|]", "[more like|rather|better] {n}[, please|]",
     "[it has to be|should be|must be] {n}[, sorry|]", "my [husband|friend] wants one too, so {n}",
     "{n} would be better", "[i have to change that|change of plan|one more thing][:|,] {n}",
@@ -180,14 +221,29 @@ TELL_NAME = [
     "{name} [here|speaking]",
 ]  # fmt: skip
 TELL_NAME += [
+    "[you may|just|simply|please|] [note|print|mark|scribble|type] {name} [on it|on the lid|on the box|down|there|"
+    "on the receipt]",
+    "[make|file|book|keep|store] it [under|for|as] {name}[, please|]", "[let's|we] [use|say|take] {name}",
+    "{name} [is fine|will do|it is]",
+    "[ask|call|shout|look] for {name}", "{name} [picks it up|is waiting|is paying|ordered]",
+    "[order|box|bill] [for|of|to] {name}[, please|]",
+    "[the order|it|this one] [belongs to|is for|goes to|is from] {name}", "[i'd say|i guess|then] {name}",
     "[it should say|that would be|i go by|i am called|my first name is|they named me] {name}", "{name}, that's me",
     "{name}'s the name", "[everyone|everybody|my family] [knows me as|calls me] {name}",
     "[sure|gladly|of course][,|] {name}",
     "[note|type|enter|make it|use] {name}[, please|]", "[well|ok|hmm][,|] {name}",
 ]  # fmt: skip
 WITH_NAME = [
-    " for {name}", " for {name}", ", my name is {name}", " under the name {name}", ", name {name}", ", it's for {name}",
+    " for {name}", " for {name}", ", my name is {name}", " under the name {name}", ", name {name}",
+    ", it's for {name}",
     ", the name is {name}", ", {name} is my name", ", i'm {name}", ", put {name} on it", ". write {name} on the box",
+    ", the name on the [lid|box|receipt] is {name}", ". please [note|mark|print] {name} on the [lid|parcel|tray]",
+    ", and [label|mark] it {name}", ". {name} [will get it|picks it up|is the name|pays]", ", to {name}",
+    ", from {name}",
+    ", [call|shout] {name} when it's ready", ", on behalf of {name}", ", {name} [sent me|is asking]",
+    " in the name of {name}",
+    ", and put {name} down [for it|as the name|]", ", [i am|this is] {name} [by the way|as you know|]",
+    ". name's {name}",
     ", to be picked up by {name}", " and my name is {name}",
 ]  # fmt: skip
 TO_GO = ["to go", "to go", "for here", "to take away"]
@@ -292,20 +348,28 @@ class Counter:
                 order.lines.append(line)
         if not new:
             return
-        joint = rng.choice(("and", "and", "and", "plus", "and also", "and then", "&"))
-        items = listed([spoken(rng, self.voice, line) for line in new], joint)
+        items = self.joined([spoken(rng, self.voice, line) for line in new])
         if not order.tail and rng.random() < 0.1:
             order.tail = rng.choice(TO_GO)
             items += " " + order.tail
-        named = not order.name and rng.random() < 0.07
+        named = not order.name and rng.random() < 0.13
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
-            items += rng.choice(WITH_NAME)
+            with_name = expand(rng, rng.choice(WITH_NAME))
+            items += with_name if with_name[0] in ",." else " " + with_name
             self.turns.append(self._named(patterns, items))
         else:
             self.say(patterns, f"{self.whole()}. {self.follow_up()}", items=items)
         while any(line.loose for line in order.lines):
             self._sized()
+
+    def joined(self, parts: list[str]) -> str:
+        """Things in a row, between the last two one of many words, or words that say nothing."""
+        if len(parts) < 2:
+            return parts[0]
+        joint = babble(self.rng, 4) if self.rng.random() < 0.2 else self.rng.choice(JOINTS)
+        return f"{', '.join(parts[:-1])} {joint or 'and'} {parts[-1]}".replace(" ,", ",").replace(" ;", ";").replace(
+            " .", ".")
 
     def _named(self, patterns: list[str], items: str) -> tuple[str, str]:
         order, rng = self.order, self.rng

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from training.grammar import hours as opening
-from training.grammar import notice, values
+from training.grammar import notice, values, words
 from training.grammar.text import Voice, expand, listed, plural, sentence
 
 GOODS = {
@@ -55,7 +55,10 @@ NAMES_OF = {
     "pool": "swimming pool|public pool|pool", "tours": "tour desk|tourist office|visitor center",
     "boats": "boat rental|harbor office|ferry desk", "repair": "repair shop|phone repair shop|shoe repair shop",
 }  # fmt: skip
-TAILS = "roll cake tea bar bowl pie soup wrap shake bun drink salad cookie box special juice toast".split()
+TAILS = """
+roll cake tea bar bowl pie soup wrap shake bun drink salad cookie box special juice toast bread slice cup plate burger
+pizza latte sandwich stick book pen card bag jar set ring mix dish steak curry stew cream syrup bottle biscuit punch
+""".split()
 STREETS = ("Street", "Road", "Lane", "Avenue", "Square")
 ALLERGENS = "nuts milk eggs gluten soy sesame fish mustard celery peanuts wheat almonds lactose shellfish".split()
 
@@ -81,14 +84,23 @@ class Shop:
 
 def coined_item(rng: Random, split: str) -> str:
     """A product that nobody sells."""
-    word = values.pick(rng, split, lambda: values.coined(rng))
-    kind = rng.random()
-    if kind < 0.35:
-        return word
-    return f"{word} {rng.choice(TAILS)}"
+
+    def draw() -> str:
+        kind = rng.random()
+        if kind < 0.17:
+            return values.coined(rng)
+        if kind < 0.45:
+            return f"{values.coined(rng)} {rng.choice(TAILS)}"
+        if kind < 0.55:
+            return rng.choice(words.THINGS)
+        if kind < 0.82:
+            return f"{words.word(rng)} {rng.choice(TAILS)}"
+        return f"{words.word(rng)} {rng.choice(words.THINGS)}"
+
+    return values.pick(rng, split, draw)
 
 
-def item_of(rng: Random, split: str, kind: str, coined: float = 0.25) -> str:
+def item_of(rng: Random, split: str, kind: str, coined: float = 0.4) -> str:
     """Something this kind of shop sells, or something invented."""
     if rng.random() < coined:
         return coined_item(rng, split)
@@ -253,6 +265,12 @@ def note_turns(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
 # ---- prices and contents ---------------------------------------------------------------------------------------------
 
 ASK_PRICE = [
+    "[i'd like to hear|do you know|say|what about] the price of [the|a|one] {item}[, please|]?",
+    "[the|a|one] {item}, [how much|price|what does it cost]?",
+    "[what|how much] [do you take|must i pay|is charged] for [the|a|one] {item}?",
+    "[is|are] [the|a] {item} [cheap|costly|affordable], [what is it|how much]?",
+    "[how much money|what money|which price] [is|for] [the|a|one] {item}?",
+    "[cost|price] of [the|a|one] {item}[, please|?|]",
     "how much is [the|a|one] {item}?", "what does [the|a|one] {item} cost?", "what's the price of [the|a] {item}?",
     "[and |]how much for [the|a|one] {item}?", "how much do you [charge|want] for [the|a] {item}?",
     "price of [the|a] {item}?",
@@ -401,7 +419,7 @@ def house_name(rng: Random, split: str) -> str:
 def _menu(rng: Random, split: str, shop: Shop) -> str:
     """The price list: two to six goods at multiples of half a unit."""
     n = rng.randint(2, 6)
-    coined = rng.choice((0.0, 0.2, 0.5, 1.0))
+    coined = rng.choice((0.0, 0.3, 0.6, 1.0))
     while len(shop.prices) < n:
         item = item_of(rng, split, shop.kind, coined)
         if not any(item in other or other in item for other in shop.prices):

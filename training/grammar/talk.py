@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import values
+from training.grammar import values, words
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, babble
+from training.grammar.text import Voice, babble, expand
 
 Turns = list[tuple[str, str]]
 
@@ -239,6 +239,107 @@ OFF_TOPIC: dict[str, list[str]] = {
         "is {name} [a good idea|better than {word}|worth it]?",
         "which [laptop|car|phone|school] should i [buy|choose]?"],
 }  # fmt: skip
+MORE_OFF_TOPIC: dict[str, list[str]] = {
+    "Sorry, I do not follow sports.": [
+        "[which|what] [club|country|athlete|swimmer|runner] [won|lost|leads|is best][ this year| in {name}| in {n}|"
+        "]?",
+        "[how did|how does] the [{word} team|{name} match|derby|marathon] [end|go|look]?",
+        "[goals|points|medals] of {name}?",
+        "who [scored|holds the record|won gold] in the [{word} race|final|{name} games]?"],
+    "Sorry, I do not talk about politics.": [
+        "[is|was] the [minister|senator|government|king] of {name} [any good|right|corrupt|popular]?",
+        "[what|who] [runs|rules|governs] {name}?",
+        "[are you|should i be] [left or right|a democrat|a republican|for the government]?",
+        "[explain|what about|your view on] the [new law|elections|parliament|taxes] in {name}"],
+    "I am not a doctor. Please ask a doctor or a pharmacist.": [
+        "my [arm|leg|foot|eye|skin|nose|finger|neck|wrist|hip|chest] is [red|broken|burning|itchy|sore|bleeding|"
+        "blue], what [helps|now|should i do]?",
+        "which [ointment|drops|tablets|tea|syrup] [helps|works|is good] [for|against] [fever|sore throat|itching|"
+        "burns|{word}]?",
+        "i [feel|am] [dizzy|sick|weak|faint], [what now|is that bad|help me]",
+        "[how many|which] [pills|drops|tablets] [a day|for children|are safe]?"],
+    "Sorry, I cannot do sums like that.": [
+        "[add|subtract|multiply|divide] {n} [and|by] {m}", "{n} [plus|times|minus|divided by|+|x] {m}[?|]",
+        "[how much|how many] are {n} {word}s in {m} {word}s?",
+        "[turn|change|convert|switch] {n} [pounds|feet|inches|gallons|degrees|ounces] [into|to] [grams|meters|"
+        "liters|celsius|{word}s]",
+        "[what|how much] is [half|a third|a quarter|the root] of {n}?",
+        "how many [feet|grams|cents|inches] [make|are in|is] {n} [miles|pounds|meters]?"],
+    "Sorry, I cannot help with writing.": [
+        "[compose|invent|draft|create|make up|type] [a|some] [verse|rhyme|ballad|haiku|tale|novel|slogan|speech|"
+        "letter][ about [a |the |]{word}| for {name}|]",
+        "[correct|check|edit|rewrite|read over|shorten] my [report|article|application|text|homework|paper]",
+        "[how do you say|what is] {word} in [spanish|polish|chinese|latin|{name}]?",
+        "[say|put|turn] {word} [in|into] [german|italian|latin|greek]",
+        "a [rhyme|poem|story] [about|on] {word}[, please|]",
+        "[give|tell|make] me a [story|rhyme|fairy tale|poem|riddle]"],
+    "Sorry, I know only this place.": [
+        "[which|what] [{word}|{word} and {word}|city|country|animal|river|metal|bird] [is|has|was] the [most|best|"
+        "biggest|{like}est|smallest|oldest] [{word}|of all|in {name}|]?",
+        "[name|list|count|tell me] [two|three|four|five|some|all] [{word}s|cities|animals|kings|lakes|islands|"
+        "painters|birds][ in {name}| of {name}|]",
+        "[give|tell|find|show] me [a|the|some] [recipe|way|history|definition|rules|meaning|price] [of|for] "
+        "[{word}|{word} soup|{name}|chess]",
+        "how [many|much] [{word}s|people|water|energy] [does|do|did] [a {word}|the {word}|{name}|we] [have|need|"
+        "use|weigh]?",
+        "why [do|did|does|are|is] [the |]{word}[s|] [{verb}|so {like}|{like}|exist|fall]?",
+        "how do [{word}s|people|birds|machines] {verb}?",
+        "what [happens|happened] [if|when] [a|the] {word} [{verb}s|meets a {word}|breaks]?",
+        "who [made|found|owns|sang|composed|directed|first built] [the |]{word}?",
+        "when [was|were|did] [the |]{word}[s|] [invented|built|found|born|start]?",
+        "is [a|the] {word} [{like}|{like}er than a {word}|a {word}|safe|dangerous]?",
+        "how [{like}|long|heavy|tall|high|fast|old|hot] is [a|the] {word}[ exactly| really| in {name}|]?",
+        "[what|which] is {like}er, [a|the] {word} or [a|the] {word}?",
+        "tell me [how|why|when|where|what] [{word}s|people|stars] [{verb}|come from|are]",
+        "[describe|define|explain] [a|the] {word}[ to me| in one word|]",
+        "can [a|the] {word} {verb}?", "do [{word}s|cats|people] {verb}?",
+        "where [do|did] [the |]{word}s [come from|live|grow|go]?",
+        "[suggest|recommend|pick] [a|some] [{like} |][film|book|song|game|hobby|pet|restaurant in {name}]",
+        "[whose|what] {word} is [this|that|{like}]?",
+        "what [color|size|shape|sound] [is|has] [a|the] {word}?", "[guess|think of] [a|my] [number|{word}|card|age]",
+        "how does [a|the] {word} [work|{verb}|feel|smell]?"],
+    "Sorry, I cannot do that from here.": [
+        "[drive|take|bring|fly|carry] [me|us|my {word}] [to {name}|home|to the {word}|away]",
+        "[dim|lower|raise|close|clean|fix] the [lights|blinds|volume|curtains|{word}]",
+        "[download|install|print|copy|delete] [the|my|a] [file|photo|app|{word}]",
+        "[find|get|rent|buy] me [a|the] [car|flat|flight to {name}|taxi|train to {name} in {word}]",
+        "[water|feed|wash|paint|repair|hide] my {word}[, please|]",
+        "[wake|remind|follow|watch|film] me [at {m}|later|tomorrow|now]",
+        "[unlock|hack|track|find] [the|my|his|her] [phone|car|password|{word}]",
+        "can you [lend|send|give|borrow] me [your|a|some] [{word}|cash|car|money]?"],
+    "Sorry, I cannot give advice on that.": [
+        "[how|where] [do|can|should] [i|we|you] [{verb}|invest|marry|save|learn to {verb}|grow] [a {word}|my "
+        "{word}|{n} dollars|money|]?",
+        "should [i|we|my {word}] [{verb}|leave {name}|quit|move to {name}|marry {name}|sell the {word}]?",
+        "[is it|would it be] [wise|safe|{like}|healthy|smart] to [{verb}|{verb} [a|the] {word}|live in {name}]?",
+        "[help me|teach me to|how to] {verb}[ a {word}| better| like {name}|]",
+        "which [{word}|bank|stock|insurance|phone] is [{like}|worth it|the safest]?"],
+}  # fmt: skip
+for _reply, _patterns in MORE_OFF_TOPIC.items():
+    OFF_TOPIC[_reply] += _patterns
+#: rude, dirty or sad: what is not taken up
+NOT_TAKEN_UP = [
+    ("[you are|you're|what] [a|such a|one|] [{like} |][idiot|fool|liar|clown|loser|thing|piece of junk|{word}]|"
+     "[you|this] [{like} |][tin can|heap|computer|thing|junk|{word}] [is|are|] [awful|rubbish|terrible|broken|"
+     "worthless|]|"
+     "i [can't stand|despise|don't like|am sick of] [you|this machine|this place]|[go away|get lost|leave me alone|"
+     "be quiet]|"
+     "[worst|dullest|silliest] [kiosk|computer|machine|thing] [ever|in town|i know]",
+     "I am sorry. Please tell me again what you need."),
+    ("[call|make fun of|laugh at|curse|mock] [my [boss|sister|neighbor|teacher]|{name}|him|them|that {word}]|"
+     "[say|use|shout|know] [a|some|any] [bad|dirty|nasty|rude|naughty|filthy] [word|words|thing|jokes]|"
+     "[are|aren't] [men|girls|boys|old people|teachers|foreigners|the people of {name}] [{like}|lazy|bad|worse|"
+     "crazy]?|"
+     "[don't you|do you] [think|find|agree] [that |][{name}|my [boss|sister|brother]|they|he|she] [is|are] [{like}|"
+     "awful|dumb|crazy]?|"
+     "what do you think of [{name}|my boss|old people|strangers|them]?|[he|she|{name}|my brother|my boss|they] [is|"
+     "are] [so |][{like}|a {word}|mean|awful|annoying]|"
+     "[everyone|everything|nobody|my neighbor|the guy there] is [so |][{like}|mean|awful|{like} and {like}]|"
+     "[flirt with|kiss|tease|insult|offend|threaten] [me|him|her|them|{name}]|[let's|i could] [fight|steal "
+     "something|break something|beat {name}]|"
+     "[tell|whisper|give] me [something|a story|jokes] [dirty|nasty|bad|for adults]",
+     "Sorry, I help only with what we have here."),
+]  # fmt: skip
 COUNTRIES = """
 France Spain Peru Japan Canada Norway Kenya Brazil India Italy Egypt Greece Chile Poland Turkey Mexico China
 Ireland Iceland Portugal Sweden Finland Denmark Cuba Nepal Ghana Vietnam Thailand Mongolia Paris London Berlin Rome
@@ -286,14 +387,25 @@ def joke(rng: Random, voice: Voice) -> Turns:
 
 def off_topic(rng: Random, voice: Voice, split: str) -> Turns:
     """A question for somebody else, refused."""
+    if rng.random() < 0.1:
+        pattern, reply = rng.choice(NOT_TAKEN_UP)
+        return [(_filled(rng, voice, split, "[" + pattern + "]"), reply)]
     reply = rng.choice(list(OFF_TOPIC))
     if rng.random() < 0.3:
         reply = "Sorry, I know only this place."
+    return [(_filled(rng, voice, split, rng.choice(OFF_TOPIC[reply])), reply)]
+
+
+def _filled(rng: Random, voice: Voice, split: str, pattern: str) -> str:
+    """One reading of a pattern with names, words and numbers drawn."""
     name = rng.choice(COUNTRIES) if rng.random() < 0.5 else values.full_name(rng, split)
-    word = rng.choice(WORDS) if rng.random() < 0.7 else values.coined(rng)
-    pattern = rng.choice(OFF_TOPIC[reply])
-    asked = voice.says(pattern, name=voice.form(name), word=word, n=str(rng.randint(2, 999)), m=str(rng.randint(2, 99)))
-    return [(asked, reply)]
+    text = expand(rng, pattern)
+    while "{word}" in text:
+        kind = rng.random()
+        one = rng.choice(WORDS) if kind < 0.35 else words.word(rng) if kind < 0.85 else values.coined(rng)
+        text = text.replace("{word}", one, 1)
+    text = text.replace("{like}", rng.choice(words.LIKE)).replace("{verb}", rng.choice(words.DO))
+    return voice.says(text, name=voice.form(name), n=str(rng.randint(2, 999)), m=str(rng.randint(2, 99)))
 
 
 def introduction(rng: Random, voice: Voice, split: str) -> Turns:
@@ -307,13 +419,27 @@ def introduction(rng: Random, voice: Voice, split: str) -> Turns:
     return [(voice.says(pattern, name=name), f"Hello, {name}! What can I do for you?")]
 
 
-NAMING = "my name is|name is|i am called|call me|i'm|i am|named|called|they call me|known as|the name".split("|")
+NAMING = (
+    "my parents named me|i answer to|i present myself as|write me down as|my card says|my name is|name is|i am called|"
+    "call me|i'm|i am|named|called|they call me|known as|the name"
+).split("|")
 HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
 INTRODUCE = (
     "my name is {name}|i'm {name}|i am {name}|this is {name}|{name} here|[you can |just |]call me {name}|"
     "[people|my friends|they|most people] call me {name}|the name is {name}|{name} is my name|i go by {name}|"
-    "[i'm|i am] {name}[,|] [and i'm new here|from next door|from the office|by the way|your neighbor|nice to meet you]|"
+    "[i'm|i am] {name}[,|] [and i'm new here|from next door|from the office|by the way|your neighbor|nice to meet "
+    "you]|"
     "{name}, [hello|hi|pleased to meet you|that's me]|it's [me, |]{name}[ again|]|my first name is {name}|"
+    "[it's|this is|here is] {name} [on the line|again|from upstairs|the painter|your guest|with a question]|"
+    "[everybody|most folks|my mother|my colleagues] [says|say|knows me as|know me as|named me] {name}|{name}, [and "
+    "you|good day|at your service]|"
+    "[my|the] [full |first |nick|]name [would be|happens to be|is just|reads] {name}|[here comes|here stands|meet] "
+    "{name}|"
+    "[allow me|to introduce myself|a word about me]: [i'm |]{name}|{name} is [who i am|how i'm called|the name|here]|"
+    "[i was|i've been] [named|called|christened] {name}|[you're|you are] [talking to|speaking with|dealing with] "
+    "{name}|"
+    "[we|i] [have|did] not [met|meet] yet, {name}|[please |][say|address me as|use the name|just say] {name}[ to "
+    "me|]|"
     "i'm called {name}|may i introduce myself, [i'm|my name is|i am] {name}|{name}'s the name|it is {name}"
 )
 
@@ -323,7 +449,12 @@ ASK_NAME = (
     "[say|repeat] my name?|my name was what again|what was my name[ again|]?|say my name|tell me my name|what name "
     "did i [give|tell] you|under which name did i [book|order]|"
     "[do|can] you [recall|guess|tell me] [my name|who i am|what my name is]?|which name do you have[ for me|]?|"
-    "what do you call me?|how am i called?|did you get my name?|what name did you [note|write down]?|my name?"
+    "what do you call me?|do you [still |][have|hold] my name?|[and |]who [did i say i was|am i again|are you "
+    "talking to]?|"
+    "[which|what] name [was it|is mine|did i tell you|is on it]?|[remind me|test]: my name?|have you [noted|kept|"
+    "forgotten] my name?|"
+    "[tell|show] me that you know my name|[i forgot|what's] my own name[, what is it|]?|how am i called?|did you "
+    "get my name?|what name did you [note|write down]?|my name?"
 )
 
 

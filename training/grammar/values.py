@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from random import Random
 
+from training.grammar import words
+from training.grammar.text import ONES
 from training.heldout import NAMES as HELD_OUT
 
 SPLITS = ("train", "valid", "test")
@@ -99,7 +101,9 @@ def coined(rng: Random) -> str:
             for _ in range(rng.randint(1, 2)):
                 letters[rng.randrange(len(letters))] = rng.choice("abcdefghijklmnopqrstuvwxyz")
             word = "".join(letters) + rng.choice(["", "", "o", "a", "ie", "us", "en"])
-        elif kind < 0.42:  # halves of two known names
+        elif kind < 0.40:
+            word = words.spliced(rng)
+        elif kind < 0.50:  # halves of two known names
             first, second = rng.choice(FIRST_NAMES).lower(), rng.choice(FIRST_NAMES + SURNAMES).lower()
             word = first[: rng.randint(2, 4)] + second[-rng.randint(2, 5) :]
         else:
@@ -156,28 +160,47 @@ journey holiday wedding dinner breakfast orchard valley meadow village market st
 """.split()
 
 
+def _big(rng: Random, few: Sequence[str], many: Sequence[str]) -> str:
+    """A word with a capital letter, of either list."""
+    return rng.choice(few if rng.random() < 0.4 else many).capitalize()
+
+
 def title(rng: Random, split: str) -> str:
     """The title of a film or book."""
 
     def draw() -> str:
-        a, n, kind = rng.choice(ADJECTIVES).capitalize(), rng.choice(NOUNS).capitalize(), rng.random()
-        if kind < 0.25:
+        a, n, kind = _big(rng, ADJECTIVES, words.LIKE), _big(rng, NOUNS, words.THINGS), rng.random()
+        if kind < 0.18:
             return f"The {a} {n}"
-        if kind < 0.35:
+        if kind < 0.24:
             return f"{a} {n}"
-        if kind < 0.45:
+        if kind < 0.32:
             return f"The {n} of {coined(rng).capitalize()}"
-        if kind < 0.55:
+        if kind < 0.40:
             return coined(rng).capitalize()
-        if kind < 0.63:
+        if kind < 0.46:
             return f"{coined(rng).capitalize()} and the {n}"
-        if kind < 0.71:
+        if kind < 0.52:
             return f"{n} {rng.randint(2, 9)}"
-        if kind < 0.80:
+        if kind < 0.59:
             return f"The {a} {coined(rng).capitalize()}"
-        if kind < 0.88:
+        if kind < 0.64:
             return f"My {a} {n}"
-        return f"{coined(rng).capitalize()} {coined(rng).capitalize()}"
+        if kind < 0.70:
+            return f"{coined(rng).capitalize()} {coined(rng).capitalize()}"
+        # little words within a title, which must not end it
+        m, count = _big(rng, NOUNS, words.THINGS), rng.choice(ONES[2:]).capitalize()
+        joint = rng.choice("of for at in on with from to by against without after before beyond near".split())
+        form = rng.choice((
+            "{n} {joint} {m}", "{n} {joint} the {m}", "The {n} {joint} {m}", "{a} {n} {joint} {x}", "{n} {joint} {x}",
+            "{count} {n}s", "{n}s {joint} {x}", "{joint} the {n}", "{joint} {a} {m}s", "A {n} {joint} {count}",
+            "{n}, {m} and {x}", "No {n} {joint} {m}", "Mrs {x}", "Doctor {x}", "Captain {x} {joint} {m}",
+            "{do} the {n}", "{do} {joint} {x}", "The {do} {n}", "{count} {a} {n}s", "I {do} {joint} {m}",
+        ))  # fmt: skip
+        filled = form.replace("{count}", count).replace("{joint}", joint).replace("{n}", n).replace("{m}", m)
+        filled = filled.replace("{a}", a).replace("{x}", coined(rng).capitalize())
+        filled = filled.replace("{do}", rng.choice(words.DO).capitalize())
+        return filled[0].upper() + filled[1:]
 
     return pick(rng, split, draw)
 
@@ -187,7 +210,8 @@ def place(rng: Random, split: str) -> str:
 
     def draw() -> str:
         word = coined(rng).capitalize()
-        return word + rng.choice(["", "", "", "ton", "ford", "burg", "ville", " Park", " Hill", " Central", " North"])
+        return word + rng.choice(["", "", "", "ton", "ford", "burg", "ville", " Park", " Hill", " Central", " North",
+            " Falls", " Bay", "haven", "field", "bridge"])
 
     return pick(rng, split, draw)
 
