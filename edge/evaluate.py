@@ -21,7 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError, MemoryRefused, UsageError
-from edge.kv_config import KV_TYPES, KVConfig, KVPlan, available_memory, human, parse_kv_type
+from edge.kv_config import KVConfig, KVPlan, available_memory, human, parse_kv_type
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -187,7 +187,9 @@ class Mode:
 
 def default_modes(n: int) -> list[Mode]:
     """Every type, then windows of a quarter of the text with and without sinks."""
-    types = [each for each in dict.fromkeys(KV_TYPES.values()) if each != "f32"]
+    from pyx.page import NAMES
+
+    types = [each for each in (*NAMES, "int8:int4") if each != "f32" and set(each.split(":")) <= set(NAMES)]
     window = max(1, n // 4 - 4)
     texts = [*types, f"int8 window={window + 4} sinks=0", f"int8 window={window} sinks=4"]
     return [Mode.parse(text) for text in texts]

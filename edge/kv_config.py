@@ -17,14 +17,8 @@ from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.kv_policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, read_budget, without_layers
 
-#: spelling -> KV type; the llama.cpp names are accepted, the block layout behind them is ours
-KV_TYPES = {
-    "f32": "f32",  # for reference: twice the memory, no rounding at all
-    **dict.fromkeys(("f16", "fp16"), "f16"),
-    **dict.fromkeys(("int8", "i8", "q8", "q8_0"), "int8"),
-}
-#: from the most exact to the smallest
-SMALLER = {"f32": ("f32", "f16", "int8"), "f16": ("f16", "int8"), "int8": ("int8",)}
+#: what ``memory`` may take by itself, most exact first
+PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
 
 DEFAULT_CTX = 2048
 DEFAULT_SINKS = 4
@@ -52,17 +46,28 @@ def parse_size(value: str | int | None, name: str = "memory") -> int | None:
 
 
 def parse_kv_type(value: str) -> str:
-    """``f16``, ``int8``, their aliases, or ``K:V`` with both equal -> the KV type of :class:`pyx.kv.KVCache`."""
-    today = "int8, f16 and f32 are supported today"
+    """A KV type as users write it, ``int8``, ``q8_0`` or ``KEYS:VALUES`` -> as :class:`pyx.kv.KVCache` spells it."""
+    from pyx.page import page_types
+
     if not isinstance(value, str):
-        raise UsageError(f"KV type is {value!r}; {today}")
-    parts = value.strip().lower().split(":")
-    types = [KV_TYPES.get(part) for part in parts]
-    if len(parts) > 2 or None in types:
-        raise UsageError(f"KV type {value!r} is not supported: {today}")
-    if types[0] != types[-1]:
-        raise UsageError(f"KV type {value!r}: different types for keys and values are not supported; {today}")
-    return types[0] or ""
+        raise UsageError(f"KV type is {value!r}; it is a text such as int8")
+    try:
+        return page_types(value)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
+    """The type, then those of PREFERRED that need less for this model."""
+    from pyx.kv import KVCache
+    from pyx.page import NAMES
+
+    def size(each: str) -> int:
+        one, two = (KVCache.bytes_for(1, 1, config.head_dim, pages * PAGE, each) for pages in (1, 2))
+        return int(two - one)
+
+    known = [each for each in PREFERRED if all(part in NAMES for part in each.split(":"))]
+    return (kv_type, *(each for each in known if size(each) < size(kv_type)))
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
@@ -261,10 +266,10 @@ class KVConfig:
         if fits(first):
             return first
         if limit is not None:
-            best = self._largest(make, fits, wanted, first.n_ctx)
+            best = self._largest(make, fits, smaller(wanted, config), first.n_ctx)
             if best:
                 return best
-        raise MemoryRefused(self._refusal(first, make, fits, limit, available))
+        raise MemoryRefused(self._refusal(first, make, fits, smaller(wanted, config)[-1], limit, available))
 
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
@@ -300,18 +305,18 @@ class KVConfig:
         return dataclasses.replace(plan, kv_bytes=kv_bytes, notes=tuple(remarks))
 
     def _largest(
-        self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], wanted: str, n_ctx: int
+        self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str], n_ctx: int
     ) -> KVPlan | None:
-        """The longest context the limit allows: first with the wanted type, then with smaller ones."""
-        for kv_type in SMALLER[wanted]:
+        """The longest context the limit allows, with the first of the types that has one."""
+        for kv_type in types:
             least = max(min(LEAST_CTX, n_ctx), self.window + (self.sinks or 0), (self.sinks or 0) + 1)
             shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
             for length in dict.fromkeys((n_ctx, *shorter)):
                 notes = []
                 if length != n_ctx:
                     notes.append(f"context shortened from {n_ctx} to {length} tokens to stay within the memory limit")
-                if kv_type != wanted:
-                    notes.append(f"KV type {kv_type} instead of {wanted} to stay within the memory limit")
+                if kv_type != types[0]:
+                    notes.append(f"KV type {kv_type} instead of {types[0]} to stay within the memory limit")
                 plan = make(length, kv_type, *notes)
                 if fits(plan):
                     return plan
@@ -322,11 +327,11 @@ class KVConfig:
         plan: KVPlan,
         make: Callable[..., KVPlan],
         fits: Callable[[KVPlan], bool],
+        smallest: str,
         limit: int | None,
         available: int | None,
     ) -> str:
         """One line: what is needed, what there is, what would fit, how to override."""
-        smallest = SMALLER[plan.kv_type][-1]
         text = ""
         least = max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
         for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE):

@@ -13,11 +13,12 @@ from typing import Any
 
 from edge.config import ModelConfig
 from edge.errors import UsageError
-from edge.kv_config import KV_TYPES, PAGE, KVConfig, parse_kv_type
+from edge.kv_config import PAGE, KVConfig, parse_kv_type
 from edge.kv_policy import Budget
+from pyx.page import NAMES
 
-#: from the most exact to the smallest
-TYPES = tuple(dict.fromkeys(KV_TYPES.values()))
+#: all of them; keys and values may differ, too
+TYPES = tuple(NAMES)
 TERNARY_BITS = 2.0  # of a weight in memory
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 

@@ -113,13 +113,11 @@ def test_defaults():
         ({"memory": "much"}, "1500M"),
         ({"memory": 0}, "1500M"),
         ({"memory": True}, "1500M"),
-        ({"kv": "int4"}, "int8, f16 and f32"),
-        ({"kv": "q4_0"}, "int8, f16 and f32"),
-        ({"kv": "int8:f16"}, "different types"),
-        ({"kv": "f16:int4"}, "not supported"),
-        ({"kv": "f16:f16:f16"}, "not supported"),
-        ({"kv": ""}, "not supported"),
-        ({"kv": None}, "int8, f16 and f32"),
+        ({"kv": "int9"}, "types are f32, f16, int8"),
+        ({"kv": "f16:int9"}, "KEYS:VALUES"),
+        ({"kv": "f16:f16:f16"}, "not known"),
+        ({"kv": ""}, "not known"),
+        ({"kv": None}, "such as int8"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(arguments, message):
@@ -140,6 +138,8 @@ def test_limits_that_just_fit():
         *((n, "f16") for n in ("f16", "F16", "fp16", " f16 ", "f16:F16", "fp16:f16")),
         *((n, "int8") for n in ("int8", "INT8", "q8", "q8_0", "i8", "int8:q8_0")),
         ("f32", "f32"),
+        ("int8:f16", "int8:f16"),
+        ("F16:q8_0", "f16:int8"),
     ],
 )
 def test_kv_type_names(name, canonical):

@@ -14,6 +14,7 @@ from benchmarks import make_model
 from edge import kv_table, shapes
 from edge.cli.group import cli
 from edge.errors import UsageError
+from edge.kv_config import KVConfig
 from pyx.kv import KVCache
 
 CONTEXTS = (512, 1024, 2048, 4096)
@@ -65,6 +66,15 @@ def test_cells_are_what_a_cache_allocates(model: str) -> None:
                 assert cell == row.bytes_per_token * n + (0 if row.type in ("f32", "f16") else open_page)
     one = KVCache(2, 2, 8, 64, "int8")
     assert one.nbytes == KVCache.bytes_for(2, 2, 8, 64, "int8")
+
+
+def test_keys_and_values_of_different_types() -> None:
+    """Half of the one, half of the other; the open page stays F16."""
+    c = config("2b-4t")
+    one, two = (kv_table.table(c, [4096], [each]).rows[0] for each in ("f16:int8", "int8:f16"))
+    assert one.bytes_per_token == two.bytes_per_token == (76_800 + 39_000) // 2 and one.bytes == two.bytes
+    plan = KVConfig(4096, "f16:int8", overflow="stop").plan(c)
+    assert plan.kv_type == "f16:int8" and plan.kv_bytes == one.bytes[4096]
 
 
 def test_share_and_gain_are_the_published_ones() -> None:

@@ -182,10 +182,11 @@ kv_options = heading(
     "Context and memory",
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=_positive(1), metavar="N",
            help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
-    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default) or f16."),
+    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, or "
+           "KEYS:VALUES such as int8:f16."),
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE",
-           help="As --kv, for those whose fingers know it; q8_0 means int8."),
-    option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk; both must agree."),
+           help="As --kv, for the keys, in the spelling of llama.cpp; q8_0 means int8."),
+    option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk, for the values."),
     option("--window", type=_positive(0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
            "that the context holds)."),
     option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
