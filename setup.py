@@ -45,6 +45,7 @@ C_SOURCES = {
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],
+    "planes": ["planes.c"],
     "layer": ["a48.c"],
 }
 

@@ -106,14 +106,18 @@ class Context:
             self.tokens, self.kv = found
             self.sampled = array("i")
 
-    def step(self, ids: array[int], logits: array[float] | None) -> None:
-        """Evaluate tokens behind those held; the caller keeps the books.  Raises MemoryRefused at the memory limit."""
+    def step(self, ids: array[int], logits: array[float] | None, winners: int = 0) -> None:
+        """Evaluate tokens behind those held; the caller keeps the books.
+
+        logits: those behind the last token, of which only the ``winners`` largest have to be there (0: all).  Raises
+        MemoryRefused at the memory limit.
+        """
         engine = self.engine
         with engine.lock:
             engine.check_open()
             while True:
                 try:
-                    return engine.transformer.step(self.kv, ids, logits)
+                    return engine.transformer.step(self.kv, ids, logits, False, winners)
                 except MemoryError as error:
                     if engine.prefixes is None or not engine.prefixes.shrink(engine.prefixes.nbytes - 1):
                         raise MemoryRefused(f"the memory limit is reached: {error}") from None
@@ -125,11 +129,13 @@ class Context:
         report: OnPrefill | None,
         logits: bool = True,
         share: int = 0,
+        winners: int = 0,
     ) -> tuple[int, str | None]:
         """Hold exactly ids, with the logits behind the last; returns (tokens reused, what interrupted or None).
 
-        With ``logits`` at least the last token is evaluated, even if all are held: its logits are needed.  The first
-        ``share`` tokens are what other sessions begin with, too: they go to the engine's store on the way.
+        With ``logits`` at least the last token is evaluated, even if all are held: its logits are needed, of which
+        only the ``winners`` largest have to be there (0: all).  The first ``share`` tokens are what other sessions
+        begin with, too: they go to the engine's store on the way.
         """
         self.borrow(ids)
         engine, tokens, n = self.engine, self.tokens, len(ids)
@@ -145,7 +151,7 @@ class Context:
             stop = len(tokens) + chunk
             part = ids[len(tokens) : min(stop, share) if len(tokens) < share else stop]
             begun = time.perf_counter()
-            self.step(part, self.logits if logits and len(tokens) + len(part) == n else None)
+            self.step(part, self.logits if logits and len(tokens) + len(part) == n else None, winners)
             tokens.extend(part)
             if len(tokens) == share and engine.prefixes is not None:
                 engine.prefixes.add(self)

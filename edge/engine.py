@@ -32,6 +32,8 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 
 #: the model that ships inside the package
 MODELS = Path(__file__).resolve().parent / "models"
+#: how the output head may lie in memory; native: exactly the values of the file
+HEADS = ("int8", "two-stage", "f16", "f32", "native")
 #: bytes of float32 logits and of the sampler's tables, per vocabulary entry and session
 ROW_BYTES = 4 + 12
 
@@ -216,10 +218,10 @@ def load(
     """Load a model file or folder; None is the model that ships inside.
 
     ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, kv_budget, kv_drop_layers: see
-    :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: "int8", "f16", "f32" or
-    "native".  weights: "auto", "map" (run from the file's map) or "huge" (copied into 2 MiB pages).  isa: force an
-    instruction set.  template: a chat template by name.  i2s_layout and activation: for files that do not say.
-    progress: called with (done, total).
+    :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: one of HEADS.
+    weights: "auto", "map" (run from the file's map) or "huge" (copied into 2 MiB pages).  isa: force an instruction
+    set.  template: a chat template by name.  i2s_layout and activation: for files that do not say.  progress: called
+    with (done, total).
     on_plan: called with the memory plan before anything of it is taken.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
@@ -229,8 +231,8 @@ def load(
     wishes = KVConfig(
         ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, budget, kv_drop_layers
     )
-    if head not in ("int8", "f16", "f32", "native"):
-        raise UsageError(f"head is {head!r}; it is int8, f16, f32 or native")
+    if head not in HEADS:
+        raise UsageError(f"head is {head!r}; it is {', '.join(HEADS[:-1])} or {HEADS[-1]}")
     if weights not in ("auto", "map", "huge"):
         raise UsageError(f"weights is {weights!r}; it is auto, map or huge")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
@@ -299,6 +301,7 @@ def expect(
 ) -> Footprint:
     """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
     from pyx import scratch
+    from pyx.head import placement
 
     config = checkpoint.config
     mapped = allocated = 0
@@ -314,15 +317,13 @@ def expect(
             allocated += rows * ((k + 127) // 128 * 32)
     table = checkpoint.tensors.get("output.weight") or checkpoint.tensors.get("token_embd.weight")
     stored = table.type if table else ""
-    width = {"int8": 1, "f16": 2, "f32": 4, "native": 2 if stored == "F16" else 4}[head]
-    size = config.n_vocab * (config.hidden * width + (4 if head == "int8" else 0))
-    in_place = stored in ("F16", "F32") and head in ("native", stored.lower())
+    place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     return Footprint(
         mapped=mapped,
         allocated=allocated,
-        head_mapped=size if in_place else 0,
-        head_allocated=0 if in_place else size,
-        scratch=scratch.bytes_for(config, n_threads) + ROW_BYTES * config.n_vocab,
+        head_mapped=place.nbytes if place.mapped else 0,
+        head_allocated=0 if place.mapped else place.nbytes,
+        scratch=scratch.bytes_for(config, n_threads) + place.scratch + ROW_BYTES * config.n_vocab,
         program=program,
     )
 

@@ -63,6 +63,19 @@ class Sampling:
         neutral = math.isclose(self.repeat_penalty, 1.0, abs_tol=0.0, rel_tol=1e-12)
         return self.repeat_last_n != 0 and not (neutral and not self.presence_penalty and not self.frequency_penalty)
 
+    @property
+    def winners(self) -> int:
+        """How many of the largest logits decide the next token, before penalties; 0 when all may.
+
+        The first ``top_k`` (greedy: the first) of what the penalties leave.  Penalties that only take away move at
+        most the ``repeat_last_n`` tokens they look at behind others, so that many more are enough.
+        """
+        first = self.top_k if self.temp > 0 else 1
+        if not first or not self.penalises:
+            return first
+        lowers = self.repeat_penalty >= 1 and self.presence_penalty >= 0 and self.frequency_penalty >= 0
+        return first + self.repeat_last_n if lowers and self.repeat_last_n > 0 else 0
+
 
 #: the small models this runtime is for repeat themselves: the livelier presets lean against that
 PRESETS = {

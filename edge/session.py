@@ -381,7 +381,10 @@ class Session:
         one = array("i", [0])
 
         start = clock()
-        cached, reason = context.prefill(ids, lambda: self._interrupted(deadline), options.on_prefill, share=share)
+        winners = options.sampling.winners
+        cached, reason = context.prefill(
+            ids, lambda: self._interrupted(deadline), options.on_prefill, share=share, winners=winners
+        )
         prompt_seconds = clock() - start
         tokens = context.tokens
         self.usage = Usage(len(ids), cached)
@@ -440,7 +443,7 @@ class Session:
                 elif len(tokens) >= most_held:
                     reason = "context_full"
                 else:
-                    step(one, logits)
+                    step(one, logits, winners)
                     tokens.append(token)
                     pending = False
             decode_seconds = clock() - first - away if count else 0.0

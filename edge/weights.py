@@ -35,7 +35,7 @@ def build(
 ) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 
-    ``head``: "int8", "f16", "f32" or "native" (exactly the file's values).  ``weights``: "map" uses ternary tensors
+    ``head``: see :mod:`pyx.head`.  ``weights``: "map" uses ternary tensors
     where they lie in the file's map (instant start, shared, reclaimable), "huge" copies them into 2 MiB pages (faster
     decode, anonymous memory).  Raises InvalidFile naming the tensor that is missing or does not fit.
     """

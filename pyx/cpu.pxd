@@ -6,6 +6,7 @@ cdef extern from "kernels.h" nogil:
         TERNARY_BLOCK
         TERNARY_BLOCK_BYTES
         KV_PAGE
+        PLANE_BLOCK
 
     struct kernels:
         const char *name
@@ -26,6 +27,11 @@ cdef extern from "kernels.h" nogil:
         void (*head_f16)(const uint16_t *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*head_f32)(const float *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*quantize_row_i8)(const float *, int64_t, int8_t *, float *) noexcept nogil
+        void (*nibble_dots)(
+            const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t) noexcept nogil
+        void (*bit_dots)(
+            const uint8_t *, const int32_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *,
+            int64_t) noexcept nogil
         void (*half_to_float)(const uint16_t *, int64_t, float *) noexcept nogil
         void (*float_to_half)(const float *, int64_t, uint16_t *) noexcept nogil
         void (*score_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil

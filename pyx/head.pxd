@@ -3,22 +3,40 @@ from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
 
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
+from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes
 from pyx.table cimport Table
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_F16, HEAD_F32
+    HEAD_INT8, HEAD_F16, HEAD_F32, HEAD_TWO_STAGE
+
+cdef enum:
+    HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
+    MOST_WINNERS = PLANE_TOP        # most winners that a two-stage head is asked for
 
 cdef class Head:
     cdef readonly str kind
     cdef readonly int64_t n_row, k
     cdef readonly bint mapped
+    cdef readonly int n_threads     # most that may work at once
     cdef head_kind kind_id
-    cdef object owner
-    cdef Arena weights, scale_arena
-    cdef const void *rows         # int8, half or float [n_row][k]
-    cdef const float *scale       # [n_row], int8 only
+    cdef object owner, placement
+    cdef Arena weights, scale_arena, query_arena
+    cdef const void *rows           # int8, half or float [n_row][k]
+    cdef const float *scale         # [n_row], int8 only
+    cdef readonly Planes planes     # two-stage only
+    cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers
+    cdef float s[HEAD_TOKENS]
     cdef _build(self, Table table, int n_threads)
-    # logits[row0..row1) of one hidden vector; x [k] float, x16 [k] and s from quantize_i16 (int8 only)
+    # The end of a step, by every thread of the team: final norm and all or the top logits of n_token residual vectors
+    # h [n_token][k]; x [n_token][k] is scratch, out [n_token][n_row].
+    cdef void answer(
+        self, const kernels *kernel, int64_t n_token, const float *h, const float *norm, float eps, float *x,
+        int64_t top, int tid, int n_thread, float *out) noexcept nogil
+    # Prepare hidden vector x [k] as number t of the next call of logits.
+    cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil
+    # out[t][row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
+    # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, and is
+    # called by every thread of the team with its own rows; other heads give all.
     cdef void logits(
-        self, const kernels *kernel, int64_t row0, int64_t row1, const float *x, const int16_t *x16, float s,
-        float *out) noexcept nogil
+        self, const kernels *kernel, int64_t n_token, const float *x, int64_t top, int64_t row0, int64_t row1, int tid,
+        int n_thread, float *out, int64_t ld) noexcept nogil

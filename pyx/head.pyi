@@ -1,16 +1,35 @@
 """head: the output head (see head.pyx)."""
 
+import array
+from typing import Any, NamedTuple
+
+from pyx.planes import Planes
 from pyx.table import Table
 
+KINDS: dict[str, Any]
+
+class Placement(NamedTuple):
+    kind: str
+    nbytes: int
+    mapped: bool
+    scratch: int
+
+def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
+
 class Head:
-    """The output head over a table: "int8", "f16", "f32" or "native"."""
+    """The output head over a table: "int8", "two-stage", "f16", "f32" or "native"."""
 
     kind: str
     n_row: int
     k: int
     mapped: bool
+    n_threads: int
+    planes: Planes | None
     def __init__(self, table: Table, kind: str = "int8", n_threads: int = 1) -> None: ...
+    def apply(self, x: Any, top: int = 0, n_threads: int = 1) -> array.array[float]: ...
     @property
     def nbytes(self) -> int: ...
     @property
     def allocated(self) -> int: ...
+    @property
+    def scratch(self) -> int: ...

@@ -1,33 +1,70 @@
 """head: the output head, all of whose rows are read for every token.
 
 It is what decode reads most of after the ternary weights, so it may be stored smaller than the file has it: int8 rows
-with a float32 scale per row (default), half, float, or "native" (exactly the values of the file).
+with a float32 scale per row (default), half, float, "native" (exactly the values of the file), or "two-stage": the int8
+rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.
 """
+
+import array
+from collections import namedtuple
 
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
 
-from pyx.cpu cimport active, kernels
+
+from pyx.attention cimport share
+from pyx.cpu cimport PLANE_BLOCK, active, kernels
 from pyx.memory cimport Arena
+from pyx.planes cimport Planes
+from pyx.planes import sizes
 from pyx.table cimport TABLE_F16, Table
+
+cdef extern from "barrier.h" nogil:
+    void team_barrier()
+
+cdef enum:
+    LINE = 16       # logits per cache line: threads never write the same
+    TILE = 16       # rows that stay in the cache while several vectors pass
+
+#: kind -> (id, bytes per weight)
+KINDS = {"int8": (HEAD_INT8, 1), "two-stage": (HEAD_TWO_STAGE, 1), "f16": (HEAD_F16, 2), "f32": (HEAD_F32, 4)}
+
+
+#: what a head over stored rows will be: "native" resolved, its bytes, whether they lie in the file's map, and the bytes
+#: of its working memory
+Placement = namedtuple("Placement", "kind nbytes mapped scratch")
+
+
+def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
+    """The :class:`Placement` of a head over rows of a type.  Raises ValueError for a kind that is not known."""
+    if kind == "native":
+        kind = "f16" if type == "F16" else "f32"
+    if kind not in KINDS:
+        raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native)")
+    nbytes, scratch = n_row * k * KINDS[kind][1], 2 * HEAD_TOKENS * k
+    if kind == "int8":
+        nbytes += 4 * n_row
+    elif kind == "two-stage":
+        nbytes, more = sizes(n_row, k, n_threads)
+        scratch += more
+    return Placement(kind, nbytes, kind == type.lower(), scratch)
 
 
 cdef class Head:
-    """The output head over a table: kind "int8", "f16", "f32" or "native".
+    """The output head over a table: kind "int8", "two-stage", "f16", "f32" or "native".
 
     ``mapped`` tells that the rows are used where the file's map holds them ("native" or the same type as asked for).
+    Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
     def __cinit__(self, Table table not None, str kind="int8", int n_threads=1):
-        self.n_row, self.k = table.n_row, table.k
-        if kind == "native":
-            kind = "f16" if table.type == "F16" else "f32"
-        if kind not in ("int8", "f16", "f32"):
-            raise ValueError(f"output head {kind!r} is not known (int8, f16, f32, native)")
-        self.kind = kind
-        self.kind_id = {"int8": HEAD_INT8, "f16": HEAD_F16, "f32": HEAD_F32}[kind]
-        aligned = (<size_t>table.data) % 4 == 0
-        if (kind == "f16" and table.type == "F16" or kind == "f32" and table.type == "F32") and aligned:
+        self.n_row, self.k, self.n_threads = table.n_row, table.k, n_threads
+        self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
+        self.kind = self.placement.kind
+        self.kind_id = KINDS[self.kind][0]
+        self.query_arena = Arena(2 * HEAD_TOKENS * self.k)
+        self.x16 = <int16_t *>self.query_arena.data
+        if self.placement.mapped and (<size_t>table.data) % 4 == 0:
             self.owner, self.rows, self.mapped = table, table.data, True
         else:
             self._build(table, n_threads)
@@ -35,24 +72,30 @@ cdef class Head:
     cdef _build(self, Table table, int n_threads):
         cdef int64_t row, n_row = self.n_row, k = self.k
         cdef const kernels *kernel = active()
-        cdef int width = {"int8": 1, "f16": 2, "f32": 4}[self.kind]
+        cdef int width = KINDS[self.kind][1]
         cdef head_kind kind = self.kind_id
         cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows read before they are let go
-        cdef Arena scratch_arena = Arena(n_threads * (4 * k + 64))
+        cdef int64_t wide = (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
+        cdef Arena scratch_arena = Arena(n_threads * (4 * wide + wide + 64))
         cdef char *scratch = <char *>scratch_arena.data
         cdef float *row_floats
-        cdef uint8_t *out
+        cdef uint8_t *out = NULL
+        cdef uint8_t *codes
         cdef float *scale = NULL
-        # Read in one long stream per token: huge pages pay most here.
-        self.weights = Arena(n_row * k * width, huge=n_row * k * width >= (8 << 20))
-        out = self.weights.data
-        self.rows = out
+        cdef Planes planes = None
+        if kind == HEAD_TWO_STAGE:
+            self.planes = planes = Planes(n_row, k, n_threads)
+            scale = planes.scale
+        else:
+            # Read in one long stream per token: huge pages pay most here.
+            self.weights = Arena(n_row * k * width, huge=n_row * k * width >= (8 << 20))
+            self.rows = out = self.weights.data
         if kind == HEAD_INT8:
             self.scale_arena = Arena(4 * n_row)
-            scale = <float *>self.scale_arena.data
-            self.scale = scale
+            self.scale = scale = <float *>self.scale_arena.data
         with nogil, parallel(num_threads=n_threads):
-            row_floats = <float *>(scratch + threadid() * (4 * k + 64))
+            row_floats = <float *>(scratch + threadid() * (4 * wide + wide + 64))
+            codes = <uint8_t *>(row_floats + wide)
             for row in prange(n_row, schedule="static"):
                 if kind == HEAD_F32:
                     table.row_into(row, <float *>out + row * k)
@@ -63,31 +106,90 @@ cdef class Head:
                         table.row_into(row, row_floats)
                     if kind == HEAD_INT8:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, scale + row)
+                    elif kind == HEAD_TWO_STAGE:
+                        kernel.quantize_row_i8(row_floats, k, <int8_t *>codes, scale + row)
+                        planes.put(row, codes, scale[row])
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
                     table.let_go(row - some + 1, row + 1)
 
+    cdef void answer(
+        self, const kernels *kernel, int64_t n_token, const float *h, const float *norm, float eps, float *x,
+        int64_t top, int tid, int n_thread, float *out) noexcept nogil:
+        cdef int64_t t = 0, n, i, k = self.k
+        while t < n_token:
+            n = min(<int64_t>HEAD_TOKENS, n_token - t)
+            for i in range(share(n, 1, tid, n_thread), share(n, 1, tid + 1, n_thread)):
+                kernel.rmsnorm(h + (t + i) * k, norm, eps, k, x + i * k)
+                self.ask(kernel, i, x + i * k)
+            team_barrier()
+            self.logits(
+                kernel, n, x, top, share(self.n_row, LINE, tid, n_thread), share(self.n_row, LINE, tid + 1, n_thread),
+                tid, n_thread, out + t * self.n_row, self.n_row)
+            t += n
+            if t < n_token:  # the next vectors take their place
+                team_barrier()
+
+    cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
+        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_TWO_STAGE:
+            self.s[t] = kernel.quantize_i16(x, self.k, self.x16 + t * self.k)
+        if self.kind_id == HEAD_TWO_STAGE:
+            self.planes.ask(t, self.x16 + t * self.k, self.s[t])
+
     cdef void logits(
-        self, const kernels *kernel, int64_t row0, int64_t row1, const float *x, const int16_t *x16, float s,
-        float *out) noexcept nogil:
-        cdef int64_t n_row = row1 - row0
-        if n_row <= 0:
+        self, const kernels *kernel, int64_t n_token, const float *x, int64_t top, int64_t row0, int64_t row1, int tid,
+        int n_thread, float *out, int64_t ld) noexcept nogil:
+        cdef int64_t row, n, t, k = self.k, tile = row1 - row0 if n_token == 1 else TILE
+        if self.kind_id == HEAD_TWO_STAGE:
+            self.planes.logits(kernel, n_token, top, row0, row1, tid, n_thread, out, ld)
             return
-        if self.kind_id == HEAD_INT8:
-            kernel.head_i8(
-                <const int8_t *>self.rows + row0 * self.k, self.scale + row0, n_row, self.k, x16, s, out + row0)
-        elif self.kind_id == HEAD_F16:
-            kernel.head_f16(<const uint16_t *>self.rows + row0 * self.k, n_row, self.k, x, out + row0)
-        else:
-            kernel.head_f32(<const float *>self.rows + row0 * self.k, n_row, self.k, x, out + row0)
+        row = row0
+        while row < row1:
+            n = min(tile, row1 - row)
+            for t in range(n_token):
+                if self.kind_id == HEAD_INT8:
+                    kernel.head_i8(
+                        <const int8_t *>self.rows + row * k, self.scale + row, n, k, self.x16 + t * k, self.s[t],
+                        out + t * ld + row)
+                elif self.kind_id == HEAD_F16:
+                    kernel.head_f16(<const uint16_t *>self.rows + row * k, n, k, x + t * k, out + t * ld + row)
+                else:
+                    kernel.head_f32(<const float *>self.rows + row * k, n, k, x + t * k, out + t * ld + row)
+            row += n
+
+    def apply(self, x, int64_t top=0, int n_threads=1):
+        """Logits as array("f") [n][n_row] of n <= 8 hidden vectors x (float32 buffer [n][k]); as a step gives them."""
+        cdef const float[::1] vectors = x
+        cdef const kernels *kernel = active()
+        cdef int64_t n = vectors.shape[0] // self.k, t, n_row = self.n_row
+        cdef float[::1] out
+        cdef int tid
+        if n * self.k != vectors.shape[0] or not 1 <= n <= HEAD_TOKENS or not 0 <= top <= MOST_WINNERS:
+            raise ValueError(f"{vectors.shape[0]} numbers, {top} winners are out of range")
+        if not 1 <= n_threads <= self.n_threads:
+            raise ValueError(f"{n_threads} threads asked of a head made for {self.n_threads}")
+        out = array.array("f", bytes(4 * n * n_row))
+        for t in range(n):
+            self.ask(kernel, t, &vectors[t * self.k])
+        with nogil, parallel(num_threads=n_threads):
+            tid = threadid()
+            self.logits(
+                kernel, n, &vectors[0], top, share(n_row, LINE, tid, n_threads), share(n_row, LINE, tid + 1, n_threads),
+                tid, n_threads, &out[0], n_row)
+        return out.base
 
     @property
     def nbytes(self):
-        """Bytes read per token."""
-        return self.n_row * (self.k * {"int8": 1, "f16": 2, "f32": 4}[self.kind] + (4 if self.kind == "int8" else 0))
+        """Bytes of the head; a token reads all of them, unless it is two-stage."""
+        return self.placement.nbytes
 
     @property
     def allocated(self):
         """Bytes allocated beside the map."""
         return 0 if self.mapped else self.nbytes
+
+    @property
+    def scratch(self):
+        """Bytes of working memory."""
+        return self.placement.scratch

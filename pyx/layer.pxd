@@ -41,6 +41,7 @@ cdef struct step_plan:
     const float *output_norm
     float *logits
     bint all_logits
+    int64_t top             # only the largest logits are wanted; 0: all
     float *queries  # [n_layer][n_head][head_dim], or NULL
 
 # One layer for the tokens of the plan, from p.w.h to p.w.h: every thread of a team calls it.  Ends with a barrier.

@@ -31,10 +31,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from array import array
 
-
-cdef struct Candidate:
-    float logit
-    int32_t id
+from pyx.rank cimport Candidate, heapify, offer, sort_heap
 
 
 cdef struct Filter:
@@ -74,44 +71,6 @@ cdef inline double next_uniform(uint64_t *s) noexcept nogil:
 
 # ---- ranking --------------------------------------------------------------------------------------------------------
 
-cdef inline bint worse(Candidate a, Candidate b) noexcept nogil:
-    return a.logit < b.logit or (a.logit == b.logit and a.id > b.id)
-
-
-cdef inline void sift_down(Candidate *heap, int64_t i, int64_t n) noexcept nogil:
-    """Restore the heap (worst at the root) below i."""
-    cdef Candidate moving = heap[i]
-    cdef int64_t child
-    while True:
-        child = 2 * i + 1
-        if child >= n:
-            break
-        if child + 1 < n and worse(heap[child + 1], heap[child]):
-            child += 1
-        if not worse(heap[child], moving):
-            break
-        heap[i] = heap[child]
-        i = child
-    heap[i] = moving
-
-
-cdef void heapify(Candidate *heap, int64_t n) noexcept nogil:
-    cdef int64_t i
-    for i in range(n // 2 - 1, -1, -1):
-        sift_down(heap, i, n)
-
-
-cdef void sort_heap(Candidate *heap, int64_t n) noexcept nogil:
-    """Heap with the worst at the root -> best first."""
-    cdef int64_t last
-    cdef Candidate c
-    for last in range(n - 1, 0, -1):
-        c = heap[0]
-        heap[0] = heap[last]
-        heap[last] = c
-        sift_down(heap, 0, last)
-
-
 cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *out) noexcept nogil:
     """Every usable logit >= cutoff, in id order; returns how many."""
     cdef int64_t i, m = 0
@@ -127,26 +86,11 @@ cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *o
 
 cdef int64_t best(const float *logits, int64_t n, int64_t k, Candidate *heap) noexcept nogil:
     """The k best, best first: a heap of k keeps the worst at its root, so almost every logit costs one comparison."""
-    cdef int64_t i = 0, m = 0
-    cdef float l, threshold
-    while i < n and m < k:
-        l = logits[i]
-        if l > -INFINITY:
-            heap[m].logit = l
-            heap[m].id = <int32_t>i
-            m += 1
-        i += 1
-    heapify(heap, m)
-    if m == k:
-        threshold = heap[0].logit
-        while i < n:
-            l = logits[i]
-            if l > threshold:  # an equal logit with a higher id ranks behind
-                heap[0].logit = l
-                heap[0].id = <int32_t>i
-                sift_down(heap, 0, m)
-                threshold = heap[0].logit
-            i += 1
+    cdef int64_t i, m = 0
+    for i in range(n):
+        m = offer(heap, m, k, logits[i], <int32_t>i)
+    if m < k:
+        heapify(heap, m)
     sort_heap(heap, m)
     return m
 

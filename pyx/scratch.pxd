@@ -1,5 +1,5 @@
 # scratch: the working memory of a step, one allocation cut into arrays.
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t
 
 # What the sizes follow from.
 cdef struct scratch_widths:
@@ -29,7 +29,6 @@ cdef struct scratch:
     float *up       # [C][ffn]
     float *cs       # [C][rope_dim / 2]
     float *sn       # [C][rope_dim / 2]
-    int16_t *x16    # [n_threads][hidden]
     int32_t *acc    # [n_threads][acc_ints]
     float *state    # [n_threads][thread_state_floats]
 

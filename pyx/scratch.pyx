@@ -1,6 +1,6 @@
 """scratch: the working memory of a step, one allocation cut into arrays."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport thread_state_floats
 from pyx.cpu cimport TERNARY_BLOCK
@@ -29,7 +29,6 @@ cdef int64_t place(
     w.up = <float *>take(base, &at, 4 * C * p.ffn)
     w.cs = <float *>take(base, &at, 4 * C * half)
     w.sn = <float *>take(base, &at, 4 * C * half)
-    w.x16 = <int16_t *>take(base, &at, 2 * n_threads * p.hidden)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
     return at

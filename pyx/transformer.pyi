@@ -46,5 +46,5 @@ class Transformer:
     def head_kind(self) -> str: ...
     def keep_queries(self) -> Any:
         """From now on each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
-    def step(self, kv: KVCache, ids: Any, logits: Any, all_logits: bool = False) -> None:
+    def step(self, kv: KVCache, ids: Any, logits: Any, all_logits: bool = False, top: int = 0) -> None:
         """Evaluate ids (int32 buffer, 1..chunk tokens) and write the logits of the last (or every) token."""

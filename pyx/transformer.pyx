@@ -9,14 +9,14 @@ Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and Llama
 import array
 
 from cython.parallel cimport parallel, threadid
-from libc.stdint cimport int16_t, int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from pyx.attention cimport Workspace, attention_plan, share
 from pyx.cpu cimport active
-from pyx.head cimport Head
+from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
-from pyx.layer cimport FLOAT_LINE, layer, run_layer, step_plan
+from pyx.layer cimport layer, run_layer, step_plan
 from pyx.memory cimport Arena
 from pyx.policy cimport pages
 from pyx.projection cimport matrix
@@ -39,23 +39,16 @@ cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil
 
 cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
-    cdef int64_t index, t, n_vocab = head.n_row
-    cdef float *x = p.w.x + tid * p.hidden
-    cdef int16_t *x16 = p.w.x16 + tid * p.hidden
-    cdef float s
+    cdef int64_t index, t
     embed(p, embedding, tid, n_thread)
     team_barrier()
     for index in range(p.n_layer):
         run_layer(p, index, tid, n_thread)
     if p.logits == NULL:
         return
-    for t in range(0 if p.all_logits else p.n_token - 1, p.n_token):
-        # by every thread for itself, so that nobody has to wait
-        p.kernel.rmsnorm(p.w.h + t * p.hidden, p.output_norm, p.eps, p.hidden, x)
-        s = p.kernel.quantize_i16(x, p.hidden, x16)
-        head.logits(
-            p.kernel, share(n_vocab, FLOAT_LINE, tid, n_thread), share(n_vocab, FLOAT_LINE, tid + 1, n_thread),
-            x, x16, s, p.logits + (t * n_vocab if p.all_logits else 0))
+    t = 0 if p.all_logits else p.n_token - 1
+    head.answer(
+        p.kernel, p.n_token - t, p.w.h + t * p.hidden, p.output_norm, p.eps, p.w.x, p.top, tid, n_thread, p.logits)
 
 
 cdef class Transformer:
@@ -157,7 +150,7 @@ cdef class Transformer:
     @property
     def scratch_bytes(self):
         """Bytes of working memory, without the decode partials that grow with the context."""
-        return self.scratch_arena.nbytes
+        return self.scratch_arena.nbytes + self.head.scratch
 
     @property
     def vector_bytes(self):
@@ -214,12 +207,13 @@ cdef class Transformer:
         a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
         a.out, a.state = p.w.attn, p.w.state
 
-    def step(self, KVCache kv not None, ids, logits, bint all_logits=False):
+    def step(self, KVCache kv not None, ids, logits, bint all_logits=False, int64_t top=0):
         """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
 
         logits: float32 buffer [n_vocab] for the last token, or [n][n_vocab] flat with all_logits, or None: nothing is
-        computed past the last layer.  Raises ValueError for an id out of range, a buffer that does not fit, a cache
-        of another model, or a full context; the cache is untouched then.
+        computed past the last layer.  top > 0: only the largest top logits of a token are wanted, ties included; where
+        the head knows a shorter way to them, the others are -inf.  Raises ValueError for an id out of range, a buffer
+        that does not fit, a cache of another model, or a full context; the cache is untouched then.
         """
         cdef const int32_t[::1] tokens = ids
         cdef float[::1] out
@@ -246,7 +240,7 @@ cdef class Transformer:
                 raise ValueError(f"{out.shape[0]} logits asked for, the step gives {given}")
             p.logits = &out[0]
         p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
-        p.n_token, p.pos0, p.all_logits = n, kv.n_tokens, all_logits
+        p.n_token, p.pos0, p.all_logits, p.top = n, kv.n_tokens, all_logits, top if top <= MOST_WINNERS else 0
         self._aim_attention(kv)
         with nogil, parallel(num_threads=n_threads):
             run_step(p, embedding, head, threadid(), n_threads)

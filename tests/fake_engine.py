@@ -82,7 +82,7 @@ class FakeTransformer:
     def __init__(self) -> None:
         self.delay = float(os.environ.get("FAKE_DELAY", "0"))
 
-    def step(self, kv: FakeKV, ids: Any, logits: Any, all_logits: bool = False) -> None:
+    def step(self, kv: FakeKV, ids: Any, logits: Any, all_logits: bool = False, top: int = 0) -> None:
         time.sleep(self.delay)
         kv.ids.extend(ids)
         if logits is None:

@@ -145,7 +145,7 @@ class Transformer:
         self.hook: Callable[[], None] | None = None
         self.running = threading.Lock()
 
-    def step(self, kv: KV, ids, logits, all_logits: bool = False) -> None:
+    def step(self, kv: KV, ids, logits, all_logits: bool = False, top: int = 0) -> None:
         assert self.running.acquire(blocking=False), "two steps at once"
         try:
             if self.hook:

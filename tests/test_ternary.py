@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.head import Head
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
 
@@ -186,17 +185,11 @@ def test_infinite_scale_is_refused():
         TernaryMatrix.pack("I2_S", raw, 16, 128)
 
 
-def test_int8_head_is_near_the_exact_one():
-    """One quantisation step of the row and of the 14-bit activations: relative L2 below 1e-2."""
-    from pyx.transformer import Transformer  # noqa: F401  (the step is what calls the head; see test_transformer)
-
+def test_rows_of_a_table():
     rows = np.random.default_rng(4).normal(size=(77, 96)).astype(np.float32)
     table = Table("F32", rows.tobytes(), 77, 96)
     assert np.allclose(np.array(table.row(5)), rows[5])
-    assert Head(table, "int8").nbytes == 77 * (96 + 4)
     with pytest.raises(IndexError):
         table.row(77)
-    with pytest.raises(ValueError):
-        Head(table, "int3")
     with pytest.raises(ValueError):
         Table("Q8_0", bytes(34), 1, 33)

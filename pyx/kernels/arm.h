@@ -30,6 +30,41 @@ INLINE uint8x16_t broadcast4(const void *p)
     return vreinterpretq_u8_u32(vdupq_n_u32(v));
 }
 
+/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+
+#define PLANE_WIDTH 16
+typedef uint8x16_t vbytes;
+typedef int32x4_t vsums;
+
+INLINE vbytes plane_load(const void *p) { return vld1q_u8(p); }
+INLINE vbytes low_nibbles(vbytes c) { return vandq_u8(c, vdupq_n_u8(15)); }
+INLINE vbytes high_nibbles(vbytes c) { return vshrq_n_u8(c, 4); }
+
+/* A shift by a variable: the constant of an inlined loop is no constant to vshrq_n_u8 without optimisation. */
+INLINE vbytes single_bits(vbytes c, int b)
+{
+    return vandq_u8(vshlq_u8(c, vdupq_n_s8((int8_t)-b)), vdupq_n_u8(1));
+}
+
+/* Without dot products: int16 lanes gain 16 products of at most 15 * 128, 30720 <= 32767. */
+INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
+{
+#if defined(__ARM_FEATURE_DOTPROD)
+    for (int m = 0; m < 8; m++)
+        sums = vdotq_s32(sums, vreinterpretq_s8_u8(u[m]), vld1q_s8(x + 64 * m));
+    return sums;
+#else
+    int16x8_t s = vdupq_n_s16(0);
+    for (int m = 0; m < 8; m++) {
+        int8x16_t uv = vreinterpretq_s8_u8(u[m]), xv = vld1q_s8(x + 64 * m);
+        s = vmlal_high_s8(vmlal_s8(s, vget_low_s8(uv), vget_low_s8(xv)), uv, xv);
+    }
+    return vpadalq_s16(sums, s);
+#endif
+}
+
+INLINE int32_t sum_lanes(vsums sums) { return vaddvq_s32(sums); }
+
 /* ---- ternary codes ---------------------------------------------------------------------------------------------- */
 
 /* Into the second-level cache (PRFM PLDL2KEEP), in each row's stream.  The distance is not measured on hardware: it

@@ -201,6 +201,30 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
 }
 
+/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+
+#define PLANE_WIDTH 32
+typedef __m256i vbytes;
+typedef __m256i vsums;
+
+INLINE vbytes plane_load(const void *p) { return load256(p); }
+INLINE vbytes low_nibbles(vbytes c) { return _mm256_and_si256(c, _mm256_set1_epi8(0x0f)); }
+INLINE vbytes high_nibbles(vbytes c) { return low_nibbles(_mm256_srli_epi16(c, 4)); }
+INLINE vbytes single_bits(vbytes c, int b) { return _mm256_and_si256(_mm256_srli_epi16(c, b), _mm256_set1_epi8(1)); }
+
+/* int16 lanes: 8 * 2 * 15 * 128 = 30720 <= 32767. */
+INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
+{
+    __m256i s = _mm256_maddubs_epi16(u[0], load256(x));
+    for (int m = 1; m < 8; m++)
+        s = _mm256_add_epi16(s, _mm256_maddubs_epi16(u[m], load256(x + 64 * m)));
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(s, _mm256_set1_epi16(1)));
+}
+
+INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
+
+#include "planes.h"
+
 /* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 8
@@ -287,6 +311,7 @@ const struct kernels kernels_avx2 = {
     .head_i8 = head_i8,
     LANES_KERNELS,
     PAGES_KERNELS,
+    PLANES_KERNELS,
 };
 
 #else

@@ -176,6 +176,28 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
 }
 
+/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+
+#define PLANE_WIDTH 64
+typedef __m512i vbytes;
+typedef __m512i vsums;
+
+INLINE vbytes plane_load(const void *p) { return load512(p); }
+INLINE vbytes low_nibbles(vbytes c) { return _mm512_and_si512(c, set_mask(0x0f)); }
+INLINE vbytes high_nibbles(vbytes c) { return _mm512_and_si512(_mm512_srli_epi16(c, 4), set_mask(0x0f)); }
+INLINE vbytes single_bits(vbytes c, int b) { return _mm512_and_si512(_mm512_srli_epi16(c, (unsigned)b), set_mask(1)); }
+
+INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
+{
+    for (int m = 0; m < 8; m++)
+        sums = _mm512_dpbusd_epi32(sums, u[m], load512(x + 64 * m));
+    return sums;
+}
+
+INLINE int32_t sum_lanes(vsums sums) { return _mm512_reduce_add_epi32(sums); }
+
+#include "planes.h"
+
 /* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 16
@@ -250,6 +272,7 @@ const struct kernels kernels_avx512vnni = {
     .head_i8 = head_i8,
     LANES_KERNELS,
     PAGES_KERNELS,
+    PLANES_KERNELS,
 };
 
 #else

@@ -42,6 +42,8 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
             vst1q_s32(sum[i] + 4 * j, vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7)));
 }
 
+#include "planes.h"
+
 #include "pages.h"
 
 const struct kernels kernels_dotprod = {
@@ -52,6 +54,7 @@ const struct kernels kernels_dotprod = {
     .head_i8 = head_i8,
     LANES_KERNELS,
     PAGES_KERNELS,
+    PLANES_KERNELS,
 };
 
 #else

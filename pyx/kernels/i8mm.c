@@ -90,6 +90,8 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
             vst1q_s32(sum[i] + 4 * j, a[i][j]);
 }
 
+#include "planes.h"
+
 #include "pages.h"
 
 const struct kernels kernels_i8mm = {
@@ -100,6 +102,7 @@ const struct kernels kernels_i8mm = {
     .head_i8 = head_i8,
     LANES_KERNELS,
     PAGES_KERNELS,
+    PLANES_KERNELS,
 };
 
 #else

@@ -27,6 +27,7 @@ enum {
     KV_PAGE = 32,             /* tokens per KV page                               */
     FLOAT_LANES = 16,         /* lanes of every float reduction                   */
     HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
+    PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
 struct kernels {
@@ -87,6 +88,16 @@ struct kernels {
     /* Quantise one row to int8: scale = max|w| / 127, q = clamp(round_half_even(w / scale), -127, 127); scale 0 (an
      * all-zero row) gives codes 0. */
     void (*quantize_row_i8)(const float *w, int64_t k, int8_t *q, float *scale);
+
+    /* Rows of unsigned codes of four bits or one against n_x int8 vectors, exact integers:
+     * acc[j*ld + r] = sum_i u[r][i] * x[j][i];  x [n_x][k], k a multiple of PLANE_BLOCK, at most 2^20
+     * nibbles [n_row][k/2]: byte 64 b + p holds element 128 b + p in bits 3-0 and element 128 b + 64 + p in bits 7-4
+     * bits [..][k/8]: bit b of byte 64 i + p is element 512 i + 64 b + p                             (p = 0..63)
+     * The bits are those of rows list[0 .. n_row), which need not be neighbours. */
+    void (*nibble_dots)(const uint8_t *nibbles, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *acc,
+                        int64_t ld);
+    void (*bit_dots)(const uint8_t *bits, const int32_t *list, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x,
+                     int32_t *acc, int64_t ld);
 
     /* ---- conversions ------------------------------------------------------------------------------------------ */
     void (*half_to_float)(const uint16_t *x, int64_t n, float *y);
@@ -185,6 +196,12 @@ float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *
 /* Of n codes in +-127 keeps the ceil(n/2) of largest magnitude, and all that equal the smallest of these; the others
  * become 0.  *sum = sum(q). */
 void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
+
+/* planes.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in the
+ * packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8 each.
+ * norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k codes, b = 4, 3, 2. */
+void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits, int64_t stride,
+                  float norm[3]);
 
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
 enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };

@@ -245,6 +245,8 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
     }
 }
 
+#include "planes.h"
+
 #include "pages.h"
 
 const struct kernels kernels_neon = {
@@ -255,6 +257,7 @@ const struct kernels kernels_neon = {
     .head_i8 = head_i8,
     LANES_KERNELS,
     PAGES_KERNELS,
+    PLANES_KERNELS,
 };
 
 #else

@@ -182,6 +182,30 @@ static void quantize_row_i8(const float *w, int64_t k, int8_t *q, float *scale)
     quantize_by(w, k, *scale, q);
 }
 
+static void nibble_dots(const uint8_t *nibbles, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *acc,
+                        int64_t ld)
+{
+    for (int64_t j = 0; j < n_x; j++)
+        for (int64_t r = 0; r < n_row; r++) {
+            int32_t sum = 0;
+            for (int64_t i = 0; i < k; i++)
+                sum += (nibbles[r * (k / 2) + i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15) * x[j * k + i];
+            acc[j * ld + r] = sum;
+        }
+}
+
+static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x,
+                     int32_t *acc, int64_t ld)
+{
+    for (int64_t j = 0; j < n_x; j++)
+        for (int64_t r = 0; r < n_row; r++) {
+            int32_t sum = 0;
+            for (int64_t i = 0; i < k; i++)
+                sum += (bits[list[r] * (k / 8) + i / 512 * 64 + i % 64] >> (i % 512 / 64) & 1) * x[j * k + i];
+            acc[j * ld + r] = sum;
+        }
+}
+
 /* ---- conversions ------------------------------------------------------------------------------------------------ */
 
 static void half_to_float(const uint16_t *x, int64_t n, float *y)
@@ -341,6 +365,8 @@ const struct kernels kernels_scalar = {
     .head_f16 = head_f16,
     .head_f32 = head_f32,
     .quantize_row_i8 = quantize_row_i8,
+    .nibble_dots = nibble_dots,
+    .bit_dots = bit_dots,
     .half_to_float = half_to_float,
     .float_to_half = float_to_half,
     .score_f16 = score_f16,

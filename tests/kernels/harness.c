@@ -427,6 +427,49 @@ static void test_head(int n_row, int k, int kind)
     free_buffers();
 }
 
+/* Rows of bit planes; the reference unpacks by the definition, one code after the other. */
+static void test_planes(int n_row, int k, int n_x, int kind)
+{
+    int32_t ld = n_row + 3;
+    size_t n_out = ((size_t)(n_x - 1) * (size_t)ld + (size_t)n_row) * 4, n_code = (size_t)n_row * (size_t)k / 8;
+    int8_t *x = buffer((size_t)n_x * (size_t)k);
+    int32_t *list = buffer((size_t)n_row * 4);
+    fill_i8(x, (int64_t)n_x * k, kind % N_I8);
+    if (kind == I8_MIN)
+        memset(x, -128, (size_t)n_x * (size_t)k);
+    for (int bits = 1; bits <= 4; bits += 3) {
+        uint8_t *rows = buffer(n_code * (size_t)bits);
+        int32_t *want = buffer(n_out), *got = buffer(n_out);
+        for (size_t i = 0; i < n_code * (size_t)bits; i++)
+            rows[i] = kind < N_I8 ? (uint8_t)rnd() : 0xff;
+        for (int r = 0; r < n_row; r++)
+            list[r] = bits == 4 ? r : (int32_t)(rnd() % (uint32_t)n_row); /* any order, some twice */
+        if (bits == 4) {
+            S->nibble_dots(rows, n_row, k, x, n_x, want, ld);
+            K->nibble_dots(rows, n_row, k, x, n_x, got, ld);
+        } else {
+            S->bit_dots(rows, list, n_row, k, x, n_x, want, ld);
+            K->bit_dots(rows, list, n_row, k, x, n_x, got, ld);
+        }
+        verdict(same(got, want, n_out), "%d-bit rows %d k %d vectors %d kind %d", bits, n_row, k, n_x, kind);
+        int ok = 1;
+        for (int r = 0; K == S && r < n_row; r++)
+            for (int j = 0; j < n_x; j++) {
+                int64_t sum = 0;
+                const uint8_t *p = rows + (size_t)list[r] * (size_t)k / 8 * (size_t)bits;
+                for (int at = 0, shift = 0, i = 0; i < k; i++) { /* 64 codes from the same bits of a line */
+                    int64_t code = p[at + i % 64] >> shift & ((1 << bits) - 1);
+                    sum += code * x[(size_t)j * (size_t)k + (size_t)i];
+                    if (i % 64 == 63 && (shift = (shift + bits) % 8) == 0)
+                        at += 64;
+                }
+                ok &= want[j * ld + r] == sum;
+            }
+        verdict(ok, "%d-bit rows against int64, rows %d k %d", bits, n_row, k);
+    }
+    free_buffers();
+}
+
 /* ---- conversions ------------------------------------------------------------------------------------------------ */
 
 static void test_halves(void)
@@ -785,6 +828,12 @@ static void run(const struct kernels *row)
         test_head(5, 2560, kind);
         test_head(5, 35001, kind); /* beyond every flush of int32 sums */
     }
+    for (int n_x = 1; n_x <= 17; n_x++)
+        for (int n_row = 1; n_row <= 9; n_row += n_x % 4 ? 4 : 1)
+            test_planes(n_row, 512 + 512 * (n_x % 3), n_x, (n_x + n_row) % (2 * N_I8));
+    test_planes(40, 512, 2, I8_UNIFORM);
+    for (int kind = 0; kind < 2 * N_I8; kind++)
+        test_planes(3, 2560, 2, kind);
     test_halves();
     if (K == S)
         test_expf();

@@ -1,0 +1,110 @@
+/* planes.h: dot products of rows of four or one bit a code with int8 vectors, written once for every vector row.
+ *
+ * The includer defines, for its instruction set,
+ *   prefetch_stream(p), prefetch_l2(p)  as in x86.h and arm.h
+ *   PLANE_WIDTH              bytes per native vector (16, 32 or 64)
+ *   typedef ... vbytes       that vector of bytes
+ *   typedef ... vsums        a vector of int32 sums, zero-initialised by {0}
+ *   vbytes plane_load(p)     PLANE_WIDTH bytes from an unaligned address
+ *   vbytes low_nibbles(c)    bits 3-0 of every byte
+ *   vbytes high_nibbles(c)   bits 7-4
+ *   vbytes single_bits(c, b) bit b of every byte; b is a constant
+ *   vsums dot_codes(sums, u, x)
+ *                            sums + sum of u[m] * x[64 m ...], m = 0..7: eight vectors of codes 0..15 against int8
+ *   int32_t sum_lanes(sums)  the sum of all lanes
+ *
+ * Both packings put 512 codes into whole cache lines such that vector m of a line group belongs to x[64 m ...]: four
+ * lines of nibbles (low and high), or one line of bits (bit 0 to 7).  So one loop serves both. */
+#ifndef BITNET_EDGE_PLANES_H
+#define BITNET_EDGE_PLANES_H
+
+#include "kernels.h"
+
+enum {
+    PLANE_SUMS = 8,   /* sums kept in registers: rows times vectors of a tile      */
+    PLANE_ROWS = 4,   /* most rows of a tile                                       */
+    PLANE_AHEAD = 12, /* rows of a list to fetch ahead: their order is not guessed */
+};
+
+/* n_row rows against n_x vectors; bits, n_row and n_x are constants where this is inlined. */
+INLINE void plane_tile(const uint8_t *const row[PLANE_ROWS], int bits, int64_t k, const int8_t *x, int n_row, int n_x,
+                       int32_t *acc, int64_t ld)
+{
+    vsums sum[PLANE_SUMS] = {0};
+    for (int64_t i = 0; i < k; i += PLANE_BLOCK)
+        for (int half = 0; half < 64; half += PLANE_WIDTH)
+            for (int r = 0; r < n_row; r++) {
+                const uint8_t *p = row[r] + i / 8 * bits + half;
+                vbytes u[8];
+                if (bits == 4)
+                    for (int m = 0; m < 4; m++) {
+                        if (half == 0)
+                            prefetch_stream(p + 64 * m);
+                        vbytes c = plane_load(p + 64 * m);
+                        u[2 * m] = low_nibbles(c), u[2 * m + 1] = high_nibbles(c);
+                    }
+                else {
+                    vbytes c = plane_load(p);
+                    u[0] = single_bits(c, 0), u[1] = single_bits(c, 1), u[2] = single_bits(c, 2);
+                    u[3] = single_bits(c, 3), u[4] = single_bits(c, 4), u[5] = single_bits(c, 5);
+                    u[6] = single_bits(c, 6), u[7] = single_bits(c, 7);
+                }
+                for (int j = 0; j < n_x; j++)
+                    sum[r * n_x + j] = dot_codes(sum[r * n_x + j], u, x + j * k + i + half);
+            }
+    for (int r = 0; r < n_row; r++)
+        for (int j = 0; j < n_x; j++)
+            acc[j * ld + r] = sum_lanes(sum[r * n_x + j]);
+}
+
+/* list: which rows, or NULL for the first n_row. */
+INLINE void plane_rows(const uint8_t *rows, const int32_t *list, int bits, int64_t n_row, int64_t k, const int8_t *x,
+                       int n_x, int32_t *acc, int64_t ld)
+{
+    const int64_t row_bytes = k / 8 * bits;
+    const int tile = PLANE_SUMS / n_x > PLANE_ROWS ? PLANE_ROWS : PLANE_SUMS / n_x;
+    for (int64_t r = 0, n; r < n_row; r += n) {
+        const uint8_t *row[PLANE_ROWS] = {0};
+        n = n_row - r >= tile ? tile : 1;
+        for (int64_t i = r; i < r + n; i++) {
+            row[i - r] = rows + (list ? list[i] : i) * row_bytes;
+            if (list && i + PLANE_AHEAD < n_row)
+                for (int64_t b = 0; b < row_bytes; b += 64)
+                    prefetch_l2(rows + list[i + PLANE_AHEAD] * row_bytes + b);
+        }
+        if (n == tile)
+            plane_tile(row, bits, k, x, tile, n_x, acc + r, ld);
+        else
+            plane_tile(row, bits, k, x, 1, n_x, acc + r, ld);
+    }
+}
+
+INLINE void plane_dots(const uint8_t *rows, const int32_t *list, int bits, int64_t n_row, int64_t k, const int8_t *x,
+                       int64_t n_x, int32_t *acc, int64_t ld)
+{
+    for (; n_x >= 8; n_x -= 8, x += 8 * k, acc += 8 * ld)
+        plane_rows(rows, list, bits, n_row, k, x, 8, acc, ld);
+    for (; n_x >= 4; n_x -= 4, x += 4 * k, acc += 4 * ld)
+        plane_rows(rows, list, bits, n_row, k, x, 4, acc, ld);
+    for (; n_x >= 2; n_x -= 2, x += 2 * k, acc += 2 * ld)
+        plane_rows(rows, list, bits, n_row, k, x, 2, acc, ld);
+    if (n_x > 0)
+        plane_rows(rows, list, bits, n_row, k, x, 1, acc, ld);
+}
+
+static void nibble_dots(const uint8_t *nibbles, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *acc,
+                        int64_t ld)
+{
+    plane_dots(nibbles, 0, 4, n_row, k, x, n_x, acc, ld);
+}
+
+static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x,
+                     int32_t *acc, int64_t ld)
+{
+    plane_dots(bits, list, 1, n_row, k, x, n_x, acc, ld);
+}
+
+/* The members of the table that this header provides. */
+#define PLANES_KERNELS .nibble_dots = nibble_dots, .bit_dots = bit_dots
+
+#endif

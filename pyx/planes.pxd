@@ -1,0 +1,66 @@
+# planes: an int8 head in bit planes, and the exact best logits from few of them.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+
+from pyx.cpu cimport kernels
+from pyx.memory cimport Arena
+from pyx.rank cimport Candidate
+
+cdef enum:
+    PLANE_TOKENS = 8        # hidden vectors asked about at once
+    PLANE_TOP = 256         # most winners that can be asked for
+    PLANE_STAGES = 3        # bounds: after four, five and six bits
+
+# One hidden vector x, as the bounds need it.
+cdef struct question:
+    float s                     # HEAD_XMAX / max|x|
+    int64_t sum                 # sum of x
+    double share                # a in x = a m + y
+    double reach                # norm of y, from above
+    double mid[PLANE_STAGES]    # what the middle of the unread bits and of the rounding of x amounts to
+    double slack[PLANE_STAGES]  # how far the rounding of x can reach
+
+cdef class Planes:
+    cdef readonly int64_t n_row, k, k_pad
+    cdef readonly int n_threads
+    cdef Arena weights, row_arena, query_arena, heap_arena
+    cdef uint8_t *nibbles           # [n_row][k_pad / 2]      bits 7-4 of code + 128
+    cdef uint8_t *bits              # [4][n_row][k_pad / 8]   bits 3, 2, 1, 0
+    cdef float *scale               # [n_row]
+    cdef float *norm                # [PLANE_STAGES][n_row]   norms of the bits below, about their middle
+    cdef float *along               # [PLANE_STAGES][n_row]   their products with the anchor m
+    cdef int8_t *x                  # [PLANE_TOKENS][2][k_pad] low and high bytes of x
+    cdef int8_t *x8                 # [PLANE_TOKENS][k_pad]   x / 64, rounded
+    cdef int8_t *anchor             # [2][k_pad]              low and high bytes of m
+    cdef double *mean               # [k]  running sum of x / |x|
+    cdef int64_t anchor_sum, anchor_square, seen, due
+    cdef question questions[PLANE_TOKENS]
+    cdef Candidate *heaps           # [n_threads][PLANE_TOP]
+    cdef int64_t *held              # [n_threads][..]: candidates in each heap, then rows read per stage
+    cdef float limit
+    # Row `row` from its int8 codes u [k_pad], which are overwritten.
+    cdef void put(self, int64_t row, uint8_t *u, float scale) noexcept nogil
+    # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.
+    cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
+    # out[t][row]: the exact logit of an int8 head if it is among the `top` largest of its vector, ties included, else
+    # -inf; all exact with top = 0.  Executed by every thread of the team, each with its own rows.
+    cdef void logits(
+        self, const kernels *kernel, int64_t n_token, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
+        float *out, int64_t ld) noexcept nogil
+    cdef void settle(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
+        float *out) noexcept nogil
+    cdef void narrow(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        float *out) noexcept nogil
+    cdef void estimate(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        const int32_t *upper) noexcept nogil
+    cdef void bounds(
+        self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
+        float *out) noexcept nogil
+    cdef void exact(
+        self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
+        float *out) noexcept nogil
+    cdef void share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil
+    cdef void learn(self, int64_t n_token) noexcept nogil
+    cdef void move_anchor(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil

@@ -1,0 +1,13 @@
+"""planes: an int8 head in bit planes (see planes.pyx)."""
+
+def sizes(n_row: int, k: int, n_threads: int) -> tuple[int, int]: ...
+
+class Planes:
+    """The planes of one head."""
+
+    n_row: int
+    k: int
+    k_pad: int
+    def __init__(self, n_row: int, k: int, n_threads: int) -> None: ...
+    @property
+    def rows_read(self) -> tuple[int, ...]: ...

@@ -1,0 +1,364 @@
+"""planes: an int8 head in bit planes, and the exact best logits from few of them.
+
+The codes w of a row are those of the int8 head.  u = w + 128 is stored as a plane of nibbles (bits 7-4) and four planes
+of single bits, together the same bytes as the int8 rows.  A token that only asks for the ``top`` largest logits reads
+the nibbles of every row and, of the other planes, the rows that can still win.
+
+Why that is exact.  Let x be the hidden vector as the int8 head has it (int16), so that a logit is
+fl(fl(T) * f) with the integer T = sum (u - 128) x and f = fl(scale / s) >= 0.  After the upper p bits of u have been
+read, u = 2^(8-p) q + c + r with the middle c = (2^(8-p) - 1) / 2 of what is unread and |r| <= c in every element:
+
+    T = 2^(8-p) sum q x + (c - 128) sum x + sum r x
+
+Some vector m, the anchor, splits x into a m + y for a number a (any would do; a = xm / mm makes y short), so that
+
+    |sum r x - a sum r m| = |sum r y| <= |r| |y|                                        (Cauchy and Schwarz)
+
+|r| and sum r m are stored for each row and p = 4, 5, 6, |r| rounded up.  For the bits 3 and 2, x is read as 64 x8 + e,
+one vector of bytes instead of two: sum b x = 64 sum b x8 + sum e / 2 + sum (b - 1/2) e, of which the last is at most
+sum |e| / 2 (Hoelder).  So a U >= T is known, and since rounding and multiplying by f >= 0 keep order, the logit is at
+most fl(fl(U) * f).
+
+Rounding: sums over codes are integers below 2^53, exact in double with their halves.  sum r m is stored as float: off
+by 2^-24 of at most |r| |m|, so the |y| used is larger than the true one by 2^-23 |a m|.  What is left is the rounding
+of a few additions, 2^-52 of numbers up to 510 |r| |x| (an r is at least half a code, a code at most 255), against
+2^-24 |r| |x|, the least that the bound has been raised: |x| <= |a m| + |y|, and products are taken 2^-20 too large.
+
+A limit that at least ``top`` logits reach is needed: the exact logits of the ``top`` rows with the largest estimates
+have their smallest as such a limit.  A row whose upper bound is below it is not among the ``top`` largest, ties
+included; every other row is read further and in the end computed exactly.  A bound that is NaN drops nothing.  Last,
+what is below the ``top``-th largest exact logit becomes -inf, so that the answer depends neither on the bounds nor on
+the anchor nor on the number of threads.
+
+The anchor is the mean direction of the hidden vectors seen lately, since those of one text have much in common.  How
+many rows stay depends on the model: Cauchy and Schwarz allow for an error 50 times the typical one (root of k), so the
+largest of 128256 random logits, 4.4 standard deviations, only stands out from 5 bits on; trained models answer with
+larger steps between logits.
+"""
+
+from libc.math cimport INFINITY, fabs, rint, sqrt
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+
+from pyx.cpu cimport PLANE_BLOCK, kernels
+from pyx.memory cimport Arena
+from pyx.rank cimport Candidate, offer
+
+cdef extern from "kernels.h" nogil:
+    enum:
+        HEAD_XMAX
+    void split_planes(uint8_t *, int64_t, int64_t, uint8_t *, uint8_t *, int64_t, float *)
+
+cdef extern from "barrier.h" nogil:
+    void team_barrier()
+
+cdef enum:
+    TILE = 64               # rows of nibbles per kernel call
+    BATCH = 512             # rows that are narrowed down together
+    CELL = 16               # int64 per thread in `held`: two cache lines, so that threads never write the same
+    MOST_K = 16384          # 15 * 8191 * k fits an int32
+    FIRST_ANCHOR = 8        # vectors seen before the first anchor is set, which costs about two passes
+    LONGEST_REST = 256      # vectors between two anchors in the end
+
+    QUERY_BYTES = 3 * PLANE_TOKENS + 2 + 8                  # of questions, anchor and mean, per element
+    THREAD_BYTES = PLANE_TOP * sizeof(Candidate) + CELL * 8
+
+cdef double MEMORY = 0.98   # weight of the vectors seen before, per vector
+cdef double UP = 1 + 1e-6
+
+
+def sizes(int64_t n_row, int64_t k, int n_threads):
+    """(bytes of planes and of what is kept per row, bytes of working memory)"""
+    return n_row * (padded(k) + 4 * (1 + 2 * PLANE_STAGES)), padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
+
+
+cdef inline int64_t padded(int64_t k) noexcept nogil:
+    return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
+
+
+cdef class Planes:
+    """Room for n_row rows of k codes.  Raises ValueError for rows that are too long, MemoryError."""
+
+    def __cinit__(self, int64_t n_row, int64_t k, int n_threads):
+        cdef int64_t rest
+        if k > MOST_K:
+            raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
+        self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
+        rest = n_row * self.k_pad // 2
+        # Read in one long stream per token: huge pages pay most here.
+        self.weights = Arena(2 * rest, huge=2 * rest >= (8 << 20))
+        self.nibbles, self.bits = self.weights.data, self.weights.data + rest
+        self.row_arena = Arena(4 * n_row * (1 + 2 * PLANE_STAGES))
+        self.scale = <float *>self.row_arena.data
+        self.norm = self.scale + n_row
+        self.along = self.norm + PLANE_STAGES * n_row
+        self.query_arena = Arena(self.k_pad * QUERY_BYTES)
+        self.mean = <double *>self.query_arena.data
+        self.x = <int8_t *>(self.mean + self.k_pad)
+        self.x8 = self.x + 2 * PLANE_TOKENS * self.k_pad
+        self.anchor = self.x8 + PLANE_TOKENS * self.k_pad
+        self.due = FIRST_ANCHOR
+        self.heap_arena = Arena(n_threads * THREAD_BYTES)
+        self.held = <int64_t *>self.heap_arena.data
+        self.heaps = <Candidate *>(self.held + n_threads * CELL)
+
+    cdef void put(self, int64_t row, uint8_t *u, float scale) noexcept nogil:
+        cdef float norm[PLANE_STAGES]
+        cdef int64_t stage
+        self.scale[row] = scale
+        split_planes(
+            u, self.k, self.k_pad, self.nibbles + row * (self.k_pad // 2), self.bits + row * (self.k_pad // 8),
+            self.n_row * (self.k_pad // 8), norm)
+        for stage in range(PLANE_STAGES):
+            self.norm[stage * self.n_row + row] = norm[stage]
+
+    cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil:
+        cdef question *q = &self.questions[t]
+        cdef int8_t *low = self.x + 2 * t * self.k_pad
+        cdef int8_t *high = low + self.k_pad
+        cdef int8_t *x8 = self.x8 + t * self.k_pad
+        cdef int64_t i, sum = 0, product = 0, lost = 0, lost_abs = 0
+        cdef double y, square = 0
+        cdef int e
+        for i in range(self.k):
+            low[i] = <int8_t>(x16[i] & 0xff)
+            high[i] = <int8_t>((x16[i] - low[i]) >> 8)
+            x8[i] = <int8_t>min((x16[i] + 32) >> 6, 127)
+            e = x16[i] - 64 * x8[i]
+            lost += e
+            lost_abs += e if e >= 0 else -e
+            sum += x16[i]
+            product += x16[i] * anchored(self, i)
+        q.s, q.sum = s, sum
+        q.share = <double>product / self.anchor_square if self.anchor_square else 0
+        for i in range(self.k):
+            y = x16[i] - q.share * anchored(self, i)
+            square += y * y
+        q.reach = sqrt(square) * UP + fabs(q.share) * sqrt(<double>self.anchor_square) * 2.0 ** -23
+        # unread 4, 3, 2 bits; the bits of weight 8 and of weight 4 were read with x rounded
+        q.mid[0], q.slack[0] = (7.5 - 128) * sum, 0
+        q.mid[1], q.slack[1] = (3.5 - 128) * sum + 4.0 * lost, 4.0 * lost_abs
+        q.mid[2], q.slack[2] = (1.5 - 128) * sum + 6.0 * lost, 6.0 * lost_abs
+
+    cdef void logits(
+        self, const kernels *kernel, int64_t n_token, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
+        float *out, int64_t ld) noexcept nogil:
+        cdef int32_t acc[2 * PLANE_TOKENS * TILE]
+        cdef int64_t row = row0, r, t, n
+        cdef int32_t *upper
+        while row < row1:
+            n = min(<int64_t>TILE, row1 - row)
+            kernel.nibble_dots(
+                self.nibbles + row * (self.k_pad // 2), n, self.k_pad, self.x, 2 * n_token, acc, TILE)
+            for t in range(n_token):
+                upper = <int32_t *>out + t * ld + row  # kept in the place of the logit until it is known
+                for r in range(n):
+                    upper[r] = acc[2 * t * TILE + r] + 256 * acc[(2 * t + 1) * TILE + r]
+            row += TILE
+        for t in range(n_token):
+            self.settle(kernel, t, top, row0, row1, tid, n_thread, out + t * ld)
+        if top > 0:
+            if tid == 0:
+                self.learn(n_token)
+            team_barrier()
+            if self.seen == 0:
+                self.move_anchor(kernel, row0, row1)
+
+    cdef void settle(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
+        float *out) noexcept nogil:
+        """From the sums of the nibbles, which out holds as integers, to the logits of one vector."""
+        cdef int64_t row
+        self.limit = -INFINITY
+        if top > 0:
+            self.estimate(kernel, t, top, row0, row1, tid, <const int32_t *>out)
+            self.share_limit(top, tid, n_thread)
+        self.narrow(kernel, t, top, row0, row1, tid, out)
+        if top > 0:
+            self.share_limit(top, tid, n_thread)
+            for row in range(row0, row1):
+                if out[row] < self.limit:
+                    out[row] = -INFINITY
+            team_barrier()  # before anyone sets the next limit
+
+    cdef void estimate(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        const int32_t *upper) noexcept nogil:
+        """Exact logits of the rows that look best by their nibbles, into the thread's heap."""
+        cdef const question *q = &self.questions[t]
+        cdef Candidate *heap = self.heaps + tid * PLANE_TOP
+        cdef int64_t first = row0, row, n, i, held = 0
+        cdef float guess[BATCH]
+        cdef int32_t rows[BATCH]
+        cdef int32_t sums[BATCH]
+        while first < row1:
+            n = min(<int64_t>BATCH, row1 - first)
+            for i in range(n):
+                row = first + i
+                guess[i] = (
+                    <float>(16.0 * upper[row] + q.mid[0] + q.share * self.along[row]) * (self.scale[row] / q.s))
+            for i in range(n):
+                held = offer(heap, held, top, guess[i], <int32_t>(first + i))
+            first += BATCH
+        for i in range(held):
+            rows[i], sums[i] = heap[i].id, upper[heap[i].id]
+        self.exact(kernel, t, rows, sums, held, guess)
+        for i in range(held):
+            heap[i].logit = guess[i]
+        self.held[tid * CELL] = held
+
+    cdef void narrow(
+        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        float *out) noexcept nogil:
+        """Exact logits of the rows that can reach the limit, -inf for the others; the best into the thread's heap."""
+        cdef const question *q = &self.questions[t]
+        cdef Candidate *heap = self.heaps + tid * PLANE_TOP
+        cdef int64_t *cell = self.held + tid * CELL
+        cdef int64_t first = row0, n, i, stage, kept, held = 0
+        cdef int32_t rows[BATCH]
+        cdef int32_t upper[BATCH]
+        cdef double sums[BATCH]     # of the bits read so far, times their weight
+        cdef int32_t dots[BATCH]
+        cdef float bound[BATCH]     # in the end the logits
+        while first < row1:
+            n = min(<int64_t>BATCH, row1 - first)
+            for i in range(n):
+                rows[i], upper[i] = <int32_t>(first + i), (<const int32_t *>out)[first + i]
+                sums[i] = 16.0 * upper[i]
+                out[first + i] = -INFINITY
+            for stage in range(PLANE_STAGES if self.limit > -INFINITY else 0):
+                if stage > 0:
+                    kernel.bit_dots(
+                        self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
+                        self.x8 + t * self.k_pad, 1, dots, BATCH)
+                    cell[stage] += n
+                    for i in range(n):
+                        sums[i] += (64 * (16 >> stage)) * <double>dots[i]
+                self.bounds(q, stage, rows, n, sums, bound)
+                kept = 0
+                for i in range(n):
+                    rows[kept], upper[kept], sums[kept] = rows[i], upper[i], sums[i]
+                    kept += not bound[i] < self.limit
+                n = kept
+            cell[PLANE_STAGES] += n
+            self.exact(kernel, t, rows, upper, n, bound)
+            for i in range(n):
+                out[rows[i]] = bound[i]
+                if top > 0:
+                    held = offer(heap, held, top, bound[i], rows[i])
+            first += BATCH
+        cell[0] = held
+
+    cdef void bounds(
+        self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
+        float *out) noexcept nogil:
+        """What the logits of the rows are at most."""
+        cdef const float *norm = self.norm + stage * self.n_row
+        cdef const float *along = self.along + stage * self.n_row
+        cdef const float *scale = self.scale
+        cdef int64_t i
+        if n > 0 and rows[n - 1] - rows[0] == n - 1:  # neighbours, as all are at first: this loop is vectorised
+            norm, along, scale = norm + rows[0], along + rows[0], scale + rows[0]
+            for i in range(n):
+                out[i] = at_most(q, stage, sums[i], norm[i], along[i], scale[i])
+        else:
+            for i in range(n):
+                out[i] = at_most(q, stage, sums[i], norm[rows[i]], along[rows[i]], scale[rows[i]])
+
+    cdef void share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil:
+        """The top-th largest of all heaps becomes the limit, -inf if they hold fewer."""
+        cdef int64_t held = 0, i, other
+        cdef Candidate c
+        team_barrier()
+        if tid == 0:
+            # Into the first heap, whose own entries are read before they are overwritten.
+            for other in range(n_thread):
+                for i in range(self.held[other * CELL]):
+                    c = self.heaps[other * PLANE_TOP + i]
+                    held = offer(self.heaps, held, top, c.logit, c.id)
+            self.limit = self.heaps[0].logit if held == top else -INFINITY
+        team_barrier()
+
+    cdef void exact(
+        self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
+        float *out) noexcept nogil:
+        """out[i]: the logit of rows[i], bit for bit that of the int8 head; upper[i]: the sum of its nibbles."""
+        cdef const question *q = &self.questions[t]
+        cdef int32_t acc[2 * BATCH]
+        cdef int64_t total[BATCH]
+        cdef int64_t plane, i
+        for i in range(n):
+            total[i] = 16 * <int64_t>upper[i] - 128 * q.sum
+        for plane in range(4):
+            kernel.bit_dots(
+                self.bits + plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
+                self.x + 2 * t * self.k_pad, 2, acc, BATCH)
+            for i in range(n):
+                total[i] += (8 >> plane) * (acc[i] + 256 * <int64_t>acc[BATCH + i])
+        for i in range(n):
+            out[i] = <float>total[i] * (self.scale[rows[i]] / q.s)
+
+    cdef void learn(self, int64_t n_token) noexcept nogil:
+        """Take the vectors into the mean; when it is time, make it the anchor (then ``seen`` is 0)."""
+        cdef const int8_t *low
+        cdef double square, most = 0
+        cdef int64_t t, i, m
+        for t in range(n_token):
+            low, square = self.x + 2 * t * self.k_pad, 0
+            for i in range(self.k):
+                square += wide(low, i, self.k_pad) ** 2
+            for i in range(self.k):
+                self.mean[i] = MEMORY * self.mean[i] + (wide(low, i, self.k_pad) / sqrt(square) if square > 0 else 0)
+        self.seen += n_token
+        if self.seen < self.due:
+            return
+        for i in range(self.k):
+            most = max(most, fabs(self.mean[i]))
+        self.anchor_sum = self.anchor_square = 0
+        for i in range(self.k):
+            m = <int64_t>rint(self.mean[i] * (HEAD_XMAX / most)) if most > 0 else 0
+            self.anchor[i] = <int8_t>(m & 0xff)
+            self.anchor[self.k_pad + i] = <int8_t>((m - self.anchor[i]) >> 8)
+            self.anchor_sum += m
+            self.anchor_square += m * m
+        self.seen, self.due = 0, min(8 * self.due, <int64_t>LONGEST_REST)
+
+    cdef void move_anchor(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil:
+        """Products of the unread bits of rows with the anchor; reads all their bits."""
+        cdef int32_t rows[BATCH]
+        cdef int32_t acc[2 * BATCH]
+        cdef double product[BATCH]
+        cdef int64_t first = row0, n, i, plane
+        while first < row1:
+            n = min(<int64_t>BATCH, row1 - first)
+            for i in range(n):
+                rows[i], product[i] = <int32_t>(first + i), 0
+            for plane in range(3, -1, -1):  # from the lowest bit on
+                kernel.bit_dots(
+                    self.bits + plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad, self.anchor, 2, acc, BATCH)
+                for i in range(n):
+                    product[i] += (8 >> plane) * (acc[i] + 256.0 * acc[BATCH + i])
+                    if plane < PLANE_STAGES:  # unread are this plane and the ones behind it
+                        self.along[plane * self.n_row + first + i] = <float>(
+                            product[i] - 0.5 * ((16 >> plane) - 1) * self.anchor_sum)
+            first += BATCH
+
+    @property
+    def rows_read(self):
+        """Rows of which bit 3, bit 2, and everything was read, over all tokens since the head was made."""
+        return tuple(
+            sum(self.held[i * CELL + stage] for i in range(self.n_threads)) for stage in range(1, PLANE_STAGES + 1))
+
+
+cdef inline int64_t wide(const int8_t *low, int64_t i, int64_t k) noexcept nogil:
+    """Element i of a vector stored as k low and k high bytes."""
+    return low[i] + 256 * <int64_t>low[k + i]
+
+
+cdef inline int64_t anchored(Planes p, int64_t i) noexcept nogil:
+    return wide(p.anchor, i, p.k_pad)
+
+
+cdef inline float at_most(
+    const question *q, int64_t stage, double sum, float norm, float along, float scale) noexcept nogil:
+    return <float>(
+        sum + q.mid[stage] + q.share * along + (norm * q.reach + q.slack[stage]) * UP) * (scale / q.s)

@@ -1,0 +1,265 @@
+"""The output head: every kind against NumPy float64, and the two-stage head against the int8 head, bit for bit."""
+
+from __future__ import annotations
+
+import array
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import edge
+from pyx import cpu
+from pyx.head import Head, placement
+from pyx.table import Table
+
+
+def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
+    rows = np.ascontiguousarray(rows, np.float32)
+    return Head(Table("F32", rows.tobytes(), *rows.shape), kind, n_threads)
+
+
+def logits(of: Head, x: np.ndarray, top: int = 0, n_threads: int = 1) -> np.ndarray:
+    """[n][n_row]"""
+    flat = array.array("f", np.ascontiguousarray(x, np.float32).ravel().tolist())
+    return np.array(of.apply(flat, top, n_threads), np.float32).reshape(-1, of.n_row)
+
+
+def winners(full: np.ndarray, top: int) -> np.ndarray:
+    """What a two-stage head must answer: the top largest, ties included, -inf for the rest."""
+    limit = np.sort(full, axis=1)[:, -min(top, full.shape[1])][:, None]
+    return np.where(full >= limit, full, np.float32(-np.inf))
+
+
+def same(got: np.ndarray, want: np.ndarray) -> bool:
+    return bool((got.view(np.uint32) == want.view(np.uint32)).all())
+
+
+def check_two_stage(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40)) -> None:
+    whole, staged = head(rows, "int8", 3), head(rows, "two-stage", 3)
+    full = logits(whole, x)
+    assert same(logits(staged, x), full)
+    for top in tops:
+        for n_threads in (1, 3):
+            assert same(logits(staged, x, top, n_threads), winners(full, top)), (top, n_threads)
+    one = np.concatenate([logits(staged, row[None], 1) for row in x])
+    assert same(one, winners(full, 1))
+
+
+def integers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and scales of the int8 head."""
+    scale = np.abs(rows).max(1) / np.float32(127)
+    return np.clip(np.rint(rows / scale[:, None]), -127, 127), scale
+
+
+@pytest.mark.parametrize("kind, bound", [("int8", 1e-2), ("two-stage", 1e-2), ("f16", 1e-3), ("f32", 1e-6)])
+@pytest.mark.parametrize("k", [1, 96, 513])
+def test_near_the_exact_product(kind, bound, k):
+    """One quantisation step of the row and of the 14-bit activations for int8."""
+    rng = np.random.default_rng(4)
+    rows, x = rng.normal(size=(77, k)).astype(np.float32), rng.normal(size=(5, k)).astype(np.float32)
+    want = x.astype(np.float64) @ rows.astype(np.float64).T
+    got = logits(head(rows, kind), x)
+    assert np.linalg.norm(got - want) <= bound * np.linalg.norm(want)
+    assert same(got[3:4], logits(head(rows, kind), x[3:4]))  # together or alone
+
+
+def test_two_stage_random_rows():
+    rng = np.random.default_rng(1)
+    check_two_stage(rng.normal(size=(3000, 640)), rng.normal(size=(8, 640)))
+
+
+@pytest.mark.parametrize("k", [1, 3, 511, 512, 513, 1100])
+@pytest.mark.parametrize("n_row", [1, 2, 63, 64, 65, 200])
+def test_two_stage_shapes(n_row, k):
+    rng = np.random.default_rng(n_row * 1000 + k)
+    check_two_stage(rng.normal(size=(n_row, k)), rng.normal(size=(3, k)))
+
+
+def test_two_stage_residual_along_x():
+    """Rows whose unread bits all point along x: the estimate is as wrong as Cauchy and Schwarz allow.
+
+    The winner looks worst by its upper bits, and the rows that look best are decoys.
+    """
+    rng = np.random.default_rng(2)
+    k, n_row = 512, 400
+    x = np.sign(rng.normal(size=k))
+    for low in (15, 7, 3, 1):
+        upper = rng.integers(-6, 6, (n_row, k)) * 16
+        codes = upper + np.where(x > 0, 0, low)  # decoys: unread bits against x
+        codes[::7] = upper[0] + np.where(x > 0, low, 0)  # alike but for the unread bits
+        codes[5] = upper[0] + np.where(x > 0, low, 0)
+        codes[6] = upper[0] + np.where(x > 0, 0, low)
+        codes[:, 0], codes[:, 1] = 127, -127  # the scale of every row is 1
+        check_two_stage(codes.astype(np.float32), np.stack([x, -x, x * rng.uniform(0.1, 1, k)]))
+
+
+def test_two_stage_ties_and_equal_rows():
+    """Every row that shares the last place must come through: the sampler breaks ties by the lower id."""
+    rng = np.random.default_rng(3)
+    rows = np.repeat(rng.normal(size=(9, 96)), 40, axis=0)
+    rng.shuffle(rows)
+    check_two_stage(rows, rng.normal(size=(4, 96)), (1, 39, 40, 41))
+    check_two_stage(np.ones((300, 64)), rng.normal(size=(2, 64)), (1, 200))
+    check_two_stage(np.zeros((300, 64)), rng.normal(size=(2, 64)), (1, 200))
+
+
+def test_two_stage_strange_vectors():
+    """Zero, denormal, single and huge activations; rows of all magnitudes, zeros among them."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(500, 200)) * 10.0 ** rng.integers(-30, 30, (500, 1))
+    rows[::9] = 0
+    rows[3, 7] *= 1e5
+    x = rng.normal(size=(8, 200))
+    x[0] = 0
+    x[1] = 1e-39
+    x[2] = np.eye(200)[7] * -3
+    x[3] *= 1e30
+    x[4, 100] = 1e6
+    x[5] = 1
+    check_two_stage(rows, x)
+
+
+def test_two_stage_rows_that_are_no_numbers():
+    """A broken file: what the int8 head answers, the winners of the two-stage head answer too."""
+    rng = np.random.default_rng(6)
+    rows, x = rng.normal(size=(300, 64)).astype(np.float32), rng.normal(size=(2, 64))
+    rows[10] = np.nan
+    rows[20, 3] = np.inf
+    rows[30, 3] = -np.inf
+    full, got = logits(head(rows, "int8"), x), logits(head(rows, "two-stage"), x, 5)
+    usable = np.where(np.isnan(full), -np.inf, full)
+    limit = np.sort(usable, axis=1)[:, -5][:, None]
+    assert (got[usable >= limit] == usable[usable >= limit]).all()
+    assert not (got[usable < limit] > -np.inf).any()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_two_stage_any_rows(data):
+    """Codes drawn from few values and a vector of few values: bounds that are met exactly, many ties."""
+    n_row, k = data.draw(st.integers(1, 150)), data.draw(st.integers(1, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    steps = data.draw(st.sampled_from([1, 2, 4, 8, 16, 64]))
+    rows = np.clip(rng.integers(-128 // steps, 128 // steps + 1, (n_row, k)) * steps, -127, 127).astype(np.float32)
+    x = rng.integers(-2, 3, (2, k)) * data.draw(st.sampled_from([1.0, 1e-3, 0.37]))
+    check_two_stage(rows, x, (1, data.draw(st.integers(1, 256))))
+
+
+@pytest.mark.parametrize("isa", cpu.supported())
+def test_two_stage_on_every_row(isa):
+    rng = np.random.default_rng(7)
+    rows, x = rng.normal(size=(700, 300)), rng.normal(size=(3, 300))
+    before = cpu.isa()
+    try:
+        cpu.use("scalar")
+        want = winners(logits(head(rows, "int8"), x), 10)
+        cpu.use(isa)
+        assert same(logits(head(rows, "two-stage"), x, 10), want)
+    finally:
+        cpu.use(before)
+
+
+def test_two_stage_reads_few_rows():
+    """Rows that stand out are found by reading little else, and the count says so."""
+    rng = np.random.default_rng(8)
+    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
+    rows[77] += 0.3 * x
+    staged = head(rows, "two-stage")
+    got = logits(staged, x[None], 1)[0]
+    assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
+    assert staged.planes is not None
+    read = staged.planes.rows_read
+    assert 1 <= read[2] <= read[1] <= read[0] < 1000
+
+
+def test_sizes():
+    for kind, size in (("int8", 77 * (96 + 4)), ("two-stage", 77 * (512 + 28)), ("f16", 77 * 192), ("f32", 77 * 384)):
+        made = head(np.ones((77, 96)), kind)
+        assert made.nbytes == size and placement(kind, "F32", 77, 96, 1).nbytes == size
+        assert made.mapped == (kind == "f32") and made.allocated == (0 if kind == "f32" else size)
+    assert placement("native", "F16", 77, 96, 1)[:3] == ("f16", 77 * 192, True)
+    assert placement("native", "Q8_0", 77, 96, 1)[:3] == ("f32", 77 * 384, False)
+
+
+def test_what_is_refused():
+    rows = np.ones((4, 32))
+    with pytest.raises(ValueError, match="int3"):
+        head(rows, "int3")
+    with pytest.raises(ValueError, match="16384"):
+        head(np.ones((1, 16385)), "two-stage")
+    for size, top in ((31, 0), (9 * 32, 0), (0, 0), (32, -1), (32, 257)):
+        with pytest.raises(ValueError):
+            head(rows, "int8").apply(array.array("f", bytes(4 * size)), top)
+    with pytest.raises(ValueError, match="threads"):
+        head(rows, "int8").apply(array.array("f", bytes(4 * 32)), 0, 2)
+
+
+# ---- in the engine --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def engines():
+    """The bundled model with the whole head and with the two-stage one."""
+    with edge.load(ctx=512, threads=1) as whole, edge.load(ctx=512, threads=1, head="two-stage") as staged:
+        yield whole, staged
+
+
+SAMPLINGS = [
+    edge.Sampling(temp=0),
+    edge.Sampling(temp=0, repeat_penalty=1.3),
+    edge.Sampling(seed=1),
+    edge.Sampling(seed=2, temp=2.0, top_k=5, top_p=1.0, min_p=0.0),
+    edge.Sampling(seed=3, temp=1.5, repeat_penalty=1.2, presence_penalty=0.5, frequency_penalty=0.2),
+    edge.Sampling(seed=4, temp=1.5, repeat_penalty=0.8, repeat_last_n=20),  # lifts tokens: all logits are needed
+    edge.Sampling(seed=5, temp=1.5, presence_penalty=-3.0, repeat_last_n=20),
+    edge.Sampling(seed=6, temp=1.0, repeat_penalty=1.1, repeat_last_n=-1),
+    edge.Sampling.preset("creative", seed=7),
+    edge.Sampling(seed=8, temp=1.0, top_k=300),  # more winners than a two-stage head is asked for
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=range(len(SAMPLINGS)))
+def test_two_stage_chooses_the_same_tokens(engines, sampling):
+    answers = []
+    for engine in engines:
+        with engine.session() as session:
+            answers.append(
+                [
+                    piece.text
+                    for text in ("Two large coffees and a tea, please.", "My name is Zorblax. What does it cost?")
+                    for piece in session.ask(text, sampling=sampling, max_tokens=40, ignore_eos=True)
+                ]
+            )
+    assert answers[0] == answers[1]
+
+
+def test_winners_are_enough():
+    """Penalties of any size on any recent tokens: the choice among the winners is the choice among all."""
+    from pyx.sampler import Sampler
+
+    rng = np.random.default_rng(9)
+    for trial in range(300):
+        sampling = edge.Sampling(
+            temp=float(rng.choice([0, 0.5, 3])),
+            top_k=int(rng.integers(1, 8)),
+            top_p=float(rng.choice([0.5, 0.9, 1])),
+            min_p=float(rng.choice([0, 0.1])),
+            repeat_penalty=float(rng.choice([1, 1.5, 30])),
+            repeat_last_n=int(rng.integers(1, 9)),
+            presence_penalty=float(rng.choice([0, 2, 50])),
+            frequency_penalty=float(rng.choice([0, 1])),
+        )
+        full = rng.choice([1.0, 0.1], size=60).astype(np.float32) * rng.integers(-6, 7, 60).astype(np.float32)
+        recent = array.array("i", rng.integers(0, 60, sampling.repeat_last_n).tolist())
+        kept = winners(full[None], sampling.winners)[0]
+        args = (
+            *(sampling.temp, sampling.top_k, sampling.top_p, sampling.min_p),
+            *(sampling.repeat_penalty, sampling.presence_penalty, sampling.frequency_penalty, recent),
+        )
+        assert 1 <= sampling.winners <= 16
+        assert Sampler(60, trial).sample(full.copy(), *args) == Sampler(60, trial).sample(kept, *args), sampling
+    assert edge.Sampling(top_k=0).winners == 0
+    assert edge.Sampling(repeat_penalty=0.9).winners == 0
+    assert edge.Sampling(repeat_penalty=1.1, repeat_last_n=-1).winners == 0
