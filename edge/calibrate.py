@@ -10,6 +10,8 @@ in proportion to one of these, or by what forgetting really costs:
     inverse   the same turned round: the direction in which that PR's figures were measured
     support   in proportion to the measured support
     greedy    page by page to the head where the next pages lower the measured KL most
+    joint     greedy, and the element type with it: fewer bits and more tokens for the same bytes, whichever comes
+              nearest to the unbounded cache; one type for all heads, since all pages of a cache are of one size
 
 Entropies depend on the length of the text, so all are taken far behind its beginning, in the last three quarters.
 """
@@ -26,11 +28,14 @@ from edge.evaluate import Mode, Progress, Report, kv_quality
 from edge.heads import HeadFacts, measure
 from edge.kv_config import PAGE
 from edge.kv_policy import VERSION, Budget
+from edge.kv_table import bytes_per_token
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
-METHODS = ("uniform", "entropy", "inverse", "support", "greedy")
+METHODS = ("uniform", "entropy", "inverse", "support", "greedy", "joint")
+#: what joint chooses from
+JOINT = ("int8", "int8:int4", "int4", "int4c", "int3c", "int2c")
 BATCH = 8  # caches that are filled side by side
 
 
@@ -108,6 +113,7 @@ class Plan:
 
     budget: Budget
     method: str
+    kv: str  # the KV type it was made for
     model: str
     context: int  # tokens of the segments it was measured on
     heads: tuple[HeadFacts, ...]
@@ -123,6 +129,7 @@ class Plan:
             "context": self.context,
             "sinks": self.budget.sinks,
             "method": self.method,
+            "kv": self.kv,
             "keep": self.budget.keep,
             "heads": [asdict(each) for each in self.heads],
         }
@@ -147,32 +154,56 @@ def calibrate(
     kv: str = "int8",
     sinks: int = 4,
     facts: Sequence[HeadFacts] | None = None,
+    costs: Costs | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """A plan under which the heads together keep the share ``keep`` of the context."""
+    """A plan under which the heads together keep the share ``keep`` of the context, or as many bytes in another type.
+
+    facts, costs: as ``measure`` and ``forgetting`` find them on this text, if that has been done.
+    """
     total, most = pages_to_share(engine, keep)
     if method not in METHODS:
         raise UsageError(f"method {method!r} is not known; it is one of {', '.join(METHODS)}")
     facts = facts or measure(engine, tokens, sinks, progress)
-    if method == "greedy":
-        pages = _greedy(engine, tokens, total, most, kv, sinks, progress)
+    if method in ("greedy", "joint"):
+        costs = costs or forgetting(engine, tokens, kv, sinks, progress)
+        pages = greedy(costs, total)
+        if method == "joint":
+            pages, kv = _joint(engine, tokens, total, costs, kv, sinks)
     else:
         pages = share(weights(method, facts), total, most)
-    return Plan(budget(engine, pages, sinks), method, engine.config.name, engine.plan.n_ctx, tuple(facts))
+    return Plan(budget(engine, pages, sinks), method, kv, engine.config.name, engine.plan.n_ctx, tuple(facts))
 
 
-def _greedy(
-    engine: Engine, tokens: Sequence[int], total: int, most: int, kv: str, sinks: int, progress: Progress | None
-) -> list[int]:
-    """Pages for every head, each next step taken where it lowers the KL most per page.
+# ---- by measured cost ------------------------------------------------------------------------------------------------
 
-    The cost of a short head is measured with all others whole, at 1, 2, 4, ... pages; costs of several heads are taken
-    to add up.
-    """
+
+@dataclass(frozen=True)
+class Costs:
+    """KL that it costs when one head is short and all others are whole; costs of several heads are taken to add up."""
+
+    sizes: tuple[int, ...]  # pages, ascending; the last is the whole context
+    kl: tuple[tuple[float, ...], ...]  # [heads of all layers][sizes]; 0 for the whole
+
+    def at(self, head: int, pages: int) -> float:
+        """Of a head that keeps so many pages, by straight lines between those measured."""
+        above = next(i for i, size in enumerate(self.sizes) if size >= pages)
+        high, kl = self.sizes[above], self.kl[head]
+        if high == pages or above == 0:
+            return kl[above]
+        low = self.sizes[above - 1]
+        return kl[above - 1] + (kl[above] - kl[above - 1]) * (pages - low) / (high - low)
+
+
+def forgetting(
+    engine: Engine, tokens: Sequence[int], kv: str = "int8", sinks: int = 4, progress: Progress | None = None
+) -> Costs:
+    """Every head short, one at a time, at 1, 4, 16, ... pages."""
+    most = -(-engine.plan.n_ctx // PAGE)
     n = engine.config.n_layer * engine.config.n_kv_head
-    sizes = [1 << i for i in range(most.bit_length()) if 1 << i < most]
+    sizes = [4**i for i in range(most.bit_length()) if 4**i < most]
     choices = [(head, size) for head in range(n) for size in sizes]
-    cost: dict[tuple[int, int], float] = {(head, most): 0.0 for head in range(n)}
+    found: dict[tuple[int, int], float] = {(head, most): 0.0 for head in range(n)}
     for at in range(0, len(choices), BATCH):
         part = choices[at : at + BATCH]
         modes = []
@@ -180,41 +211,49 @@ def _greedy(
             pages = [most] * n
             pages[head] = size
             modes.append(Mode(f"{head} {size}", {"kv": kv, "kv_budget": budget(engine, pages, sinks)}))
-        report = kv_quality(engine, tokens, modes)
-        cost.update((choice, row.kl_mean) for choice, row in zip(part, report.rows[1:]))
+        report = kv_quality(engine, tokens, modes, against=Mode(kv, {"kv": kv}))
+        found.update((choice, row.kl_mean) for choice, row in zip(part, report.rows[1:]))
         if progress:
             progress(at + len(part), len(choices))
     sizes.append(most)
+    return Costs(tuple(sizes), tuple(tuple(found[head, size] for size in sizes) for head in range(n)))
+
+
+def greedy(costs: Costs, total: int) -> list[int]:
+    """Pages for every head, ``total`` in all, each next step taken where it lowers the KL most per page."""
+    n, most = len(costs.kl), costs.sizes[-1]
+    if not n <= total <= n * most:
+        raise UsageError(f"{total} pages cannot be shared by {n} heads of 1 to {most}")
     pages = [1] * n
-    while True:
-        best, gain = None, -1.0
-        left = total - sum(pages)
+    while (left := total - sum(pages)) > 0:
+        best, step, gain = -1, 0, -1.0
         for head in range(n):
-            for size in sizes:
-                more = size - pages[head]
-                if 0 < more <= left:
-                    saved = max(0.0, cost[head, pages[head]] - cost[head, size]) / more
+            for size in costs.sizes:  # the largest step that pays most: cost curves need not be convex
+                more = min(size - pages[head], left)
+                if more > 0:
+                    saved = max(0.0, costs.at(head, pages[head]) - costs.at(head, pages[head] + more)) / more
                     if saved > gain:
-                        best, gain = (head, size), saved
-        if best is None:
-            break
-        pages[best[0]] = best[1]
-    return _fill(pages, cost, sizes, total)
-
-
-def _fill(pages: list[int], cost: dict[tuple[int, int], float], sizes: list[int], total: int) -> list[int]:
-    """What is left goes to heads between two sizes, the steepest first, so that every plan has the same bytes."""
-    most = sizes[-1]
-
-    def slope(head: int) -> float:
-        below = max(size for size in sizes if size <= pages[head])
-        above = next((size for size in sizes if size > below), below)
-        return (cost[head, below] - cost[head, above]) / (above - below) if above > below else -1.0
-
-    while sum(pages) < total:
-        head = max((i for i in range(len(pages)) if pages[i] < most), key=slope)
-        pages[head] += 1
+                        best, step, gain = head, more, saved
+        pages[best] += step
     return pages
+
+
+def _joint(
+    engine: Engine, tokens: Sequence[int], total: int, costs: Costs, kv: str, sinks: int
+) -> tuple[list[int], str]:
+    """(pages, type) that come nearest to F32 pages that forget nothing, in the bytes of ``total`` pages of type kv."""
+    from pyx.page import NAMES
+
+    config, n, most = engine.config, len(costs.kl), costs.sizes[-1]
+    known = [each for each in (kv, *JOINT) if set(each.split(":")) <= set(NAMES)]
+    found: dict[str, list[int]] = {}
+    for each in dict.fromkeys(known):
+        pages = min(n * most, total * bytes_per_token(config, kv) // bytes_per_token(config, each))
+        if pages >= n:
+            found[each] = greedy(costs, pages)
+    modes = [Mode(each, {"kv": each, "kv_budget": budget(engine, pages, sinks)}) for each, pages in found.items()]
+    best = min(kv_quality(engine, tokens, modes).rows[1:], key=lambda row: row.kl_mean)
+    return found[best.mode], best.mode
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------
@@ -234,7 +273,8 @@ def compare(
     middle = len(tokens) // 2
     first, second = tokens[:middle], tokens[middle:]
     facts = measure(engine, first, sinks)
-    plans = [calibrate(engine, first, keep, method, kv, sinks, facts, progress) for method in methods]
-    modes = [Mode(f"{kv} {plan.method}", {"kv": kv, "kv_budget": plan.budget}) for plan in plans]
+    costs = forgetting(engine, first, kv, sinks, progress) if {"greedy", "joint"} & set(methods) else None
+    plans = [calibrate(engine, first, keep, method, kv, sinks, facts, costs) for method in methods]
+    modes = [Mode(f"{plan.kv} {plan.method}", {"kv": plan.kv, "kv_budget": plan.budget}) for plan in plans]
     everything: list[Mode] = [Mode(f"{kv} all", {"kv": kv})]
     return kv_quality(engine, second, [*everything, *modes], text, progress), plans

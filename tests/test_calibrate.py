@@ -243,12 +243,42 @@ def test_the_published_rule() -> None:
     assert calibrate.weights("support", seen) == [10, 20, 30] and calibrate.weights("uniform", seen) == [1, 1, 1]
 
 
+@given(st.lists(st.lists(st.floats(0, 10), min_size=2, max_size=2), min_size=1, max_size=6), st.integers(0, 10**6))
+def test_greedy_spends_all(curves, wanted) -> None:
+    costs = calibrate.Costs((1, 4, 9), tuple((*curve, 0.0) for curve in curves))
+    total = len(curves) + wanted % (8 * len(curves) + 1)
+    pages = calibrate.greedy(costs, total)
+    assert sum(pages) == total and all(1 <= n <= 9 for n in pages)
+
+
 def test_greedy_spends_where_it_helps() -> None:
-    """A head that costs nothing when short stays at one page."""
-    sizes, most = [1, 2, 4, 8], 8
-    cost = {(0, n): 0.0 for n in sizes} | {(1, n): 1.0 / n - 1 / 8 for n in sizes}
-    assert calibrate._fill([1, 2], cost, sizes, 6) == [1, 5]
-    assert calibrate._fill([1, 8], cost, sizes, 10) == [2, most]
+    """A head that costs nothing when short stays at one page; what is steepest comes first, steps of no use last."""
+    flat, steep = (0.0, 0.0, 0.0), (1.0, 0.5, 0.0)
+    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), 12) == [1, 11]
+    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), 20) == [4, 16]
+    late = (1.0, 1.0, 0.0)  # helps when whole only
+    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (late, (0.1, 0.0, 0.0))), 17) == [16, 1]
+    assert calibrate.greedy(calibrate.Costs((1, 4, 16), (late, (0.1, 0.0, 0.0))), 20) == [16, 4]
+    for total in (1, 33):
+        with pytest.raises(UsageError):
+            calibrate.greedy(calibrate.Costs((1, 4, 16), (flat, steep)), total)
+
+
+def test_costs_between_those_measured() -> None:
+    costs = calibrate.Costs((1, 4, 16), ((1.0, 0.4, 0.0),))
+    assert [costs.at(0, n) for n in (1, 2, 4, 10, 16)] == pytest.approx([1.0, 0.8, 0.4, 0.2, 0.0])
+
+
+def test_joint_keeps_as_many_bytes(engine, tokens, facts) -> None:
+    """Whatever type it takes; and what it takes is nearest on this text among all that it may."""
+    costs = calibrate.forgetting(engine, tokens[:500], "f16")
+    assert all(curve[-1] == 0 and min(curve) >= 0 for curve in costs.kl)
+    given = calibrate.calibrate(engine, tokens, 0.25, facts=facts).budget
+    limit = KVConfig(256, "f16", overflow="stop", kv_budget=given).plan(engine.config).kv_bytes
+    plan = calibrate.calibrate(engine, tokens[:500], 0.25, "joint", "f16", facts=facts, costs=costs)
+    assert plan.kv != "f16"  # half the tokens, hardly nearer
+    assert KVConfig(256, plan.kv, overflow="stop", kv_budget=plan.budget).plan(engine.config).kv_bytes < 1.2 * limit
+    assert plan.budget.mean > 4 + 2 * 32 + 1 and json.loads(plan.to_json())["kv"] == plan.kv
 
 
 def test_compare_reads_one_half_and_judges_on_the_other(engine, tokens) -> None:

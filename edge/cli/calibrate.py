@@ -31,11 +31,12 @@ from edge.errors import EdgeError, UsageError
            "(default 2048, or less if the model was trained on less); budgets are for this context."),
     option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
            "keep together (default 0.25)."),
-    option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy"]), default="support",
-           help="In proportion to the support (default) or the entropy, that turned round, all the same, or greedily "
-           "by the measured cost of forgetting (slow)."),
-    option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy and --compare "
-           "(default int8)."),
+    option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy", "joint"]),
+           default="support", help="In proportion to the support (default) or the entropy, that turned round, all the "
+           "same, greedily by the measured cost of forgetting (slow), or that and the KV type together, for the same "
+           "bytes."),
+    option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
+           "--compare (default int8)."),
     option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), default=4, metavar="N", help="First tokens that "
            "every head keeps (default 4)."),
     option("--compare", is_flag=True, help="Compare all methods instead of making one plan."),
@@ -100,3 +101,5 @@ def calibrate(
     else:
         for line in plan.lines():
             out.line(line)
+        if method == "joint":
+            out.line(f"for --kv {plan.kv}")

@@ -1,0 +1,152 @@
+"""What KV caches cost on the bundled model: python docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
+
+The text is dialogues of the training grammar's test split, whose names and titles the model has never seen, as long as
+contexts are: some twenty guests one behind the other.  Nothing here is a claim about other models.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import edge  # noqa: E402
+from edge import calibrate, evaluate, heads  # noqa: E402
+from edge.engine import Engine  # noqa: E402
+from edge.evaluate import Mode  # noqa: E402
+from edge.kv_table import TYPES  # noqa: E402
+from training.grammar import dialogues  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
+PICTURE = ROOT / "docs" / "kv_quality.svg"
+SEGMENTS = 4  # of a whole context each
+MIXED = ("int8:int4", "int4:int8")
+KEEP = 0.25  # of the budgets that are compared
+SINKS = 4
+COMPRESSIONS = (2, 5, 10)
+
+
+def text(engine: Engine, n: int) -> array[int]:
+    """n tokens of dialogues."""
+    tokens: array[int] = array("i")
+    for talk in dialogues(1, "test", visits=20):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            json.dump({"messages": [{"role": role, "content": said} for role, said in talk]}, file)
+            file.flush()
+            tokens += evaluate.read(engine, file.name)
+        if len(tokens) >= n:
+            return tokens[:n]
+    raise AssertionError("dialogues are endless")
+
+
+def type_modes() -> list[str]:
+    """Every type, some with different keys and values."""
+    mixed = [each for each in MIXED if set(each.split(":")) <= set(TYPES)]
+    return [*(each for each in TYPES if each != "f32"), *mixed]
+
+
+def policy_modes(engine: Engine) -> list[str]:
+    """Ways of forgetting, all with int8 pages."""
+    n = engine.plan.n_ctx
+    windows = [f"int8 window={n // 16} sinks=0", f"int8 window={n // 16 - SINKS} sinks={SINKS}"]
+    quarter = f"window={n // 4 - SINKS} sinks={SINKS}"
+    return [
+        *windows,
+        "int8 kv_policy=quarter",
+        f"int8 {quarter}",
+        f"int8 {quarter} positions=cache",
+        f"int8 {quarter} kv_policy=heavy",
+        *(f"int8 window={n // times - 1} sinks=1" for times in COMPRESSIONS),
+        *(f"int8 kv_drop_layers={layer}" for layer in range(engine.config.n_layer)),
+    ]
+
+
+def quality(engine: Engine, tokens: Sequence[int], modes: Sequence[str], against: str = "f32") -> evaluate.Report:
+    """What ``eval kv`` measures."""
+    parsed = [Mode.parse(mode) for mode in modes]
+    return evaluate.kv_quality(engine, tokens, parsed, "the grammar's test split", against=Mode.parse(against))
+
+
+def facts_of(report: evaluate.Report) -> dict[str, Any]:
+    """A report without its speeds: whoever runs this need not have the machine to himself."""
+    facts = report.to_dict()
+    for row in facts["rows"]:
+        del row["tokens_per_second"]
+    return facts
+
+
+def budgets(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
+    """Plans of one size by every method, made on the first half of the text, compared on the second."""
+    report, plans = calibrate.compare(engine, tokens, KEEP, sinks=SINKS, text="the grammar's test split")
+    facts = plans[0].heads
+    return {
+        "report": facts_of(report),
+        "keep": {plan.method: plan.budget.keep for plan in plans},
+        "heads": [asdict(each) for each in facts],
+        "flat_rule": [(keep, flat_rule(engine, facts, keep)) for keep in (0.5, 0.3, 0.2, 0.1)],
+    }
+
+
+def flat_rule(engine: Engine, facts: Sequence[heads.HeadFacts], keep: float) -> float:
+    """Compression by the rule of microsoft/BitNet PR #497 as published: each layer's hungriest head sets its need, the
+    mean of these is one budget for all."""
+    n, columns = engine.plan.n_ctx, engine.config.n_kv_head
+    weights = calibrate.weights("entropy", facts)
+    needs = [max(1, min(n, int(n * keep * weight))) for weight in weights]
+    layers = [max(needs[i : i + columns]) for i in range(0, len(needs), columns)]
+    return n / (sum(layers) / len(layers))
+
+
+def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str, Any]:
+    """Cosine of rows of attention on short texts with what is left of them when a fraction of the tokens stays: the
+    largest of that very row, or the first and the newest."""
+    from pyx import probe
+
+    kv = engine.new_kv(Mode("f32", {"kv": "f32"}).plan(engine, length))
+    queries, n_head = engine.transformer.keep_queries(), engine.config.n_head
+    best: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
+    recent: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
+    for piece in itertools.islice(evaluate.segments(engine, tokens, length), 20):
+        kv.reset()
+        engine.transformer.step(kv, piece, None)
+        for layer in range(engine.config.n_layer):
+            rows = memoryview(probe.rows(kv, layer, queries))
+            for head in range(n_head):
+                squares = [p * p for p in rows[head * len(piece) : (head + 1) * len(piece)]]
+                for times in COMPRESSIONS:
+                    k = max(2, len(piece) // times)
+                    best[times].append((sum(sorted(squares)[-k:]) / sum(squares)) ** 0.5)
+                    recent[times].append(((squares[0] + sum(squares[1 - k :])) / sum(squares)) ** 0.5)
+    mean = {t: (sum(best[t]) / len(best[t]), sum(recent[t]) / len(recent[t])) for t in COMPRESSIONS}
+    return {"tokens": length, "cosines": [[times, *mean[times]] for times in COMPRESSIONS]}
+
+
+def measure() -> dict[str, Any]:
+    """Everything, into RESULTS and PICTURE."""
+    with edge.load(kv="f32", overflow="stop", threads=1) as engine:
+        n = engine.plan.n_ctx
+        tokens = text(engine, SEGMENTS * n)
+        types = quality(engine, tokens, type_modes())
+        lengths = [length for length in (32, 512, 2048) if length <= n]
+        facts = {
+            "model": engine.config.name,
+            "fingerprint": engine.fingerprint,
+            "types": facts_of(types),
+            "against_f16": facts_of(quality(engine, tokens, ["f32", *type_modes()[1:]], "f16")),
+            "policies": facts_of(quality(engine, tokens, policy_modes(engine))),
+            "budgets": budgets(engine, tokens),
+            "looks": heads.classes(engine, tokens, lengths, SINKS).to_dict(),
+            "oracle": oracle(engine, tokens),
+        }
+    PICTURE.write_text(evaluate.picture(types), encoding="utf-8")
+    RESULTS.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return facts

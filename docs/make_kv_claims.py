@@ -1,0 +1,280 @@
+"""Writes docs/kv_claims.md, what others say about KV caches and what is so: python docs/make_kv_claims.py [--measure]
+
+kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.kv_table, that is, by what a
+cache allocates.  Measured figures come from benchmarks/results/kv_quality.json; --measure makes that file anew on the
+bundled model (benchmarks/kv_quality.py, some minutes).  tests/test_kv_claims.py fails when the page is not what this
+makes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).resolve().parent / "kv_claims.md"
+ROOT = PAGE.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from edge import kv_table, shapes  # noqa: E402
+from edge.config import ModelConfig  # noqa: E402
+
+CONTEXTS = (512, 1024, 2048, 4096)
+RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
+#: gates of the project: type -> (change of perplexity at most, share of equal first choices at least)
+GATES = {"int8": (0.001, 0.99), "int4": (0.005, 0.97)}
+
+
+def page() -> str:
+    """The whole page."""
+    facts = json.loads(RESULTS.read_text())
+    types = [each for each in kv_table.TYPES if each in by_mode(facts["types"])]
+    return PAGE.with_suffix(".md.in").read_text().format(**sizes(types), **sentences(facts), measured=measured(facts))
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def shape(name: str) -> ModelConfig:
+    """A published model."""
+    found = shapes.find(name)
+    assert found is not None, name
+    return found
+
+
+def guide_model(dim: int, n_layer: int = 1) -> ModelConfig:
+    """The model that source 2 describes: keys of ``dim`` dimensions in heads of 128."""
+    return replace(shape("llama3-8b"), n_layer=n_layer, hidden=dim, n_head=dim // 128, n_kv_head=dim // 128)
+
+
+def mb(n: float) -> str:
+    """Bytes in MB."""
+    return f"{n / 1e6:.1f}"
+
+
+def kv(config: ModelConfig, kv_type: str, n: int = 1) -> int:
+    """Bytes of n tokens, scales included, as published tables count."""
+    return kv_table.bytes_per_token(config, kv_type) * n
+
+
+def gain(config: ModelConfig, kv_type: str, n: int, head: float) -> str:
+    """How much faster than with F16 pages decoding gets at most, if a token reads ``head`` bytes of output head."""
+    read = kv_table.Weights.of(config).projections + head
+    return f"{(read + kv(config, 'f16', n)) / (read + kv(config, kv_type, n)):.2f}x"
+
+
+def sizes(types: Sequence[str] = kv_table.TYPES) -> dict[str, str]:
+    """Every figure that needs no measurement; of the tables, these types."""
+    large, two_b, llama = shape("large"), shape("2b-4t"), guide_model(2048, 32)
+    w, w_large = kv_table.Weights.of(two_b), kv_table.Weights.of(large)
+    matrices = w_large.projections * 8 / kv_table.TERNARY_BITS  # of large, in parameters
+    untied = (matrices + 2 * large.n_vocab * large.hidden) * kv_table.PAPER_BITS / 8
+    resident = 1124.81 * 2**20  # of weights, as bitnet.cpp reports it for 2B-4T (microsoft/BitNet issue 229)
+    embedding = two_b.n_vocab * two_b.hidden
+    paper = ((large, 2048, untied), (two_b, 2048, w.paper), (two_b, 4096, w.paper))
+    f16 = {n: kv(two_b, "f16", n) for n in CONTEXTS}
+    per_token = {each: kv(guide_model(1024), each) for each in types}
+    as_mha = replace(two_b, n_kv_head=two_b.n_head)
+    return {
+        "sizes": size_table((large, two_b), types),
+        "large_f16": ", ".join(mb(kv(large, "f16", n)) for n in CONTEXTS[:3]),
+        "two_b_f16": ", ".join(mb(f16[n]) for n in CONTEXTS),
+        "two_b_mib": f"{f16[2048] / 2**20:.2f}",
+        "two_b_int8": mb(kv(two_b, "int8", 4096)),
+        "two_b_paper": mb(w.paper),
+        "large_paper": mb(w_large.paper),
+        "large_untied": mb(untied),
+        "projections": mb(w.projections),
+        "read": mb(w.read),
+        "resident": mb(resident),
+        "paper_shares": ", ".join(f"{kv(c, 'f16', n) / (kv(c, 'f16', n) + rest):.1%}" for c, n, rest in paper),
+        "real_shares": ", ".join(f"{f16[n] / (f16[n] + resident):.1%}" for n in CONTEXTS),
+        "gqa_same": f"{kv(as_mha, 'f16') / kv(two_b, 'f16'):.0f}",
+        "gqa_large": f"{kv(large, 'f16') / kv(two_b, 'f16'):.2f}",
+        "zig_layer": f"{kv(replace(large, n_layer=1), 'f32', 100):,}",
+        "zig": f"{kv(large, 'f32', 100):,}",
+        "zig_mb": f"{kv(large, 'f32', 100) / 1e6:.2f}",
+        "zig_mib": f"{kv(large, 'f32', 100) / 2**20:.1f}",
+        "guide_1024": f"{per_token['f16']:,}",
+        "guide_2048": f"{kv(guide_model(2048), 'f16'):,}",
+        "guide_types": ", ".join(f"{t} {per_token[t]:,}" for t in ("int8", "int4", "binary") if t in per_token),
+        "gains": f"{gain(two_b, 'int8', 4096, 2 * embedding)} with an F16 head, {gain(two_b, 'int8', 4096, embedding)} "
+        f"with 8 bits, {gain(two_b, 'int8', 4096, embedding / 2)} with 4",
+        "four_of_32": f"{4 / 32:.1%}",
+        "four_of_16": f"{4 / 16:.0%}",
+        "eight_of_32": f"{8 / 32:.0%}",
+        "card": f"{kv(two_b, 'int8', 4096) / 90e6:.1f}",
+        "llama_token": f"{kv(llama, 'f16'):,}",
+        "llama_all": mb(kv(llama, "f16", 2048)),
+        "llama_layer": mb(kv(replace(llama, n_layer=1), "f16", 2048)),
+        "contiguous": f"{kv(llama, 'f16', 1536) / 1e9:.2f}",
+        "paged": f"{kv(llama, 'f16', 4096) / 1e9:.2f}",
+    }
+
+
+def size_table(models: Iterable[ModelConfig], types: Sequence[str]) -> str:
+    """Bytes per token, and MB at CONTEXTS."""
+    rows = []
+    for c in models:
+        for kv_type in types:
+            name = f"{c.name}: {c.n_layer} layers, {c.n_kv_head} heads of {c.head_dim}"
+            rows.append([name, kv_type, f"{kv(c, kv_type):,}", *(mb(kv(c, kv_type, n)) for n in CONTEXTS)])
+    return table(["model", "type", "bytes per token", *(f"{n}, MB" for n in CONTEXTS)], rows, 2)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -> str:
+    """Markdown; the first ``texts`` columns are words."""
+    lines = [head, ["---"] * texts + ["---:"] * (len(head) - texts), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# ---- measured --------------------------------------------------------------------------------------------------------
+
+
+def by_mode(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Mode -> row."""
+    return {row["mode"]: row for row in report["rows"]}
+
+
+def brief(row: dict[str, Any]) -> str:
+    """A mode in half a sentence."""
+    return f"KL {row['kl_mean']:.1e}, perplexity {row['change']:+.2%}, same first choice {row['top1']:.1%}"
+
+
+def sentences(facts: dict[str, Any]) -> dict[str, str]:
+    """What was measured, where a claim asks for it."""
+    types, policies = by_mode(facts["types"]), by_mode(facts["policies"])
+    context, plain = facts["types"]["context"], types["f32"]["perplexity"]
+    classes, oracle = facts["looks"]["classes"], facts["oracle"]["cosines"]
+    some = [each for each in ("int8", "fp8", "int4", "binary") if each in types]
+    focused = [f"{classes[n]['sink'] + classes[n]['focused']:.0%} at {n} tokens" for n in classes]
+    best = [f"{times}x {chosen:.1%} (first and newest: {newest:.1%})" for times, chosen, newest in oracle]
+    kept = [(times, policies[f"int8 window={context // times - 1} sinks=1"]) for times, *_ in oracle]
+    real = [f"{times}x {row['mass']:.1%} of attention, {row['top1']:.1%} of first choices" for times, row in kept]
+    flat = ", ".join(f"{times:.2f}" for _, times in facts["budgets"]["flat_rule"])
+    kl = {row["mode"].split()[-1]: row["kl_mean"] for row in facts["budgets"]["report"]["rows"]}
+    better = "code" if kl["entropy"] < kl["inverse"] else "script"
+    dropped = [f"{row['change']:+.0%}" for mode, row in policies.items() if "drop_layers" in mode]
+    small = next(mode for mode in policies if mode.endswith("sinks=4"))
+    return {
+        "flat_rule": f"On our model's entropies the rule gives {flat}x. Each head has its own pages here, so that a "
+        "quarter of the tokens takes a quarter of the memory",
+        "classes": f"Ours, on one text: {', '.join(focused)}",
+        "oracle": f"Ours on {facts['oracle']['tokens']} tokens: {', '.join(best)}. What a cache of the first and the "
+        f"newest really preserves at {context}: {'; '.join(real)}",
+        "budgets": "KL at equal memory, a quarter kept: "
+        + ", ".join(f"{name} {kl[name]:.1e}" for name in ("uniform", "entropy", "inverse", "support"))
+        + f" (inverse is what was measured); the better sign is that of the {better}",
+        "types": "Ours: "
+        + ", ".join(f"{each} {types[each]['change']:+.2%} (KL {types[each]['kl_mean']:.1e})" for each in some),
+        "int8": f"Ours: {types['int8']['change']:+.3%} +- {types['int8']['error']:.3%} of {plain:.2f}",
+        "layers": f"Ours without one: {', '.join(dropped)} perplexity",
+        "quarter": f"Ours: {brief(policies['int8 kv_policy=quarter'])}; `{small}`: {brief(policies[small])}",
+        "binary": f"Ours: {brief(types['binary'])}" if "binary" in types else "Not measured",
+        "three_bits": f"Ours: {brief(types['int3c'])}" if "int3c" in types else "Not measured",
+    }
+
+
+def measured(facts: dict[str, Any]) -> str:
+    """The second half of the page."""
+    types, context = facts["types"], facts["types"]["context"]
+    budgets = facts["budgets"]
+    looks = facts["looks"]["classes"]
+    names = list(next(iter(looks.values())))
+    heads = [
+        [n, *(f"{looks[n][name]:.0%}" for name in names), f"{sum(bits) / len(bits):.2f}"]
+        for n in looks
+        for bits in [[each["entropy"] for each in facts["looks"]["heads"] if str(each["length"]) == n]]
+    ]
+    keeps = [[name, *(str(n) for row in keep for n in row)] for name, keep in budgets["keep"].items()]
+    places = [f"{i}.{j}" for i, row in enumerate(budgets["keep"]["uniform"]) for j in range(len(row))]
+    return f"""\
+{facts["model"]} (fingerprint {facts["fingerprint"][:12]}), perplexity {types["rows"][0]["perplexity"]:.3f} on
+{types["tokens"]} tokens of dialogues that it was not trained on, in segments of {context}.
+KL is the divergence of the predictions from the reference's, in nats; mass is the share of the reference's attention
+that falls on tokens still in sight. `bitnet-edge eval kv` measures the same, and speed, on any model and text.
+
+### Types, against F32 pages
+
+{quality_table(types["rows"])}
+
+![KL against memory](kv_quality.svg)
+
+{gates(facts)}
+
+### Types, against F16 pages
+
+{quality_table(facts["against_f16"]["rows"])}
+
+### Ways of forgetting, in int8 pages
+
+{quality_table(facts["policies"]["rows"])}
+
+### Budgets per head, a quarter of the context kept, equal memory
+
+Made on one half of the text, judged on the other.
+
+{quality_table(budgets["report"]["rows"])}
+
+Tokens kept by each layer.head:
+
+{table(["", *places], keeps)}
+
+### How widely the heads look
+
+Share of query heads by entropy of their attention at the end of texts of so many tokens: sink below 0.5 bits, focused
+1.5, moderate 2.5, mixed 3.5. `bitnet-edge calibrate --classes {",".join(looks)}` prints each.
+
+{table(["tokens", *names, "mean, bits"], heads)}"""
+
+
+def quality_table(rows: Sequence[dict[str, Any]]) -> str:
+    """What ``bitnet-edge eval kv`` prints, as Markdown."""
+    return table(
+        ["mode", "bytes per token", "perplexity", "KL mean", "KL 99.9 %", "same first choice", "mass"],
+        [
+            [
+                f"`{row['mode']}`",
+                f"{row['bytes_per_token']:.0f}",
+                f"{row['change']:+.3%} +- {row['error']:.3%}",
+                f"{row['kl_mean']:.1e}",
+                f"{row['kl_p999']:.1e}",
+                f"{row['top1']:.2%}",
+                f"{row['mass']:.1%}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def gates(facts: dict[str, Any]) -> str:
+    """What was wanted, what came out."""
+    types, lines = by_mode(facts["types"]), []
+    for name, (change, same) in GATES.items():
+        if name in types:
+            row = types[name]
+            lines.append(
+                f"* {name}: perplexity within {change:.1%} wanted, {row['change']:+.3%} +- {row['error']:.3%} measured"
+                f"{verdict(abs(row['change']) <= change)}; same first choice in {same:.0%} wanted, {row['top1']:.2%} "
+                f"measured{verdict(row['top1'] >= same)}."
+            )
+    four = {row["mode"].split()[-1]: row["kl_mean"] for row in facts["budgets"]["report"]["rows"]}
+    best = all(four["support"] < four[other] for other in ("uniform", "entropy", "inverse"))
+    lines.append(f"* budgets by support beat uniform and both entropy signs in KL at a quarter{verdict(best)}.")
+    return "\n".join(lines)
+
+
+def verdict(good: bool) -> str:
+    """Behind a figure."""
+    return "" if good else " (**missed**)"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--measure"]:
+        from benchmarks import kv_quality
+
+        kv_quality.measure()
+    PAGE.write_text(page())
