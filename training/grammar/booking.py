@@ -122,7 +122,11 @@ FRAGMENT = {
     "day": ["{on}", "{on}", "for {day}"],
     "time": ["at {time}", "at {time}", "for {time}", "around {time}"],
     "name": ["under the name {name}", "for {name}", "under {name}", "my name is {name}", "in the name of {name}",
-             "the name is {name}", "name {name}", "reserved for {name}", "i am {name}", "booked by {name}"],
+             "the name is {name}", "name {name}", "reserved for {name}", "i am {name}", "booked by {name}",
+             "[the|our|my] name [would be|reads|goes] {name}", "[called|known as|named] {name}",
+             "on behalf of {name}",
+             "[please |][put|note|use|take] {name}[ as the name|]",
+             "[that's|this is|it is] {name}[ speaking of it|]"],
 }  # fmt: skip
 ANSWER = {
     "n": ["{n}", "{n}", "{n}[, please| please|]", "{n} [in total|all together]", "[make it|let's say|i think] {n}",
@@ -158,6 +162,8 @@ ANSWER_TITLE = {
     "[i'd like|we want|we'd like|let's take] the {title} tour", "the {title} tour"],
 }  # fmt: skip
 ANSWER["name"] += [
+    "[the|our|my] [booking|reservation|table|ticket|order|room|place] [is for|goes to|is on|should say|runs under] "
+    "{name}",
     "[please |][note|write|enter|put|use|register|file it under|save it for|reserve it for] {name}[, please|]",
     "[the name|our name|the family name|the contact] [is|would be] {name}",
     "{name}[, that's me|, as always|, if you like| will do]",
@@ -323,6 +329,8 @@ class Desk:
         what = rng.choice(kind.opens)
         free = [slot for slot in kind.slots if slot not in self.known]
         given = [slot for slot in free if rng.random() < rng.choice((0.1, 0.45, 0.8))]
+        if "name" not in free and "name" not in self.known and rng.random() < 0.2:
+            given.append("name")  # not asked for, but told
         rng.shuffle(given)
         if given and given[0] == "name" and len(given) > 1:
             given.append(given.pop(0))
@@ -372,10 +380,14 @@ class Desk:
         if kind in ("table", "hotel", "tours"):
             parts.insert(0, {"table": "a table", "hotel": "a room", "tours": "a tour"}[kind])
         if rng.random() < 0.75 and self.known.get("n") != "one":
-            asked = self.voice.says(rng.choice(WHOLE[kind]), **shown)
-            self.turns.append((asked, self._led(asked)))
-            return True
-        asked = self.voice.says(rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]", **shown)
+            pattern = rng.choice(WHOLE[kind])
+        else:
+            pattern = rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]"
+        if "name" not in self.known and rng.random() < 0.2:
+            ways, self.known["name"] = self.draw("name")
+            shown |= ways
+            pattern = pattern.rstrip("?") + ", " + rng.choice(FRAGMENT["name"])  # type: ignore[arg-type]
+        asked = self.voice.says(pattern, **shown)
         self.turns.append((asked, self._led(asked)))
         return True
 

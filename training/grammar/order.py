@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from training.grammar import shop as shops
-from training.grammar import talk, values
+from training.grammar import talk, values, words
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
 
@@ -221,6 +221,8 @@ TELL_NAME = [
     "{name} [here|speaking]",
 ]  # fmt: skip
 TELL_NAME += [
+    "[please |][note|mark|print|put|stick|type|add|sign] {name} on [the|my|our|its|every] {thing}[, please|]",
+    "[the|my|our] {thing} [is for|says|belongs to|goes to|should say|should be on|runs on] {name}",
     "[you may|just|simply|please|] [note|print|mark|scribble|type] {name} [on it|on the lid|on the box|down|there|"
     "on the receipt]",
     "[make|file|book|keep|store] it [under|for|as] {name}[, please|]", "[let's|we] [use|say|take] {name}",
@@ -234,6 +236,10 @@ TELL_NAME += [
     "[note|type|enter|make it|use] {name}[, please|]", "[well|ok|hmm][,|] {name}",
 ]  # fmt: skip
 WITH_NAME = [
+    "[,|,|.| and] [please |][note|mark|print|put|stick|type|add|sign|write] {name} on [the|my|our|its|every] "
+    "{thing}[, please|]",
+    "[,|,|.| and] [the|my|our] {thing} [is for|says|belongs to|goes to|should say] {name}",
+    ", [my|our|the] name [is|would be|reads] {name}", ", [call me|they call me|i am called|known as|named] {name}",
     " for {name}", " for {name}", ", my name is {name}", " under the name {name}", ", name {name}",
     ", it's for {name}",
     ", the name is {name}", ", {name} is my name", ", i'm {name}", ", put {name} on it", ". write {name} on the box",
@@ -341,7 +347,7 @@ class Counter:
         """One to three new lines, then their sizes where these were left open."""
         rng, order = self.rng, self.order
         new: list[Line] = []
-        for _ in range(rng.choices((1, 2, 3), (68, 24, 8))[0]):
+        for _ in range(rng.choices((1, 2, 3), (55, 35, 10))[0]):
             line = self.line()
             if line:
                 new.append(line)
@@ -355,7 +361,7 @@ class Counter:
         named = not order.name and rng.random() < 0.13
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
-            with_name = expand(rng, rng.choice(WITH_NAME))
+            with_name = expand(rng, rng.choice(WITH_NAME)).replace("{thing}", words.word(rng))
             items += with_name if with_name[0] in ",." else " " + with_name
             self.turns.append(self._named(patterns, items))
         else:
@@ -367,7 +373,7 @@ class Counter:
         """Things in a row, between the last two one of many words, or words that say nothing."""
         if len(parts) < 2:
             return parts[0]
-        joint = babble(self.rng, 4) if self.rng.random() < 0.2 else self.rng.choice(JOINTS)
+        joint = babble(self.rng, 4) if self.rng.random() < 0.35 else self.rng.choice(JOINTS)
         return f"{', '.join(parts[:-1])} {joint or 'and'} {parts[-1]}".replace(" ,", ",").replace(" ;", ";").replace(
             " .", ".")
 
@@ -468,7 +474,7 @@ class Counter:
             return
         self.say(DONE, f"{bill}What name is it for?")
         order.name = self.voice.form(values.full_name(rng, self.split))
-        asked = self.voice.says(rng.choice(TELL_NAME), name=order.name)
+        asked = self.voice.says(rng.choice(TELL_NAME), name=order.name, thing=words.word(rng))
         self.turns.append((asked, f"Thank you, {order.name}. {sentence(order.text())}, coming up."))
 
 

@@ -420,7 +420,8 @@ def introduction(rng: Random, voice: Voice, split: str) -> Turns:
 
 
 NAMING = (
-    "my parents named me|i answer to|i present myself as|write me down as|my card says|my name is|name is|i am called|"
+    "my parents named me|i answer to|i present myself as|write me down as|my card says|my name is|name is|i am "
+    "called|"
     "call me|i'm|i am|named|called|they call me|known as|the name"
 ).split("|")
 HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
@@ -451,6 +452,9 @@ ASK_NAME = (
     "[do|can] you [recall|guess|tell me] [my name|who i am|what my name is]?|which name do you have[ for me|]?|"
     "what do you call me?|do you [still |][have|hold] my name?|[and |]who [did i say i was|am i again|are you "
     "talking to]?|"
+    "[which|what] [is|was] the name [i said|i used|i told you|from before|of mine]?|"
+    "[quick question|one question|tell me|a little test|let me see][:|,] [my name|who am i|the name i told you|"
+    "what am i called]?|"
     "[which|what] name [was it|is mine|did i tell you|is on it]?|[remind me|test]: my name?|have you [noted|kept|"
     "forgotten] my name?|"
     "[tell|show] me that you know my name|[i forgot|what's] my own name[, what is it|]?|how am i called?|did you "

@@ -101,9 +101,11 @@ def coined(rng: Random) -> str:
             for _ in range(rng.randint(1, 2)):
                 letters[rng.randrange(len(letters))] = rng.choice("abcdefghijklmnopqrstuvwxyz")
             word = "".join(letters) + rng.choice(["", "", "o", "a", "ie", "us", "en"])
-        elif kind < 0.40:
+        elif kind < 0.36:
             word = words.spliced(rng)
-        elif kind < 0.50:  # halves of two known names
+        elif kind < 0.60:
+            word = words.pieced(rng)
+        elif kind < 0.68:  # halves of two known names
             first, second = rng.choice(FIRST_NAMES).lower(), rng.choice(FIRST_NAMES + SURNAMES).lower()
             word = first[: rng.randint(2, 4)] + second[-rng.randint(2, 5) :]
         else:

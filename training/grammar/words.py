@@ -6,6 +6,7 @@ None of them is the name of something in the exam (training/exam/goods.py).
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from random import Random
 
 #: things, mostly; they can be sold, carried, asked about
@@ -75,10 +76,19 @@ write yawn yell
 """.split()
 
 
+#: the letters of the tokenizer's words and of what it continues words with: a token copies well once it has been copied
+STARTS, REST = (part.split() for part in Path(__file__).with_name("pieces.txt").read_text().split("\n\n"))
+
+
 def word(rng: Random) -> str:
     """Any of them; things most often."""
     kind = rng.random()
-    return rng.choice(THINGS if kind < 0.7 else LIKE if kind < 0.87 else DO)
+    return rng.choice(THINGS if kind < 0.55 else STARTS if kind < 0.80 else LIKE if kind < 0.9 else DO)
+
+
+def pieced(rng: Random) -> str:
+    """A word's beginning and up to two pieces after it, as the tokenizer may cut."""
+    return rng.choice(STARTS) + "".join(rng.choice(REST) for _ in range(rng.choice((0, 1, 1, 2))))
 
 
 @functools.lru_cache(None)
