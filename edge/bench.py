@@ -143,6 +143,7 @@ def run(
             model, ctx=max(depths) + n_gen, kv=kv_type, threads=n_threads, head=head_type, weights=place, **options
         ) as engine:
             usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+            engine.settle()
             _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
             header = header or _header(engine, repeats, left_out)
             for depth in usable:

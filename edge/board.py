@@ -106,6 +106,25 @@ class Board:
         text = self.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
         return text.partition("[")[2].partition("]")[0] or None
 
+    def huge_page_support(self) -> dict[str, str | bool | None]:
+        """What the kernel offers beside anonymous 2 MiB pages: ``shmem`` is the mode for files in memory (tmpfs),
+        ``files`` whether it is built to hold read-only files in them (CONFIG_READ_ONLY_THP_FOR_FS)."""
+        shmem = self.read("/sys/kernel/mm/transparent_hugepage/shmem_enabled") or ""
+        return {"shmem": shmem.partition("[")[2].partition("]")[0] or None, "files": self._built_with()}
+
+    def _built_with(self, option: str = "CONFIG_READ_ONLY_THP_FOR_FS") -> bool | None:
+        """Whether the running kernel was built with an option; None where its configuration is not at hand."""
+        import gzip
+
+        release = self.read("/proc/sys/kernel/osrelease")
+        text = self.read(f"/boot/config-{release}")
+        try:
+            with gzip.open(os.path.join(self.root, "proc/config.gz"), "rt") as file:
+                text = file.read()
+        except (OSError, EOFError):
+            pass
+        return None if text is None else f"\n{option}=y\n" in f"\n{text}\n"
+
     def governor(self) -> str | None:
         """Frequency governor of the first core."""
         return self.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

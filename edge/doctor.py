@@ -39,6 +39,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "cores": _cores(),
         "page_size": os.sysconf("SC_PAGE_SIZE"),
         "huge_pages": board.huge_pages(),
+        "huge_page_support": {**board.huge_page_support(), "collapse": _collapses()},
         "governor": board.governor(),
         "mhz": board.mhz(),
         "celsius": board.celsius(),
@@ -65,6 +66,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("cores", f"{cores['performance']} used of {cores['allowed']} allowed, {cores['online']} online"),
         ("memory", f"{_size(memory['available'])} available of {_size(memory['total'])}, swap {_size(memory['swap'])}"),
         ("pages", f"{facts['page_size'] // 1024} KiB; transparent huge pages: {facts['huge_pages'] or 'unknown'}"),
+        ("2 MiB pages", _huge_pages(facts["huge_page_support"])),
         ("clock", _join(facts["mhz"] and f"{facts['mhz']:.0f} MHz", _named("governor", facts["governor"]))),
         ("temperature", f"{facts['celsius']} C" if facts["celsius"] is not None else ""),
         ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
@@ -114,6 +116,26 @@ def _libgomp() -> str | None:
     except OSError:
         return None
     return ", ".join(paths) or None
+
+
+def _huge_pages(support: dict[str, Any]) -> str:
+    words = {True: "yes", False: "no", None: "unknown"}
+    return _join(
+        f"of files in memory: {support['shmem'] or 'unknown'}",
+        f"of read-only files: {words[support['files']]}",
+        f"collapse on request: {words[support['collapse']]}",
+    )
+
+
+def _collapses() -> bool | None:
+    """Whether the kernel makes 2 MiB pages when asked to (MADV_COLLAPSE), tried on memory of our own."""
+    try:
+        from pyx.memory import Arena, advise
+    except ImportError:
+        return None
+    arena = Arena(4 << 20)  # holds a whole page of 2 MiB wherever it begins
+    arena.view[:] = bytes(len(arena.view))
+    return bool(advise(arena.view, "collapse"))
 
 
 def _bundled_model() -> dict[str, Any]:

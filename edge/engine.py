@@ -58,6 +58,7 @@ class Engine:
         load_seconds: float = 0.0,
         new_kv: Callable[[], Any] | None = None,
         keep: Any = None,
+        placement: str = "map",
     ) -> None:
         self.config = config
         self.transformer = transformer
@@ -78,6 +79,16 @@ class Engine:
         self._fingerprint: str | None = None
         self._keep = keep  # the checkpoint: it owns the file's map
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._moving: threading.Thread | None = None
+        if placement != "map":
+            from edge.placement import start
+
+            self._moving = start(placement, transformer, self.lock, lambda: self.closed)
+
+    def settle(self) -> None:
+        """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""
+        if self._moving is not None:
+            self._moving.join()
 
     def session(self, system: str | None = None) -> Session:
         """A new conversation; its KV cache is allocated when it is first used."""
@@ -155,6 +166,7 @@ class Engine:
                 session.close()
             self.prefixes = self._pool = None
             self.transformer = self._keep = self._make_kv = None
+        self.settle()
 
     def __enter__(self) -> Engine:
         return self
@@ -219,9 +231,10 @@ def load(
 
     ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, kv_budget, kv_drop_layers: see
     :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: one of HEADS.
-    weights: "auto", "map" (run from the file's map) or "huge" (copied into 2 MiB pages).  isa: force an instruction
-    set.  template: a chat template by name.  i2s_layout and activation: for files that do not say.  progress: called
-    with (done, total).
+    weights: "map" (run from the file's map), "huge" (copied into 2 MiB pages first) or "auto" (begins with the map,
+    the copy is made between steps if memory is plenty, see :mod:`edge.placement`).  isa: force an instruction set.
+    template: a chat template by name.  i2s_layout and activation: for files that do not say.  progress: called with
+    (done, total).
     on_plan: called with the memory plan before anything of it is taken.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
@@ -242,6 +255,7 @@ def load(
 
     import pyx.sampler
     import pyx.transformer  # noqa: F401  both imported here so that the program's size is measured with them
+    from edge import placement
     from edge import weights as building
     from edge.formats import open_checkpoint
     from edge.template import Template
@@ -259,17 +273,18 @@ def load(
     _release_pages(checkpoint)
     program = rss()["rss"]
     n_threads = threads or cpu.cores()
-    expected = expect(checkpoint, head, weights, program, n_threads)
-    plan = wishes.plan(checkpoint.config, expected, available_memory())  # refuse before anything large is touched
+    # refuse before anything large is touched
+    place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads)
     if on_plan:
         on_plan(plan)
-    kind = "huge" if weights == "huge" else "map"
     try:
-        transformer = building.build(checkpoint, n_threads=n_threads, head=head, weights=kind)
+        transformer = building.build(checkpoint, n_threads=n_threads, head=head)
+        if weights == "huge":
+            placement.copy(transformer.matrices)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     _release_pages(checkpoint)
-    plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program))
+    plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program, place == "huge"))
     report(10, 10)
     engine = Engine(
         checkpoint.config,
@@ -281,6 +296,7 @@ def load(
         notes=[*checkpoint.notes, *plan.notes],
         load_seconds=time.perf_counter() - begun,
         keep=checkpoint,
+        placement="map" if weights == "huge" else place,
     )
     if budget is not None:
         check_budget(engine, budget)
@@ -296,10 +312,31 @@ def check_budget(engine: Engine, path: str) -> None:
         raise InvalidFile(f"KV budget {path}: it was made for another model, not this {engine.config.name}")
 
 
+def arrange(
+    checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, program: int, n_threads: int
+) -> tuple[str, KVPlan]:
+    """Where the weights will lie ("map", "huge", "collapse": see :mod:`edge.placement`), and the plan for that.
+
+    Raises MemoryRefused.
+    """
+    from edge import placement
+
+    def plan(kind: str, available: int | None) -> KVPlan:
+        return wishes.plan(checkpoint.config, expect(checkpoint, head, kind, program, n_threads), available)
+
+    available = available_memory()
+    codes = placement.advise(checkpoint)
+    if weights == "auto":
+        plan("map", available)
+        weights = placement.choose(codes, plan, available)
+    return weights, plan(weights, available)
+
+
 def expect(
     checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0, n_threads: int = 1
 ) -> Footprint:
     """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
+    from edge.placement import in_place
     from pyx import scratch
     from pyx.head import placement
 
@@ -311,7 +348,7 @@ def expect(
             continue
         rows, k = tensor.shape
         allocated += 4  # its scale
-        if tensor.type == "I2_S" and tensor.layout == "128" and k % 128 == 0 and weights != "huge":
+        if in_place(tensor) and weights != "huge":
             mapped += rows * k // 4
         else:
             allocated += rows * ((k + 127) // 128 * 32)
@@ -328,9 +365,10 @@ def expect(
     )
 
 
-def _measure(transformer: Any, checkpoint: Checkpoint, program: int) -> Footprint:
-    """The same from the loaded transformer, exactly."""
-    allocated, head_allocated = transformer.weight_bytes_allocated, transformer.head_bytes_allocated
+def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool) -> Footprint:
+    """The same from the loaded transformer, exactly; with all its weights ``copied``, if that is what will be done."""
+    allocated = transformer.weight_bytes if copied else transformer.weight_bytes_allocated
+    head_allocated = transformer.head_bytes_allocated
     return Footprint(
         mapped=transformer.weight_bytes - allocated,
         allocated=allocated + transformer.vector_bytes,
@@ -342,15 +380,13 @@ def _measure(transformer: Any, checkpoint: Checkpoint, program: int) -> Footprin
 
 
 def _release_pages(checkpoint: Checkpoint) -> None:
-    """Let go of what was read only once through the file's map (the embedding behind an int8 head, for one).
+    """Let go of what was read only once through the file's map (the embedding behind an int8 head, for one)."""
+    from edge.placement import release
 
-    It stays in the system's cache; what the model goes on using comes back page by page, the rest no longer counts as
-    ours.
-    """
     maps = {id(tensor.data.obj): tensor.data.obj for tensor in checkpoint.tensors.values()}
     for owner in maps.values():
-        if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            owner.madvise(mmap.MADV_DONTNEED)
+        if isinstance(owner, mmap.mmap):
+            release(owner)
 
 
 def _choose_isa(isa: str | None) -> None:

@@ -31,13 +31,12 @@ SUB_NORMS = {"attn_sub_norm": "q_dim", "ffn_sub_norm": "ffn"}
 
 
 def build(
-    checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk: int = 128, weights: str = "map"
+    checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk: int = 128
 ) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 
-    ``head``: see :mod:`pyx.head`.  ``weights``: "map" uses ternary tensors
-    where they lie in the file's map (instant start, shared, reclaimable), "huge" copies them into 2 MiB pages (faster
-    decode, anonymous memory).  Raises InvalidFile naming the tensor that is missing or does not fit.
+    ``head``: see :mod:`pyx.head`.  Ternary tensors are used where they lie in the file's map, if their layout is ours;
+    :mod:`edge.placement` may move them.  Raises InvalidFile naming the tensor that is missing or does not fit.
     """
     from pyx.transformer import Transformer
 
@@ -46,8 +45,6 @@ def build(
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
     if not any(not layer[name].is_dense for layer in layers for name in PROJECTIONS):
         raise InvalidFile("no projection of this model is ternary: it is a dense model, which other runtimes serve")
-    if weights == "huge":
-        _move_to_huge_pages([layer[name] for layer in layers for name in PROJECTIONS])
     freqs = checkpoint.tensors.get("rope_freqs.weight")
     source = checkpoint.tensors["token_embd.weight"].data.obj
     if isinstance(source, Map):
@@ -63,20 +60,6 @@ def build(
         n_threads=n_threads,
         chunk=chunk,
     )
-
-
-def _move_to_huge_pages(matrices: list[Any]) -> None:
-    """Copy all codes into one arena of 2 MiB pages, in the order in which a step reads them."""
-    from pyx.memory import Arena
-
-    ternary = [matrix for matrix in matrices if not matrix.is_dense]
-    offsets, end = [], 0
-    for matrix in ternary:
-        offsets.append(end)
-        end += (matrix.code_bytes + 63) // 64 * 64
-    arena = Arena(end, huge=True)
-    for matrix, offset in zip(ternary, offsets, strict=True):
-        matrix.move_to(arena, offset)
 
 
 def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor:

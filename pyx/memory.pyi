@@ -19,5 +19,11 @@ class MappedFile:
     def view(self) -> memoryview: ...
     def will_need(self) -> None: ...
 
+def advise(data: Any, advice: str, until: Any | None = None) -> bool:
+    """Advice to the system about the whole pages in a buffer of a mapped file: huge, collapse, read or release."""
+
+def huge_share(data: Any) -> float:
+    """Share of a map's resident bytes that lie in 2 MiB pages."""
+
 def rss() -> dict[str, int]:
     """Resident bytes: {"rss", "anon", "file"}."""

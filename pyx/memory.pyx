@@ -7,7 +7,7 @@ less than a page (a scale, a norm) comes from the heap, or hundreds of them woul
 
 import os
 
-from cpython.buffer cimport PyBUF_WRITABLE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -16,7 +16,7 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void *, size_t)
     int madvise(void *, size_t, int)
     void *MAP_FAILED
-    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_HUGEPAGE, MADV_WILLNEED
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_HUGEPAGE, MADV_WILLNEED, MADV_DONTNEED
 
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t, size_t)
@@ -26,6 +26,11 @@ cdef enum:
     PAGE = 4096
 
 cdef size_t HUGE = 2 << 20
+
+# Newer than the headers this may be built with (Linux 5.14 and 6.1).
+cdef enum:
+    MADV_POPULATE_READ = 22
+    MADV_COLLAPSE = 25
 
 
 cdef class Arena:
@@ -133,6 +138,67 @@ cdef void fill(
     buffer.strides = strides
     buffer.suboffsets = NULL
     buffer.internal = NULL
+
+
+def advise(data, str advice not None, until=None):
+    """Give the system advice about the whole pages inside ``data``, a buffer out of a mapped file; True if it took it.
+
+    With ``until``, a buffer further on in the same map: all from the start of the one to the end of the other.
+
+    "huge": keep them in 2 MiB pages when they are read into its cache (CONFIG_READ_ONLY_THP_FOR_FS, or a file system
+    with large folios: XFS, ext4 since Linux 6.16); "collapse": make 2 MiB pages of them now (Linux 6.1; as before, and
+    on tmpfs); "read": have them in this process now; "release": they no longer count as this process's own, and come
+    back when they are read.  Only for maps: other memory would lose what it holds.
+    """
+    cdef int kind = {
+        "huge": MADV_HUGEPAGE, "collapse": MADV_COLLAPSE, "read": MADV_POPULATE_READ, "release": MADV_DONTNEED}[advice]
+    cdef size_t page = HUGE if advice in ("huge", "collapse") else os.sysconf("SC_PAGE_SIZE")
+    cdef size_t start, end
+    cdef int failed
+    start, end = whole_pages(data, page, data if until is None else until)
+    if start == end:
+        return False
+    with nogil:
+        failed = madvise(<void *>start, end - start, kind)
+    return failed == 0
+
+
+def huge_share(data):
+    """Share of the whole 2 MiB pages inside ``data`` that this process has mapped as such; 0.0 where it is not known.
+
+    Counts the maps that ``data`` lies in as a whole, so it is a sample where they are larger.
+    """
+    cdef size_t start, end
+    start, end = whole_pages(data, HUGE, data)
+    inside = False
+    resident = huge = 0
+    try:
+        with open("/proc/self/smaps") as file:
+            for line in file:
+                key, _, rest = line.partition(" ")
+                if not key.endswith(":"):
+                    first, _, last = key.partition("-")
+                    inside = int(first, 16) < end and start < int(last, 16)
+                elif inside and key == "Rss:":
+                    resident += int(rest.split()[0])
+                elif inside and key in ("AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"):
+                    huge += int(rest.split()[0])
+    except OSError:
+        return 0.0
+    return huge / resident if resident else 0.0
+
+
+cdef (size_t, size_t) whole_pages(first, size_t page, last):
+    """Addresses of the first whole page in one buffer and behind the last one in another; twice the same for none."""
+    cdef Py_buffer buffer
+    cdef size_t start, end
+    PyObject_GetBuffer(first, &buffer, PyBUF_SIMPLE)
+    start = (<size_t>buffer.buf + page - 1) // page * page
+    PyBuffer_Release(&buffer)
+    PyObject_GetBuffer(last, &buffer, PyBUF_SIMPLE)
+    end = (<size_t>buffer.buf + <size_t>buffer.len) // page * page
+    PyBuffer_Release(&buffer)
+    return start, max(start, end)
 
 
 def rss():

@@ -9,6 +9,8 @@ class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
 
     mapped: bool
+    @property
+    def stored(self) -> memoryview | None: ...
     @staticmethod
     def pack(
         type: str, data: Any, n_row: int, k: int, scale: float = 1.0, layout: str = "128", quantize: bool = True

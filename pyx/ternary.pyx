@@ -263,6 +263,11 @@ cdef class TernaryMatrix:
         """Bytes of codes, 0 for a dense matrix; a multiple of 32."""
         return 0 if self.is_dense else self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES
 
+    @property
+    def stored(self):
+        """The tensor's bytes, while the codes are used where the file's map holds them; else None."""
+        return self.owner if self.mapped else None
+
     def move_to(self, Arena arena not None, size_t offset):
         """Copy the codes into an arena from byte ``offset`` on and use them there (large pages: fewer TLB misses).
 

@@ -6,6 +6,7 @@ from typing import Any
 from pyx.head import Head
 from pyx.kv import KVCache
 from pyx.table import Table
+from pyx.ternary import TernaryMatrix
 
 class Transformer:
     """Weights of one model and its compiled step.  One call at a time; the GIL is released inside."""
@@ -34,6 +35,9 @@ class Transformer:
     def scratch_bytes(self) -> int: ...
     @property
     def vector_bytes(self) -> int: ...
+    @property
+    def matrices(self) -> list[TernaryMatrix]:
+        """The projections in the order in which a step reads them."""
     @property
     def weight_bytes(self) -> int: ...
     @property

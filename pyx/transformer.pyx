@@ -158,6 +158,11 @@ cdef class Transformer:
         return sum((<Arena>w).nbytes for w in self.owners if isinstance(w, Arena))
 
     @property
+    def matrices(self):
+        """The projections (TernaryMatrix), in the order in which a step reads them."""
+        return [w for w in self.owners if isinstance(w, TernaryMatrix)]
+
+    @property
     def weight_bytes(self):
         """Bytes of projections read per token."""
         return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix))

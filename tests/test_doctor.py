@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -31,6 +32,9 @@ PI5 = {
     "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n",
     "proc/meminfo": "MemTotal:        8000000 kB\nMemAvailable:    200000 kB\nSwapTotal:  0 kB\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
+    "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size [advise] never deny force\n",
+    "proc/sys/kernel/osrelease": "6.12.1-v8\n",
+    "boot/config-6.12.1-v8": "CONFIG_SMP=y\nCONFIG_READ_ONLY_THP_FOR_FS=y\nCONFIG_SWAP=y\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1500000\n",
     "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2400000\n",
@@ -46,11 +50,24 @@ def test_a_raspberry_pi(tmp_path: Path) -> None:
     assert pi.cpu() == "Cortex-A76"
     assert pi.memory() == {"total": 8_192_000_000, "available": 204_800_000, "swap": 0}
     assert (pi.huge_pages(), pi.governor(), pi.mhz(), pi.celsius()) == ("never", "powersave", 2400.0, 84.5)
+    assert pi.huge_page_support() == {"shmem": "advise", "files": True}
     assert pi.throttling() == {
         "now": ["under-voltage", "throttled"],
         "since boot": ["under-voltage", "throttled"],
     }
     assert pi.system().startswith("Debian GNU/Linux 12 (bookworm), ")
+
+
+def test_what_the_kernel_was_built_with(tmp_path: Path) -> None:
+    """Its own configuration counts for more than a file that may be another's; without either nothing is claimed."""
+    config = "boot/config-6.12.1-v8"
+    without = board(tmp_path, {**PI5, config: "# CONFIG_READ_ONLY_THP_FOR_FS is not set\n"})
+    assert without.huge_page_support()["files"] is False
+    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(b"CONFIG_READ_ONLY_THP_FOR_FS=y\n"))
+    assert board(tmp_path, {}).huge_page_support()["files"] is True
+    assert Board(str(tmp_path / "nothing")).huge_page_support() == {"shmem": None, "files": None}
+    text = "\n".join(doctor.lines(doctor.report(selftest=False, board=board(tmp_path, {}))))
+    assert "of files in memory: advise; of read-only files: yes; collapse on request: " in text
 
 
 def test_advice(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ FLOORS = {
     "edge.template": 5,
     "edge.tokenizer": 5,
     # the engine
+    "edge.placement": 6,
     "edge.weights": 6,
     "edge.context": 7,
     "edge.parking": 7,

@@ -75,7 +75,8 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         },
         "template": Template.for_model(checkpoint).name,
     }
-    expected = expect(checkpoint, flags["head"], flags["weights"], rss()["rss"], cpu.cores())
+    place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
+    expected = expect(checkpoint, flags["head"], place, rss()["rss"], cpu.cores())
     plan = wishes.plan(checkpoint.config, expected)
     facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {

@@ -160,8 +160,8 @@ _HEAD = option("--head", type=click.Choice(["int8", "two-stage", "f16", "f32", "
                default="int8", help="Output head in memory: int8 (default); two-stage, which answers like int8 and "
                "reads less of it unless --top-k is 0; f16; f32; native, as in the file.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto",
-                  help="map: run from the file, at once; huge: copied into 2 MiB pages, fastest; auto (default) "
-                       "decides.")
+                  help="map: run from the file, at once; huge: copied into 2 MiB pages first, fastest; auto (default): "
+                       "begins with map, and copies between tokens where memory is plenty.")
 # fmt: on
 
 model_options = heading(
