@@ -41,7 +41,7 @@ ISA_ROWS = ["scalar.c", *(name for name in ("avx2.c", "avx512vnni.c", "neon.c", 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {
     "cpu": [*ISA_ROWS, "dispatch.c"],
-    "page": ["exact_page.c"],
+    "page": ["exact_page.c", "packed_page.c"],
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],

@@ -37,9 +37,14 @@ cdef extern from "kernels.h" nogil:
         void (*score_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*score_i8)(
             const void *, const void *, int64_t, int64_t, const int8_t *, const float *, float *) noexcept nogil
+        void (*score_i4)(
+            const void *, const void *, int64_t, int64_t, const int8_t *, const float *, float *) noexcept nogil
+        void (*score_i4c)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*softmax_page)(int64_t, int64_t, uint32_t, float *, float *, float *, float *) noexcept nogil
         void (*value_f16)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*value_i8)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*value_i4)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
+        void (*value_i4c)(const void *, const void *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*seal_keys_i8)(const uint16_t *, int64_t, void *) noexcept nogil
         void (*seal_values_i8)(const uint16_t *, int64_t, void *) noexcept nogil
         float (*quantize_q)(const float *, int64_t, int8_t *) noexcept nogil

@@ -8,7 +8,12 @@ cdef enum element_type:
     F32
     F16
     INT8
-    N_ELEMENT_TYPE
+    INT4        # a scale per token and group
+    INT4C       # a scale per channel of the page, as the next two
+    INT3C
+    INT2C
+    FP8
+    BINARY
 
 # How the pages of one kind hold 32 tokens of one KV head: a block of keys, then a block of values.
 cdef struct page_format:
@@ -51,3 +56,5 @@ cdef void score_page(
 cdef void attend_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, uint32_t valid,
     const float *q, const int8_t *q8, const float *qs, float *m, float *l, float *o, float *scratch) noexcept nogil
+# Whether keys of this type gain by rotation (Hadamard) of keys and queries.
+cdef bint wants_hadamard(element_type k_type) noexcept nogil

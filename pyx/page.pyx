@@ -6,21 +6,34 @@ are, and who attends them, is the business of kv and attention.
 """
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from pyx.cpu cimport KV_PAGE, kernels
 
 cdef extern from "kernels.h" nogil:
     void score_f32(const void *, int64_t, int64_t, const float *, float *)
     void value_f32(const void *, int64_t, int64_t, const float *, float *)
-
-cdef enum:
-    MAX_HEAD_DIM = 4096
+    enum:
+        MAX_HEAD_DIM
+    int64_t kv_group(int64_t head_dim)
+    void seal_keys_i4(const uint16_t *, int64_t, void *)
+    void seal_values_i4(const uint16_t *, int64_t, void *)
+    void seal_channels(const uint16_t *, int64_t, int values, int bits, void *)
+    void unpack_channels(const void *, int64_t, int values, int bits, void *)
+    void seal_binary(const uint16_t *, int64_t, int values, void *)
+    void unpack_binary(const void *, int64_t, int values, void *)
+    void seal_fp8(const uint16_t *, int64_t, int values, void *)
+    void unpack_fp8(const void *, int64_t, uint16_t *)
+    void scale_tokens(const uint16_t *, int64_t, float *)
 
 #: as users write them, in the order of element_type
-NAMES = ("f32", "f16", "int8")
+NAMES = ("f32", "f16", "int8", "int4", "int4c", "int3c", "int2c", "fp8", "binary")
+#: those for research: slow, and most of them lose much
+EXPERIMENTAL = ("int3c", "int2c", "fp8", "binary")
 #: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
-ALIASES = {"fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8"}
+ALIASES = {
+    "fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8", "i4": "int4", "q4": "int4",
+    "q4_0": "int4", "q4c": "int4c", "q3c": "int3c", "q2c": "int2c", "fp8_e4m3": "fp8", "b1": "binary"}
 
 
 def page_types(str text):
@@ -47,14 +60,31 @@ cdef int parse_types(str text, element_type *k_type, element_type *v_type) excep
     return 0
 
 
-cdef int64_t block_bytes(element_type kind, int64_t head_dim) noexcept nogil:
-    """Bytes of one block; keys and values of a type are as big."""
-    cdef int64_t n = KV_PAGE * head_dim
+cdef int64_t block_bytes(element_type kind, bint values, int64_t head_dim) noexcept nogil:
+    """Bytes of one block, a multiple of 64: codes, then scales."""
+    cdef int64_t n = KV_PAGE * head_dim, size
     if kind == F32:
-        return 4 * n
-    if kind == F16:
-        return 2 * n
-    return n + 2 * KV_PAGE  # INT8: codes and a scale per token
+        size = 4 * n
+    elif kind == F16:
+        size = 2 * n
+    elif kind == INT8 or kind == FP8:
+        size = n + 2 * KV_PAGE
+    elif kind == INT4:
+        size = n // 2 + head_dim // kv_group(head_dim) * (4 if values else 2) * KV_PAGE
+    elif kind == BINARY:
+        size = n // 8 + 2 * KV_PAGE
+    else:
+        size = n // 8 * bits_of(kind) + 4 * head_dim
+    return (size + 63) // 64 * 64
+
+
+cdef inline int bits_of(element_type kind) noexcept nogil:
+    """Bits of a code with a scale per channel."""
+    return 4 if kind == INT4C else 3 if kind == INT3C else 2
+
+
+cdef bint wants_hadamard(element_type k_type) noexcept nogil:
+    return k_type == INT4
 
 
 cdef int page_format_init(
@@ -62,9 +92,9 @@ cdef int page_format_init(
     if not 0 < head_dim <= MAX_HEAD_DIM or head_dim % 4:
         raise ValueError(f"heads of {head_dim} dimensions are out of range: a multiple of 4 up to {MAX_HEAD_DIM}")
     f.k_type, f.v_type, f.head_dim = k_type, v_type, head_dim
-    f.v_at = (block_bytes(k_type, head_dim) + 63) // 64 * 64
-    f.bytes = f.v_at + (block_bytes(v_type, head_dim) + 63) // 64 * 64
-    f.integer_k = k_type == INT8
+    f.v_at = block_bytes(k_type, False, head_dim)
+    f.bytes = f.v_at + block_bytes(v_type, True, head_dim)
+    f.integer_k = k_type == INT8 or k_type == INT4 or k_type == BINARY
     return 0
 
 
@@ -74,8 +104,8 @@ cdef element_type open_type(element_type of) noexcept nogil:
 
 cdef void open_format(page_format *f, const page_format *of) noexcept nogil:
     f.k_type, f.v_type, f.head_dim = open_type(of.k_type), open_type(of.v_type), of.head_dim
-    f.v_at = block_bytes(f.k_type, f.head_dim)
-    f.bytes = f.v_at + block_bytes(f.v_type, f.head_dim)
+    f.v_at = block_bytes(f.k_type, False, f.head_dim)
+    f.bytes = f.v_at + block_bytes(f.v_type, True, f.head_dim)
     f.integer_k = False
 
 
@@ -84,7 +114,8 @@ cdef bint is_quantised(const page_format *f) noexcept nogil:
 
 
 cdef int64_t page_scratch(int64_t head_dim, int64_t n_q) noexcept nogil:
-    return n_q * KV_PAGE
+    # probabilities, and one block unpacked, F16 at most
+    return n_q * KV_PAGE + KV_PAGE * head_dim // 2
 
 
 cdef void store_token(
@@ -110,44 +141,99 @@ cdef void seal_page(
     void *sealed) noexcept nogil:
     cdef const uint8_t *values = <const uint8_t *>page + source.v_at
     cdef uint8_t *sealed_values = <uint8_t *>sealed + to.v_at
+    memset(sealed_values - 64, 0, 64)  # what rounds a block up: the same bytes for the same tokens
+    memset(<uint8_t *>sealed + to.bytes - 64, 0, 64)
     if to.k_type == source.k_type:
         memcpy(sealed, page, source.v_at)
-    else:
+    elif to.k_type == INT8:
         kernel.seal_keys_i8(<const uint16_t *>page, to.head_dim, sealed)
+    elif to.k_type == INT4:
+        seal_keys_i4(<const uint16_t *>page, to.head_dim, sealed)
+    else:
+        seal_other(<const uint16_t *>page, to.k_type, to.head_dim, False, sealed)
     if to.v_type == source.v_type:
         memcpy(sealed_values, values, source.bytes - source.v_at)
-    else:
+    elif to.v_type == INT8:
         kernel.seal_values_i8(<const uint16_t *>values, to.head_dim, sealed_values)
+    elif to.v_type == INT4:
+        seal_values_i4(<const uint16_t *>values, to.head_dim, sealed_values)
+    else:
+        seal_other(<const uint16_t *>values, to.v_type, to.head_dim, True, sealed_values)
+
+
+cdef void seal_other(
+    const uint16_t *half, element_type to, int64_t head_dim, bint values, void *sealed) noexcept nogil:
+    if to == FP8:
+        seal_fp8(half, head_dim, values, sealed)
+    elif to == BINARY:
+        seal_binary(half, head_dim, values, sealed)
+    else:
+        seal_channels(half, head_dim, values, bits_of(to), sealed)
+
+
+cdef inline const uint16_t *scales(const void *block, int64_t code_bytes) noexcept nogil:
+    return <const uint16_t *>(<const uint8_t *>block + code_bytes)
 
 
 cdef void score_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, const float *q,
     const int8_t *q8, const float *qs, float *s, float *scratch) noexcept nogil:
+    cdef int64_t D = f.head_dim
     if f.k_type == INT8:
-        kernel.score_i8(page, next, f.head_dim, n_q, q8, qs, s)
+        kernel.score_i8(page, next, D, n_q, q8, qs, s)
     elif f.k_type == F16:
-        kernel.score_f16(page, next, f.head_dim, n_q, q, s)
+        kernel.score_f16(page, next, D, n_q, q, s)
+    elif f.k_type == INT4:
+        kernel.score_i4(page, next, D, n_q, q8, qs, s)
+    elif f.k_type == INT4C:
+        kernel.score_i4c(page, next, D, n_q, q, s)
+    elif f.k_type == F32:
+        score_f32(page, D, n_q, q, s)
+    elif f.k_type == FP8:
+        unpack_fp8(page, D, <uint16_t *>scratch)
+        kernel.score_f16(scratch, scratch, D, n_q, q, s)
+        scale_tokens(scales(page, KV_PAGE * D), n_q, s)
+    elif f.k_type == BINARY:
+        unpack_binary(page, D, False, scratch)
+        kernel.score_i8(scratch, scratch, D, n_q, q8, qs, s)
     else:
-        score_f32(page, f.head_dim, n_q, q, s)
+        unpack_channels(page, D, False, bits_of(f.k_type), scratch)
+        kernel.score_i4c(scratch, scratch, D, n_q, q, s)
 
 
 cdef void add_values(
-    const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, const float *p,
-    float *o) noexcept nogil:
-    """o [n_q][head_dim] += the page's values times p [n_q][32]."""
+    const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, float *p, float *o,
+    float *scratch) noexcept nogil:
+    """o [n_q][head_dim] += the page's values times p [n_q][32], which is lost."""
     cdef const void *values = <const uint8_t *>page + f.v_at
-    cdef const void *next_values = <const uint8_t *>next + f.v_at
+    cdef const void *behind = <const uint8_t *>next + f.v_at
+    cdef int64_t D = f.head_dim
     if f.v_type == INT8:
-        kernel.value_i8(values, next_values, f.head_dim, n_q, p, o)
+        kernel.value_i8(values, behind, D, n_q, p, o)
     elif f.v_type == F16:
-        kernel.value_f16(values, next_values, f.head_dim, n_q, p, o)
+        kernel.value_f16(values, behind, D, n_q, p, o)
+    elif f.v_type == INT4:
+        kernel.value_i4(values, behind, D, n_q, p, o)
+    elif f.v_type == INT4C:
+        kernel.value_i4c(values, behind, D, n_q, p, o)
+    elif f.v_type == F32:
+        value_f32(values, D, n_q, p, o)
+    elif f.v_type == FP8:
+        unpack_fp8(values, D, <uint16_t *>scratch)
+        scale_tokens(scales(values, KV_PAGE * D), n_q, p)
+        kernel.value_f16(scratch, scratch, D, n_q, p, o)
+    elif f.v_type == BINARY:
+        unpack_binary(values, D, True, scratch)
+        kernel.value_i8(scratch, scratch, D, n_q, p, o)
     else:
-        value_f32(values, f.head_dim, n_q, p, o)
+        unpack_channels(values, D, True, bits_of(f.v_type), scratch)
+        kernel.value_i4c(scratch, scratch, D, n_q, p, o)
 
 
 cdef void attend_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, uint32_t valid,
     const float *q, const int8_t *q8, const float *qs, float *m, float *l, float *o, float *scratch) noexcept nogil:
-    score_page(kernel, f, page, next, n_q, q, q8, qs, scratch, scratch + n_q * KV_PAGE)
+    cdef float *unpacked = scratch + n_q * KV_PAGE
+    score_page(kernel, f, page, next, n_q, q, q8, qs, scratch, unpacked)
     kernel.softmax_page(f.head_dim, n_q, valid, scratch, m, l, o)
-    add_values(kernel, f, page, next, n_q, scratch, o)
+    add_values(kernel, f, page, next, n_q, scratch, o, unpacked)

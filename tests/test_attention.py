@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.attention import PAGE, attend, decode_page, kept
+from oracles.attention import PAGE, attend, kept
+from oracles.pages import decode_page
 
 from pyx.attention import attention
 from pyx.kv import KVCache

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "pyx" / "kernels"
 HARNESS = ROOT / "tests" / "kernels" / "harness.c"
 MACHINE = platform.machine()
-BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "exact_page.c"]
+BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "exact_page.c", "packed_page.c"]
 ROW_FILES = {"x86_64": ["avx2.c", "avx512vnni.c"], "aarch64": ["neon.c", "dotprod.c", "i8mm.c"]}
 ROWS = {"x86_64": ["scalar", "avx2", "avx512vnni"], "aarch64": ["scalar", "neon", "dotprod", "i8mm"]}
 

@@ -11,6 +11,16 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* ---- streams that are read once ---------------------------------------------------------------------------------- */
+
+/* Into the second-level cache (PRFM PLDL2KEEP), in each row's stream.  The distance is not measured on hardware: it
+ * covers 150 ns of latency at 10 GB/s several times over, and rows of K = 2560 are 640 bytes. */
+enum { AHEAD = 8 << 10 };
+
+INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
+
+INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
+
 /* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
@@ -20,7 +30,12 @@ INLINE vf load_half(const uint16_t *p) { return (vf)vcvt_f32_f16(vreinterpret_f1
 
 INLINE void store_half(uint16_t *p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
 
-typedef uint8_t value_weight;
+#define HALF_WIDTH LANE_WIDTH
+#define HALF_VECTORS 4
+#define load_half_h load_half
+typedef vf vh;
+
+#include "lanes.h"
 
 /* Four bytes in every lane. */
 INLINE uint8x16_t broadcast4(const void *p)
@@ -65,15 +80,22 @@ INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 
 INLINE int32_t sum_lanes(vsums sums) { return vaddvq_s32(sums); }
 
+/* ---- KV pages, shared ------------------------------------------------------------------------------------------ */
+
+/* Sum of n signed bytes, n a multiple of 4. */
+INLINE int32_t sum_i8(const int8_t *x, int64_t n)
+{
+    int32x4_t sum = vdupq_n_s32(0);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        sum = vpadalq_s16(sum, vpaddlq_s8(vld1q_s8(x + i)));
+    int32_t total = vaddvq_s32(sum);
+    for (; i < n; i++)
+        total += x[i];
+    return total;
+}
+
 /* ---- ternary codes ---------------------------------------------------------------------------------------------- */
-
-/* Into the second-level cache (PRFM PLDL2KEEP), in each row's stream.  The distance is not measured on hardware: it
- * covers 150 ns of latency at 10 GB/s several times over, and rows of K = 2560 are 640 bytes. */
-enum { AHEAD = 8 << 10 };
-
-INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
-
-INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
 
 INLINE int8x16_t codes_67(uint8x16_t c) { return vreinterpretq_s8_u8(vshrq_n_u8(c, 6)); }
 INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))); }
@@ -212,11 +234,10 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
 }
 
-/* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
+/* ---- KV pages --------------------------------------------------------------------------------------------------- */
 
 /* Four tokens by four dimensions a vector: one dot product each. */
-INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
-                     int32_t (*s)[KV_PAGE])
+INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[8])
 {
     for (int t = 0; t < KV_PAGE; t += 16) {
         int32x4_t a[4][4];
@@ -236,8 +257,63 @@ INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int 
         }
         for (int i = 0; i < n; i++)
             for (int j = 0; j < 4; j++)
-                vst1q_s32(s[i] + t + 4 * j, a[i][j]);
+                s[i][t / 4 + j] = (vi)a[i][j];
     }
+}
+
+INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
+                        vi (*s)[8])
+{
+    int32_t start[4];
+    for (int i = 0; i < n; i++)
+        start[i] = -8 * sum_i8(q + i * ld_q, 4 * n_quad);
+    for (int t = 0; t < KV_PAGE / 2; t += 8) {
+        int32x4_t a[4][4];
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vdupq_n_s32(start[i]);
+        for (int64_t h = 0; h < n_quad; h++) {
+            uint8x16_t c0 = vld1q_u8(k + 64 * h + 4 * t), c1 = vld1q_u8(k + 64 * h + 4 * t + 16);
+            const int8x16_t kv[4] = {
+                vreinterpretq_s8_u8(low_nibbles(c0)), vreinterpretq_s8_u8(low_nibbles(c1)),
+                vreinterpretq_s8_u8(high_nibbles(c0)), vreinterpretq_s8_u8(high_nibbles(c1))};
+            if (t == 0)
+                prefetch_l2(next + 64 * h);
+            for (int i = 0; i < n; i++) {
+                int8x16_t qv = vreinterpretq_s8_u8(broadcast4(q + i * ld_q + 4 * h));
+                for (int j = 0; j < 4; j++)
+                    a[i][j] = vdotq_s32(a[i][j], kv[j], qv);
+            }
+        }
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < 2; j++)
+                s[i][t / 4 + j] = (vi)a[i][j], s[i][4 + t / 4 + j] = (vi)a[i][2 + j];
+    }
+}
+
+#define VALUE_DIMS 16
+/* Both sides are unsigned. */
+INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[4])
+{
+    uint32x4_t a[4][4];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            a[i][j] = vdupq_n_u32(0);
+    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        uint8x16_t c[4];
+        prefetch_l2(next + t * head_dim + d * 4);
+        for (int j = 0; j < 4; j++)
+            c[j] = vld1q_u8(v + t * head_dim + d * 4 + 16 * j);
+        for (int i = 0; i < n; i++) {
+            uint8x16_t w0 = broadcast4(u[i] + t), w1 = broadcast4(u[i] + KV_PAGE / 2 + t);
+            for (int j = 0; j < 4; j++)
+                a[i][j] = vdotq_u32(vdotq_u32(a[i][j], low_nibbles(c[j]), w0), high_nibbles(c[j]), w1);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            sum[i][j] = (vi)a[i][j];
 }
 
 #endif /* __ARM_FEATURE_DOTPROD */

@@ -237,6 +237,13 @@ INLINE void store_half(uint16_t *p, vf v)
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+#define HALF_WIDTH LANE_WIDTH
+#define HALF_VECTORS 2
+#define load_half_h load_half
+typedef vf vh;
+
+#include "lanes.h"
+
 INLINE __m256i broadcast4(const void *p)
 {
     int32_t v;
@@ -246,8 +253,7 @@ INLINE __m256i broadcast4(const void *p)
 
 /* |k| as unsigned times q with the sign of k: pairs are at most 2 * 127 * 127 = 32258, no saturation.  (k ^ 0x80 as
  * unsigned would reach 2 * 255 * 127 = 64770.) */
-INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
-                     int32_t (*s)[KV_PAGE])
+INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[4])
 {
     const __m256i one = _mm256_set1_epi16(1);
     for (int t = 0; t < KV_PAGE; t += 16) {
@@ -266,19 +272,49 @@ INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int 
                 b[i] = _mm256_add_epi32(b[i], _mm256_madd_epi16(m1, one));
             }
         }
-        for (int i = 0; i < n; i++) {
-            _mm256_storeu_si256((__m256i *)(s[i] + t), a[i]);
-            _mm256_storeu_si256((__m256i *)(s[i] + t + 8), b[i]);
+        for (int i = 0; i < n; i++)
+            s[i][t / 8] = (vi)a[i], s[i][t / 8 + 1] = (vi)b[i];
+    }
+}
+
+/* Pairs of products are at most 2 * 15 * 127 = 3810; eight of them, 30480, stay in int16. */
+INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
+                        vi (*s)[4])
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    int32_t start[4];
+    for (int i = 0; i < n; i++)
+        start[i] = -8 * sum_i8(q + i * ld_q, 4 * n_quad);
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < n; i++)
+            s[i][half] = s[i][half + 2] = (vi)_mm256_set1_epi32(start[i]);
+        for (int64_t j = 0; j < n_quad; j += 8) {
+            int64_t end = n_quad - j < 8 ? n_quad : j + 8;
+            __m256i a[4], b[4];
+            for (int i = 0; i < n; i++)
+                a[i] = b[i] = _mm256_setzero_si256();
+            for (int64_t h = j; h < end; h++) {
+                if (half == 0)
+                    prefetch_l2(next + 64 * h);
+                __m256i c = load256(k + 64 * h + 32 * half), k0 = low_nibbles(c), k1 = high_nibbles(c);
+                for (int i = 0; i < n; i++) {
+                    __m256i qv = broadcast4(q + i * ld_q + 4 * h);
+                    a[i] = _mm256_add_epi16(a[i], _mm256_maddubs_epi16(k0, qv));
+                    b[i] = _mm256_add_epi16(b[i], _mm256_maddubs_epi16(k1, qv));
+                }
+            }
+            for (int i = 0; i < n; i++) {
+                s[i][half] += (vi)_mm256_madd_epi16(a[i], one);
+                s[i][half + 2] += (vi)_mm256_madd_epi16(b[i], one);
+            }
         }
     }
 }
 
 /* u8 x i8 pairs reach 2 * 255 * 127 = 64770 and would saturate in vpmaddubsw, so both sides are widened to int16. */
 #define VALUE_DIMS 8
-typedef int16_t value_weight;
-
-INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
-                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[1])
 {
     __m256i a[4], b[4];
     for (int i = 0; i < n; i++)
@@ -290,18 +326,37 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
         __m256i v0 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
         __m256i v1 = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p + 16)));
         for (int i = 0; i < n; i++) {
-            int64_t four;
-            memcpy(&four, u[i] + 4 * g, 8);
-            __m256i w = _mm256_set1_epi64x(four);
+            __m256i w = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(broadcast4(u[i] + 4 * g)));
             a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(v0, w));
             b[i] = _mm256_add_epi32(b[i], _mm256_madd_epi16(v1, w));
         }
     }
     for (int i = 0; i < n; i++) /* pairs of a dimension are neighbours; hadd works within 128-bit halves */
-        _mm256_storeu_si256((__m256i *)sum[i], _mm256_permute4x64_epi64(_mm256_hadd_epi32(a[i], b[i]), 0xd8));
+        sum[i][0] = (vi)_mm256_permute4x64_epi64(_mm256_hadd_epi32(a[i], b[i]), 0xd8);
 }
 
-#include "pages.h"
+/* Pairs of products are at most 2 * 255 * 15 = 7650; four of them, 30600, stay in int16. */
+INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[1])
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i a[4], b[4];
+    for (int i = 0; i < n; i++)
+        a[i] = b[i] = _mm256_setzero_si256();
+    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        if (d % 16 == 0)
+            prefetch_l2(next + t * head_dim + d * 4);
+        __m256i c = load256(v + t * head_dim + d * 4), v0 = low_nibbles(c), v1 = high_nibbles(c);
+        for (int i = 0; i < n; i++) {
+            a[i] = _mm256_add_epi16(a[i], _mm256_maddubs_epi16(broadcast4(u[i] + t), v0));
+            b[i] = _mm256_add_epi16(b[i], _mm256_maddubs_epi16(broadcast4(u[i] + KV_PAGE / 2 + t), v1));
+        }
+    }
+    for (int i = 0; i < n; i++)
+        sum[i][0] = (vi)_mm256_add_epi32(_mm256_madd_epi16(a[i], one), _mm256_madd_epi16(b[i], one));
+}
+
+#include "nibbles.h"
 
 const struct kernels kernels_avx2 = {
     .name = "avx2",

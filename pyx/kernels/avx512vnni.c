@@ -210,6 +210,15 @@ INLINE void store_half(uint16_t *p, vf v)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* Multiplications and additions of 256 bits: those of 512 take 1.25 times as long on Zen 4 (benchmarks/SPEED.md). */
+#define HALF_WIDTH 8
+#define HALF_VECTORS 2
+typedef float vh __attribute__((vector_size(4 * HALF_WIDTH)));
+
+INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+
+#include "lanes.h"
+
 INLINE __m512i broadcast4(const void *p)
 {
     int32_t v;
@@ -217,14 +226,13 @@ INLINE __m512i broadcast4(const void *p)
     return _mm512_set1_epi32(v);
 }
 
-/* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off again. */
-INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
-                     int32_t (*s)[KV_PAGE])
+/* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off beforehand. */
+INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[2])
 {
     const __m512i flip = set_mask(0x80);
-    __m512i a[4], b[4], offset[4];
+    __m512i a[4], b[4];
     for (int i = 0; i < n; i++)
-        a[i] = b[i] = offset[i] = _mm512_setzero_si512();
+        a[i] = b[i] = _mm512_set1_epi32(-128 * sum_i8(q + i * head_dim, head_dim));
     for (int64_t d = 0; d < head_dim; d += 4) {
         prefetch_l2(next + d * KV_PAGE);
         prefetch_l2(next + d * KV_PAGE + 64);
@@ -234,20 +242,34 @@ INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int 
             __m512i qv = broadcast4(q + i * head_dim + d);
             a[i] = _mm512_dpbusd_epi32(a[i], k0, qv);
             b[i] = _mm512_dpbusd_epi32(b[i], k1, qv);
-            offset[i] = _mm512_dpbusd_epi32(offset[i], flip, qv);
         }
     }
-    for (int i = 0; i < n; i++) {
-        _mm512_storeu_si512(s[i], _mm512_sub_epi32(a[i], offset[i]));
-        _mm512_storeu_si512(s[i] + 16, _mm512_sub_epi32(b[i], offset[i]));
-    }
+    for (int i = 0; i < n; i++)
+        s[i][0] = (vi)a[i], s[i][1] = (vi)b[i];
 }
 
-typedef uint8_t value_weight;
+INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
+                        vi (*s)[2])
+{
+    __m512i a[4], b[4];
+    for (int i = 0; i < n; i++)
+        a[i] = b[i] = _mm512_set1_epi32(-8 * sum_i8(q + i * ld_q, 4 * n_quad));
+    for (int64_t j = 0; j < n_quad; j++) {
+        prefetch_l2(next + 64 * j);
+        __m512i c = load512(k + 64 * j), k0 = low_nibbles(c), k1 = high_nibbles(c);
+        for (int i = 0; i < n; i++) {
+            __m512i qv = broadcast4(q + i * ld_q + 4 * j);
+            a[i] = _mm512_dpbusd_epi32(a[i], k0, qv);
+            b[i] = _mm512_dpbusd_epi32(b[i], k1, qv);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        s[i][0] = (vi)a[i], s[i][1] = (vi)b[i];
+}
 
 #define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
-                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[1])
 {
     __m512i a[4];
     for (int i = 0; i < n; i++)
@@ -259,10 +281,28 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
             a[i] = _mm512_dpbusd_epi32(a[i], broadcast4(u[i] + t), vv);
     }
     for (int i = 0; i < n; i++)
-        _mm512_storeu_si512(sum[i], a[i]);
+        sum[i][0] = (vi)a[i];
 }
 
-#include "pages.h"
+INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[1])
+{
+    __m512i a[4], b[4];
+    for (int i = 0; i < n; i++)
+        a[i] = b[i] = _mm512_setzero_si512();
+    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        prefetch_l2(next + t * head_dim + d * 4);
+        __m512i c = load512(v + t * head_dim + d * 4), v0 = low_nibbles(c), v1 = high_nibbles(c);
+        for (int i = 0; i < n; i++) {
+            a[i] = _mm512_dpbusd_epi32(a[i], broadcast4(u[i] + t), v0);
+            b[i] = _mm512_dpbusd_epi32(b[i], broadcast4(u[i] + KV_PAGE / 2 + t), v1);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        sum[i][0] = (vi)_mm512_add_epi32(a[i], b[i]);
+}
+
+#include "nibbles.h"
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",

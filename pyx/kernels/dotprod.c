@@ -14,9 +14,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 #include "tiles.h"
 
 /* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */
-#define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
-                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[4])
 {
     int32x4_t a[4][4], ones[4];
     for (int j = 0; j < 4; j++) {
@@ -39,12 +38,12 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
     }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < 4; j++)
-            vst1q_s32(sum[i] + 4 * j, vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7)));
+            sum[i][j] = (vi)vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7));
 }
 
 #include "planes.h"
 
-#include "pages.h"
+#include "nibbles.h"
 
 const struct kernels kernels_dotprod = {
     .name = "dotprod",

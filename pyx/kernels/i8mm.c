@@ -66,9 +66,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 #include "tiles.h"
 
 /* usdot takes the unsigned probabilities as they are. */
-#define VALUE_DIMS 16
-INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
-                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[4])
 {
     int32x4_t a[4][4];
     for (int i = 0; i < n; i++)
@@ -87,12 +86,12 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
     }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < 4; j++)
-            vst1q_s32(sum[i] + 4 * j, a[i][j]);
+            sum[i][j] = (vi)a[i][j];
 }
 
 #include "planes.h"
 
-#include "pages.h"
+#include "nibbles.h"
 
 const struct kernels kernels_i8mm = {
     .name = "i8mm",

@@ -21,10 +21,21 @@
 extern "C" {
 #endif
 
+/* Dimensions that share a scale in 4-bit blocks: the largest divisor of head_dim (a multiple of 4) that is a multiple
+ * of 4 and at most 32. */
+static inline int64_t kv_group(int64_t head_dim)
+{
+    int64_t group = 32;
+    while (head_dim % group)
+        group -= 4;
+    return group;
+}
+
 enum {
     TERNARY_BLOCK = 128,      /* codes per block                                  */
     TERNARY_BLOCK_BYTES = 32, /* bytes per block                                  */
     KV_PAGE = 32,             /* tokens per KV page                               */
+    MAX_HEAD_DIM = 4096,      /* of KV pages                                      */
     FLOAT_LANES = 16,         /* lanes of every float reduction                   */
     HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
@@ -113,6 +124,13 @@ struct kernels {
      *   f16   half k[D][32]                              half v[32][D]
      *   i8    int8 k[D/4][32][4], half ks[32]            int8 v[8][D][4], half vs[32]        codes in +-127
      *
+     *   i4    u8 k[D/4][16][4], half ks[D/g][32]         u8 v[4][D][4], half vs[D/g][32], half vm[D/g][32]
+     *   i4c   u8 k[D/4][16][4], half ks[D], half km[D]   u8 v[4][D][4], half vs[D], half vm[D]
+     *
+     * i4, a scale per token and group of g = kv_group(D) dimensions; i4c, per channel (dimension) of the page.  The low
+     * nibble of a byte belongs to token t, the high one to token t + 16: k[..][t][..], v[t/4][..][t%4], t < 16.
+     * Keys of i4 are symmetric: (nibble - 8) * ks; all others run from a least value: vm + nibble * vs.
+     *
      * Tokens are lanes: k[..][32][..] is one dimension (or four) of all tokens, so no sum crosses lanes.
      *
      * Attention is three steps over n_q queries q [n_q][D] (the query heads that share this KV head; they carry the
@@ -128,6 +146,15 @@ struct kernels {
     /* s[t] = (float)(int32 sum_d q[d] * k[d][t]) * (ks[t] * qs); q, qs from quantize_q */
     void (*score_i8)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
                      float *s);
+    /* Per group: s[t] += (float)(int32 sum_{d in group} q[d] * (nibble - 8)) * ks[group][t], groups ascending,
+     * start 0; then s[t] *= qs */
+    void (*score_i4)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
+                     float *s);
+    /* The scales are folded into the query: x[d] = q[d] * ks[d]; top = max |x|, unit = top / 127,
+     * q8[d] = round_half_even(x[d] * (127 / top)) (unit 0 and codes 0 unless top > 1e-30);
+     * base = lane tree sum of q[d] * (km[d] + 8 * ks[d]) (lane i takes d = i, i + 16, ...);
+     * s[t] = (float)(int32 sum_d q8[d] * (nibble - 8)) * unit + base */
+    void (*score_i4c)(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s);
 
     /* m' = max(m, max over valid t of s[t]), -0 taken as +0
      * if m' > m: c = kernel_expf(m - m') (0 if m is -inf); l *= c; o *= c; m = m'
@@ -137,9 +164,16 @@ struct kernels {
 
     /* o[d] += p[t] * v[t][d], t ascending (all t; p is 0 where not valid) */
     void (*value_f16)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
-    /* w[t] = p[t] * vs[t]; top = max w; if top > 1e-30 (so that 255 / top is finite):
-     * u[t] = round_half_even(w[t] * (255 / top)), o[d] += (float)(int32 sum_t u[t] * v[t][d]) * (top / 255) */
+    /* w[t] = p[t] * vs[t]; top = max w, unit = top / 255, u[t] = round_half_even(w[t] * (255 / top)) (unit 0 and u 0
+     * unless top > 1e-30, so that 255 / top is finite);
+     * o[d] += (float)(int32 sum_t u[t] * v[t][d]) * unit */
     void (*value_i8)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
+    /* u and unit as before, per group, of w[t] = p[t] * vs[group][t]; base = lane tree sum of p[t] * vm[group][t];
+     * o[d] += (float)(int32 sum_t u[t] * nibble) * unit + base */
+    void (*value_i4)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
+    /* u and unit as before of w[t] = p[t]; all = lane tree sum of p;
+     * o[d] += (float)(int32 sum_t u[t] * nibble) * unit * vs[d] + vm[d] * all */
+    void (*value_i4c)(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o);
 
     /* Seal: quantise a full f16 block, once.  Per token: scale = half(max|x| / 127) and
      * q = clamp(round_half_even(x / float(scale)), -127, 127); scale 0 gives codes 0. */
@@ -202,6 +236,35 @@ void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
  * norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k codes, b = 4, 3, 2. */
 void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits, int64_t stride,
                   float norm[3]);
+
+/* packed_page.c: f16 blocks -> blocks of fewer bits, once, and back to blocks that the table reads.  values: the block
+ * is one of values, else of keys.
+ *   i4 keys   per group: scale0 = half(x / -8) of the x of largest magnitude, code = clamp(round(x / scale0), -8, 7),
+ *             ks = half(sum(x^3 code) / sum(x^2 code^2)): least squares, large elements weighing more
+ *             (ik_llama.cpp #1547).  12 % less error than +-7 of max / 7; an element of the other sign may be off by a
+ *             whole step.
+ *   ranges    least = min, scale = half((max - min) / 15), code = round((x - least) / scale); 3 and 2 bits are the
+ *             nibbles whose lowest bits are 0, so (max - min) / 14 and / 12.
+ *   i3c, i2c  u8 planes[bits][D][4], keys and values: bit t % 8 of byte t / 8 of planes[b][d] is bit 4 - bits + b of
+ *             the nibble; then half scale[D], half least[D].  Unpacked: i4c.
+ *   binary    one such plane, 1 where x < 0; half scale[32] = mean |x| of the token.  Unpacked: i8.
+ *   fp8       u8 k[D][32] or v[32][D] E4M3, saturating, half to even; half scale[32] = max|x| / 448 of the token.
+ *             Unpacked: f16 without the scales. */
+void seal_keys_i4(const uint16_t *k, int64_t head_dim, void *block);
+void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block);
+void seal_channels(const uint16_t *x, int64_t head_dim, int values, int bits, void *block); /* 4: i4c, 3: i3c, 2: i2c */
+void unpack_channels(const void *block, int64_t head_dim, int values, int bits, void *i4c);
+void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block);
+void unpack_binary(const void *block, int64_t head_dim, int values, void *i8);
+void seal_fp8(const uint16_t *x, int64_t head_dim, int values, void *block);
+void unpack_fp8(const void *block, int64_t head_dim, uint16_t *f16);
+uint8_t float_e4m3(float x);
+uint16_t e4m3_half(uint8_t code);
+/* s [n_q][32] *= scale [32] */
+void scale_tokens(const uint16_t *scale, int64_t n_q, float *s);
+/* Orthonormal fast Walsh-Hadamard transform over blocks of the largest power of two that divides n; below 16 nothing.
+ * Its own inverse; q . k stays as it is when both are transformed. */
+void hadamard(float *x, int64_t n);
 
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
 enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };

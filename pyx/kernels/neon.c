@@ -156,8 +156,7 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
 /* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
 
 /* Two groups of four dimensions at a time: two products of at most 127 * 127 are 32258 in int16. */
-INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
-                     int32_t (*s)[KV_PAGE])
+INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[8])
 {
     for (int t = 0; t < KV_PAGE; t += 8) {
         int32x4_t a[4][4];
@@ -198,8 +197,8 @@ INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int 
             }
         }
         for (int i = 0; i < n; i++) { /* two halves of a token are neighbours */
-            vst1q_s32(s[i] + t, vpaddq_s32(a[i][0], a[i][1]));
-            vst1q_s32(s[i] + t + 4, vpaddq_s32(a[i][2], a[i][3]));
+            s[i][t / 4] = (vi)vpaddq_s32(a[i][0], a[i][1]);
+            s[i][t / 4 + 1] = (vi)vpaddq_s32(a[i][2], a[i][3]);
         }
     }
 }
@@ -207,8 +206,8 @@ INLINE void dot_keys(const int8_t *k, const int8_t *next, int64_t head_dim, int 
 /* u - 128 is a signed byte; 128 times the sum of the values makes up for it.  Two groups of four tokens at a time: two
  * products of at most 128 * 127 are 32512 in int16. */
 #define VALUE_DIMS 8
-INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
-                       const value_weight (*u)[KV_PAGE], int32_t (*sum)[VALUE_DIMS])
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[2])
 {
     const uint8x16_t flip = vdupq_n_u8(0x80);
     int32x4_t a[4][4];
@@ -240,14 +239,80 @@ INLINE void dot_values(const int8_t *v, const int8_t *next, int64_t head_dim, in
     }
     int32x4_t sum0 = vshlq_n_s32(vpaddlq_s16(ones0), 7), sum1 = vshlq_n_s32(vpaddlq_s16(ones1), 7);
     for (int i = 0; i < n; i++) {
-        vst1q_s32(sum[i], vaddq_s32(vpaddq_s32(a[i][0], a[i][1]), sum0));
-        vst1q_s32(sum[i] + 4, vaddq_s32(vpaddq_s32(a[i][2], a[i][3]), sum1));
+        sum[i][0] = (vi)vaddq_s32(vpaddq_s32(a[i][0], a[i][1]), sum0);
+        sum[i][1] = (vi)vaddq_s32(vpaddq_s32(a[i][2], a[i][3]), sum1);
     }
+}
+
+/* Products are at most 15 * 127 = 1905; sixteen of them, 30480, stay in int16. */
+INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
+                        vi (*s)[8])
+{
+    int32_t start[4];
+    for (int i = 0; i < n; i++)
+        start[i] = -8 * sum_i8(q + i * ld_q, 4 * n_quad);
+    for (int t = 0; t < 4; t++) { /* tokens 4t .. 4t + 3 in the low nibbles, 16 more in the high ones */
+        for (int i = 0; i < n; i++)
+            s[i][t] = s[i][4 + t] = (vi)vdupq_n_s32(start[i]);
+        for (int64_t j = 0; j < n_quad; j += 16) {
+            int64_t end = n_quad - j < 16 ? n_quad : j + 16;
+            int16x8_t a[4][4];
+            for (int i = 0; i < n; i++)
+                for (int c = 0; c < 4; c++)
+                    a[i][c] = vdupq_n_s16(0);
+            for (int64_t h = j; h < end; h++) {
+                uint8x16_t c = vld1q_u8(k + 64 * h + 16 * t);
+                int8x16_t k0 = vreinterpretq_s8_u8(low_nibbles(c)), k1 = vreinterpretq_s8_u8(high_nibbles(c));
+                if (t == 0)
+                    prefetch_l2(next + 64 * h);
+                for (int i = 0; i < n; i++) {
+                    int8x16_t qv = vreinterpretq_s8_u8(broadcast4(q + i * ld_q + 4 * h));
+                    a[i][0] = vmlal_s8(a[i][0], vget_low_s8(k0), vget_low_s8(qv));
+                    a[i][1] = vmlal_high_s8(a[i][1], k0, qv);
+                    a[i][2] = vmlal_s8(a[i][2], vget_low_s8(k1), vget_low_s8(qv));
+                    a[i][3] = vmlal_high_s8(a[i][3], k1, qv);
+                }
+            }
+            for (int i = 0; i < n; i++) { /* two halves of a token are neighbours */
+                s[i][t] += (vi)vpaddq_s32(vpaddlq_s16(a[i][0]), vpaddlq_s16(a[i][1]));
+                s[i][4 + t] += (vi)vpaddq_s32(vpaddlq_s16(a[i][2]), vpaddlq_s16(a[i][3]));
+            }
+        }
+    }
+}
+
+/* Products are at most 255 * 15 = 3825; eight of them, 30600, stay in uint16. */
+INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[2])
+{
+    uint16x8_t a[4][4];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 4; j++)
+            a[i][j] = vdupq_n_u16(0);
+    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        const uint8_t *p = v + t * head_dim + d * 4;
+        if (d % 16 == 0)
+            prefetch_l2(next + (p - v));
+        uint8x16_t c0 = vld1q_u8(p), c1 = vld1q_u8(p + 16);
+        for (int high = 0; high < 2; high++) {
+            uint8x16_t v0 = high ? high_nibbles(c0) : low_nibbles(c0), v1 = high ? high_nibbles(c1) : low_nibbles(c1);
+            for (int i = 0; i < n; i++) {
+                uint8x16_t w = broadcast4(u[i] + high * (KV_PAGE / 2) + t);
+                a[i][0] = vmlal_u8(a[i][0], vget_low_u8(v0), vget_low_u8(w));
+                a[i][1] = vmlal_high_u8(a[i][1], v0, w);
+                a[i][2] = vmlal_u8(a[i][2], vget_low_u8(v1), vget_low_u8(w));
+                a[i][3] = vmlal_high_u8(a[i][3], v1, w);
+            }
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < 2; j++)
+            sum[i][j] = (vi)vpaddq_u32(vpaddlq_u16(a[i][2 * j]), vpaddlq_u16(a[i][2 * j + 1]));
 }
 
 #include "planes.h"
 
-#include "pages.h"
+#include "nibbles.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",

@@ -62,12 +62,18 @@ static inline uint16_t float_half(float x)
     return (uint16_t)(h | sign);
 }
 
+/* Round half to even without a clamp: -2^22 <= x <= 2^22. */
+static inline int32_t round_small(float x)
+{
+    return (int32_t)(float_bits(x + 12582912.0f) - 0x4b400000u); /* 1.5 * 2^23: the ulp is 1 */
+}
+
 /* Clamp to +-limit, then round half to even.  limit <= 2^22.  NaN gives +limit. */
 static inline int32_t round_clamped(float x, float limit)
 {
     x = choose(x < limit, x, limit);
     x = choose(x > -limit, x, -limit);
-    return (int32_t)(float_bits(x + 12582912.0f) - 0x4b400000u); /* 1.5 * 2^23: the ulp is 1 */
+    return round_small(x);
 }
 
 /* exp(x): Cody-Waite reduction and the degree-7 polynomial of Cephes expf, without fused multiply-add.

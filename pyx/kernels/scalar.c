@@ -248,6 +248,60 @@ static void score_i8(const void *k, const void *next, int64_t head_dim, int64_t 
         }
 }
 
+/* Dimension d of token t among nibbles of keys. */
+static int32_t key_nibble(const uint8_t *k, int64_t d, int t)
+{
+    uint8_t code = k[(d / 4 * (KV_PAGE / 2) + t % (KV_PAGE / 2)) * 4 + d % 4];
+    return t < KV_PAGE / 2 ? code & 15 : code >> 4;
+}
+
+static int32_t value_nibble(const uint8_t *v, int64_t head_dim, int t, int64_t d)
+{
+    uint8_t code = v[(t % (KV_PAGE / 2) / 4 * head_dim + d) * 4 + t % 4];
+    return t < KV_PAGE / 2 ? code & 15 : code >> 4;
+}
+
+static void score_i4(const void *k, const void *next, int64_t head_dim, int64_t n_q, const int8_t *q, const float *qs,
+                     float *s)
+{
+    const int64_t group = kv_group(head_dim);
+    const uint16_t *ks = (const uint16_t *)((const uint8_t *)k + head_dim * KV_PAGE / 2);
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, s += KV_PAGE)
+        for (int t = 0; t < KV_PAGE; t++) {
+            s[t] = 0.0f;
+            for (int64_t g = 0; g < head_dim / group; g++) {
+                int32_t sum = 0;
+                for (int64_t d = g * group; d < (g + 1) * group; d++)
+                    sum += q[d] * (key_nibble(k, d, t) - 8);
+                s[t] += (float)sum * half_float(ks[g * KV_PAGE + t]);
+            }
+            s[t] *= qs[i];
+        }
+}
+
+static void score_i4c(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
+{
+    const uint16_t *ks = (const uint16_t *)((const uint8_t *)k + head_dim * KV_PAGE / 2), *km = ks + head_dim;
+    float x[MAX_HEAD_DIM];
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, q += head_dim, s += KV_PAGE) {
+        float lane[LANES] = {0};
+        for (int64_t d = 0; d < head_dim; d++) {
+            x[d] = q[d] * half_float(ks[d]);
+            lane[d % LANES] += q[d] * (half_float(km[d]) + 8.0f * half_float(ks[d]));
+        }
+        float base = tree_sum(lane), top = abs_max(x, head_dim);
+        float r = top > 1e-30f ? 127.0f / top : 0.0f, unit = top > 1e-30f ? top / 127.0f : 0.0f;
+        for (int t = 0; t < KV_PAGE; t++) {
+            int32_t sum = 0;
+            for (int64_t d = 0; d < head_dim; d++)
+                sum += round_small(x[d] * r) * (key_nibble(k, d, t) - 8);
+            s[t] = (float)sum * unit + base;
+        }
+    }
+}
+
 static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s, float *m, float *l, float *o)
 {
     for (int64_t i = 0; i < n_q; i++, s += KV_PAGE, o += head_dim) {
@@ -280,27 +334,82 @@ static void value_f16(const void *v, const void *next, int64_t head_dim, int64_t
                 o[d] += p[t] * half_float(((const uint16_t *)v)[t * head_dim + d]);
 }
 
+/* Weights w >= 0 as 0..255, 255 for the largest.  Returns the worth of one unit. */
+static float weigh(const float w[KV_PAGE], int32_t u[KV_PAGE])
+{
+    float top = 0.0f;
+    for (int t = 0; t < KV_PAGE; t++)
+        top = w[t] > top ? w[t] : top;
+    for (int t = 0; t < KV_PAGE; t++)
+        u[t] = top > 1e-30f ? round_small(w[t] * (255.0f / top)) : 0; /* 255 / top stays finite */
+    return top > 1e-30f ? top / 255.0f : 0.0f;
+}
+
+/* Lane j takes tokens j and j + 16. */
+static float page_sum(const float x[KV_PAGE])
+{
+    float lane[LANES];
+    for (int j = 0; j < LANES; j++)
+        lane[j] = x[j] + x[j + LANES];
+    return tree_sum(lane);
+}
+
 static void value_i8(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
 {
     const int8_t *codes = v;
     const uint16_t *vs = (const uint16_t *)(codes + head_dim * KV_PAGE);
     (void)next;
     for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim) {
-        float w[KV_PAGE], top = 0.0f;
+        float w[KV_PAGE];
         int32_t u[KV_PAGE];
-        for (int t = 0; t < KV_PAGE; t++) {
-            w[t] = p[t] * half_float(vs[t]);
-            top = w[t] > top ? w[t] : top;
-        }
-        if (!(top > 1e-30f)) /* nothing this page could add; and 255 / top stays finite */
-            continue;
         for (int t = 0; t < KV_PAGE; t++)
-            u[t] = round_clamped(w[t] * (255.0f / top), 255.0f);
+            w[t] = p[t] * half_float(vs[t]);
+        float unit = weigh(w, u);
         for (int64_t d = 0; d < head_dim; d++) {
             int32_t sum = 0;
             for (int t = 0; t < KV_PAGE; t++)
                 sum += u[t] * codes[(t / 4 * head_dim + d) * 4 + t % 4];
-            o[d] += (float)sum * (top / 255.0f);
+            o[d] += (float)sum * unit;
+        }
+    }
+}
+
+static void value_i4(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+    const int64_t group = kv_group(head_dim);
+    const uint16_t *vs = (const uint16_t *)((const uint8_t *)v + head_dim * KV_PAGE / 2);
+    const uint16_t *vm = vs + head_dim / group * KV_PAGE;
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim)
+        for (int64_t g = 0; g < head_dim / group; g++) {
+            float w[KV_PAGE], b[KV_PAGE];
+            int32_t u[KV_PAGE];
+            for (int t = 0; t < KV_PAGE; t++) {
+                w[t] = p[t] * half_float(vs[g * KV_PAGE + t]);
+                b[t] = p[t] * half_float(vm[g * KV_PAGE + t]);
+            }
+            float base = page_sum(b), unit = weigh(w, u);
+            for (int64_t d = g * group; d < (g + 1) * group; d++) {
+                int32_t sum = 0;
+                for (int t = 0; t < KV_PAGE; t++)
+                    sum += u[t] * value_nibble(v, head_dim, t, d);
+                o[d] += (float)sum * unit + base;
+            }
+        }
+}
+
+static void value_i4c(const void *v, const void *next, int64_t head_dim, int64_t n_q, const float *p, float *o)
+{
+    const uint16_t *vs = (const uint16_t *)((const uint8_t *)v + head_dim * KV_PAGE / 2), *vm = vs + head_dim;
+    (void)next;
+    for (int64_t i = 0; i < n_q; i++, p += KV_PAGE, o += head_dim) {
+        int32_t u[KV_PAGE];
+        float all = page_sum(p), unit = weigh(p, u);
+        for (int64_t d = 0; d < head_dim; d++) {
+            int32_t sum = 0;
+            for (int t = 0; t < KV_PAGE; t++)
+                sum += u[t] * value_nibble(v, head_dim, t, d);
+            o[d] += (float)sum * unit * half_float(vs[d]) + half_float(vm[d]) * all;
         }
     }
 }
@@ -371,9 +480,13 @@ const struct kernels kernels_scalar = {
     .float_to_half = float_to_half,
     .score_f16 = score_f16,
     .score_i8 = score_i8,
+    .score_i4 = score_i4,
+    .score_i4c = score_i4c,
     .softmax_page = softmax_page,
     .value_f16 = value_f16,
     .value_i8 = value_i8,
+    .value_i4 = value_i4,
+    .value_i4c = value_i4c,
     .seal_keys_i8 = seal_keys_i8,
     .seal_values_i8 = seal_values_i8,
     .quantize_q = quantize_q,

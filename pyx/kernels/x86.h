@@ -29,4 +29,22 @@ INLINE void prefetch_stream(const void *p)
 #endif
 }
 
+/* ---- KV pages --------------------------------------------------------------------------------------------------- */
+
+/* Sum of n signed bytes, n a multiple of 4. */
+INLINE int32_t sum_i8(const int8_t *x, int64_t n)
+{
+    const __m128i flip = _mm_set1_epi8((char)0x80);
+    __m128i sum = _mm_setzero_si128();
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m128i v = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(x + i)), flip);
+        sum = _mm_add_epi32(sum, _mm_sad_epu8(v, _mm_setzero_si128()));
+    }
+    int32_t total = _mm_cvtsi128_si32(sum) + _mm_extract_epi32(sum, 2) - 128 * (int32_t)i;
+    for (; i < n; i++)
+        total += x[i];
+    return total;
+}
+
 #endif

@@ -1,7 +1,4 @@
-"""Attention the slow and obvious way: NumPy float64 over exactly the tokens a cache should attend.
-
-Page bytes are decoded from the layouts written in pyx/kernels/kernels.h, not with the project's code.
-"""
+"""Attention the slow and obvious way: NumPy float64 over exactly the tokens a cache should attend."""
 
 from __future__ import annotations
 
@@ -25,17 +22,3 @@ def attend(q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
         p = np.exp(scores - scores.max())
         out[head] = (p / p.sum()) @ values[:, head // group].astype(np.float64)
     return out
-
-
-def decode_page(data: bytes, kind: str, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Keys and values [32][D] of one page as float64."""
-    if kind in ("f16", "f32"):
-        flat = np.frombuffer(data, np.float16 if kind == "f16" else np.float32).astype(np.float64)
-        half = PAGE * head_dim
-        return flat[:half].reshape(head_dim, PAGE).T, flat[half : 2 * half].reshape(PAGE, head_dim)
-    n = PAGE * head_dim
-    codes = [np.frombuffer(data, np.int8, n, at).astype(np.float64) for at in (0, n + 2 * PAGE)]
-    scales = [np.frombuffer(data, np.float16, PAGE, at + n).astype(np.float64) for at in (0, n + 2 * PAGE)]
-    k = codes[0].reshape(head_dim // 4, PAGE, 4).transpose(1, 0, 2).reshape(PAGE, head_dim)
-    v = codes[1].reshape(PAGE // 4, head_dim, 4).transpose(0, 2, 1).reshape(PAGE, head_dim)
-    return k * scales[0][:, None], v * scales[1][:, None]
