@@ -269,7 +269,7 @@ class KVConfig:
             best = self._largest(make, fits, smaller(wanted, config), first.n_ctx)
             if best:
                 return best
-        raise MemoryRefused(self._refusal(first, make, fits, smaller(wanted, config)[-1], limit, available))
+        raise MemoryRefused(self._refusal(first, make, fits, smaller(wanted, config), limit, available))
 
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
@@ -327,20 +327,17 @@ class KVConfig:
         plan: KVPlan,
         make: Callable[..., KVPlan],
         fits: Callable[[KVPlan], bool],
-        smallest: str,
+        types: Sequence[str],
         limit: int | None,
         available: int | None,
     ) -> str:
         """One line: what is needed, what there is, what would fit, how to override."""
-        text = ""
-        least = max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
-        for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE):
+        smallest, least = types[-1], max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
+        text = next((f"; --kv {each} would fit" for each in types[1:] if fits(make(plan.n_ctx, each))), "")
+        for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE) if not text else ():
             if fits(make(n_ctx, smallest)):
                 text = f"; --ctx {n_ctx} --kv {smallest} would fit"
                 break
-        else:
-            if smallest != plan.kv_type and fits(make(plan.n_ctx, smallest)):
-                text = f"; --kv {smallest} would fit"
         kv = f"KV {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
         if limit is not None and plan.total_bytes > limit:
             fixed = plan.footprint.total

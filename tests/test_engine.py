@@ -681,7 +681,7 @@ def test_import_edge_is_cheap_and_the_api_is_there(root):
     "arguments",
     [
         {"ctx": 0},
-        {"kv": "int4"},
+        {"kv": "int9"},
         {"kv": "int8:f16"},
         {"overflow": "wrap"},
         {"memory": "lots"},

@@ -212,8 +212,9 @@ def test_then_a_smaller_type_is_taken():
 def test_what_the_caller_fixed_is_not_shortened():
     plan = limit(1020 * MB, ctx=2048, kv="f16", overflow="stop")
     assert (plan.n_ctx, plan.kv_type) == (2048, "int8")
-    with pytest.raises(MemoryRefused, match=r"--ctx 1\d\d\d --kv int8 would fit"):
-        limit(1000 * MB, ctx=2048, overflow="stop")
+    assert limit(1000 * MB, ctx=2048, overflow="stop").kv_type == "int8:int4"
+    with pytest.raises(MemoryRefused, match=r"--ctx 1\d\d\d --kv int4 would fit"):
+        limit(970 * MB, ctx=2048, overflow="stop")
     assert limit(1020 * MB, window=2000, kv="f16").kv_type == "int8"
 
 
@@ -242,8 +243,10 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
     need = FOOTPRINT.coming + config.plan(BITNET_2B).kv_bytes
     assert need == config.plan(BITNET_2B, FOOTPRINT).total_bytes - FOOTPRINT.program  # the program is there already
     assert config.plan(BITNET_2B, FOOTPRINT, available=need)
-    with pytest.raises(MemoryRefused, match=r"available; --ctx 2016 --kv int8 would fit; .* --force-memory"):
+    with pytest.raises(MemoryRefused, match=r"available; --kv int8:int4 would fit; .* --force-memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=need - 1)
+    with pytest.raises(MemoryRefused, match=r"available; --ctx 1\d\d\d --kv int4 would fit; .* --force-memory"):
+        config.plan(BITNET_2B, FOOTPRINT, available=need - 45 * MB)
     with pytest.raises(MemoryRefused, match="--force-memory"):
         config.plan(BITNET_2B, FOOTPRINT, available=100)
     assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
