@@ -682,7 +682,7 @@ def test_import_edge_is_cheap_and_the_api_is_there(root):
     [
         {"ctx": 0},
         {"kv": "int9"},
-        {"kv": "int8:f16"},
+        {"kv": "int8:f16:f16"},
         {"overflow": "wrap"},
         {"memory": "lots"},
         {"threads": 0},
