@@ -40,8 +40,8 @@ cdef class Arena:
     """
 
     def __cinit__(self, size_t nbytes, bint huge=False):
-        cdef size_t page = HUGE if huge else PAGE
-        cdef size_t base
+        cdef size_t granule = os.sysconf("SC_PAGE_SIZE"), base
+        cdef size_t need = (max(nbytes, <size_t>1) + granule - 1) // granule * granule
         cdef void *where
         self.nbytes = nbytes
         if nbytes < PAGE and not huge:
@@ -52,16 +52,17 @@ cdef class Arena:
             memset(self.data, 0, base)
             return
         # one huge page more than needed, so that the start can be aligned to it
-        self.mapped = (max(nbytes, 1) + page - 1) // page * page + (HUGE if huge else 0)
+        self.mapped = need + (HUGE if huge else 0)
         where = mmap(NULL, self.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         if where == MAP_FAILED:
             self.data, self.mapped = NULL, 0
             raise MemoryError(f"the system refused {nbytes / 1e6:.0f} MB")
         base = <size_t>where
-        if huge:
+        if huge:  # what is too much goes back on both sides: the last part of a huge page would be taken whole
             base = (base + HUGE - 1) // HUGE * HUGE
             munmap(where, base - <size_t>where) if base > <size_t>where else 0
-            self.mapped -= base - <size_t>where
+            munmap(<void *>(base + need), <size_t>where + self.mapped - base - need)
+            self.mapped = need
             madvise(<void *>base, self.mapped, MADV_HUGEPAGE)
         self.data = <unsigned char *>base
 

@@ -17,6 +17,7 @@ import edge
 from benchmarks import make_model
 from edge.formats import open_checkpoint
 from pyx.memory import Arena
+from pyx.page import NAMES
 from pyx.table import Table
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
@@ -150,6 +151,45 @@ def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:
     seen = process(root, wide, str(limit), 2)
     assert seen["peak"] <= limit, seen
     assert (seen["n_ctx"], seen["kv"]) == (plan["n_ctx"], plan["kv"])
+
+
+#: caches of 2B-4T's shape, all pages written: what each adds to the process
+CACHES = """
+import json, sys
+from pyx.kv import KVCache
+from pyx.memory import rss
+
+shape, found = (30, 5, 128, 2048), []
+ones = memoryview(bytes([1]) * (8 << 20))
+def fill(view):
+    view[:] = ones[: len(view)]
+
+for kv_type in sys.argv[1:]:
+    for n, plan in (
+        (2047, {}),
+        (9000, {"window": 1500, "sinks": 40}),
+        (2047, {"sinks": 4, "budgets": [[100 + 300 * head for head in range(5)]] * 30}),
+    ):
+        before = rss()["anon"]
+        cache = KVCache(*shape, kv_type, **plan)
+        cache.restore(n, n, fill)
+        found.append((kv_type, list(plan), cache.nbytes, KVCache.bytes_for(*shape, kv_type, **plan),
+                      rss()["anon"] - before))
+        del cache
+print(json.dumps(found))
+"""
+
+
+def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
+    """Within 2 % or 1 MiB, in every type and way of forgetting."""
+    types = [*NAMES, "f16:int8", "int8:f16"]
+    done = subprocess.run([sys.executable, "-c", CACHES, *types], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 3 * len(types)
+    for kv_type, plan, nbytes, planned, grown in found:
+        assert nbytes == planned
+        assert abs(grown - planned) <= max(0.02 * planned, 1 << 20), (kv_type, plan, planned, grown)
 
 
 def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:
