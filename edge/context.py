@@ -55,6 +55,12 @@ class Context:
             self.kv.reset()
             del self.tokens[:]
 
+    @property
+    def offload_error(self) -> str | None:
+        """Why pages that left the window can no longer be kept."""
+        spill = getattr(self.kv, "spill", None)
+        return None if spill is None else spill.error
+
     def keep(self, ids: array[int]) -> int:
         """Crop to what is in common with the beginning of ids; returns how much that is."""
         n = common(self.tokens, ids)

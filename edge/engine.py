@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
-from edge.kv_config import Footprint, KVConfig, KVPlan, available_memory, parse_size
+from edge.kv_config import DEFAULT_OFFLOAD, Footprint, KVConfig, KVPlan, available_memory, parse_size
 from edge.session import Session
 from edge.stream import Piece
 from edge.usage import Timings, Usage
@@ -194,7 +194,7 @@ class Engine:
                 self._pool = PagePool(self.plan.room, huge=True)
             pool = self._pool
         c, plan = self.config, plan or self.plan
-        return KVCache(c.n_layer, c.n_kv_head, c.head_dim, **plan.cache, pool=pool)
+        return KVCache(c.n_layer, c.n_kv_head, c.head_dim, **plan.cache, pool=pool, spill=plan.offload)
 
     def new_sampler(self, seed: int) -> Any:
         """The sampler of one session."""
@@ -224,12 +224,14 @@ def load(
     kv_policy: str = "recent",
     kv_budget: str | os.PathLike[str] | None = None,
     kv_drop_layers: str | Sequence[int] = (),
+    kv_offload: str | os.PathLike[str] | None = None,
+    kv_offload_size: str | int = DEFAULT_OFFLOAD,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
     """Load a model file or folder; None is the model that ships inside.
 
-    ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, kv_budget, kv_drop_layers: see
+    ctx, kv, window, sinks, memory, overflow, force_memory, positions and all that begin with kv: see
     :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: one of HEADS.
     weights: "map" (run from the file's map), "huge" (copied into 2 MiB pages first) or "auto" (begins with the map,
     the copy is made between steps if memory is plenty, see :mod:`edge.placement`).  isa: force an instruction set.
@@ -241,9 +243,11 @@ def load(
     """
     begun = time.perf_counter()
     budget = None if kv_budget is None else os.fspath(kv_budget)
+    folder = None if kv_offload is None else os.fspath(kv_offload)
     wishes = KVConfig(
-        ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, budget, kv_drop_layers
-    )
+        ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, budget, kv_drop_layers,
+        folder, kv_offload_size,
+    )  # fmt: skip
     if head not in HEADS:
         raise UsageError(f"head is {head!r}; it is {', '.join(HEADS[:-1])} or {HEADS[-1]}")
     if weights not in ("auto", "map", "huge"):

@@ -7,6 +7,7 @@ Sizes are powers of ten, read as they are printed (MB, GB); KiB, MiB and GiB are
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 PAGE = 32
 #: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
+DEFAULT_OFFLOAD = "256M"
 
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -133,6 +135,7 @@ class KVPlan:
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
     spare: int = 0  # pages behind the window, for going back
     limit: int | None = None  # bytes that the whole process may take
+    offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
 
     @property
     def room(self) -> int | None:
@@ -185,7 +188,8 @@ class KVConfig:
     ``positions`` "cache": once old tokens are gone, sinks are seen as if they stood right before the window.
     ``kv_policy``: of :data:`edge.kv_policy.POLICIES`.  ``kv_budget``: path of a file with tokens to keep for each head
     (:mod:`edge.kv_policy`).  ``kv_drop_layers``: layers that see nothing but the token at hand, as "0,3"; to measure
-    what they are worth.
+    what they are worth.  ``kv_offload``: a folder where each session keeps the pages that leave its window, in a file
+    of at most ``kv_offload_size``, so that going back (undo, another answer) need not read the text again.
     """
 
     ctx: int | None = None
@@ -199,10 +203,18 @@ class KVConfig:
     kv_policy: str = "recent"
     kv_budget: str | Budget | None = None
     kv_drop_layers: str | int | Sequence[int] = ()
+    kv_offload: str | None = None
+    kv_offload_size: str | int = DEFAULT_OFFLOAD
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)
         parse_size(self.memory)
+        parse_size(self.kv_offload_size, "kv_offload_size")
+        if self.kv_offload is not None:
+            if self.kv_policy == "heavy":
+                raise UsageError("kv_offload brings back what left a window; policy heavy has none")
+            if not os.access(self.kv_offload, os.W_OK | os.X_OK) or not os.path.isdir(self.kv_offload):
+                raise UsageError(f"kv_offload: {self.kv_offload} is no folder that can be written")
         if self.overflow not in ("slide", "stop"):
             raise UsageError(f"overflow is {self.overflow!r}; it is slide or stop")
         if self.positions not in POSITIONS:
@@ -300,9 +312,25 @@ class KVConfig:
             )
         if n_ctx > config.n_ctx_train:
             remarks.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")
+        offload = self._offload(plan, config)
+        if offload and not window:
+            remarks.append("kv_offload has no effect without a window")
         if self.sinks and not window:
             remarks.append(f"{self.sinks} sinks have no effect without a window")
-        return dataclasses.replace(plan, kv_bytes=kv_bytes, notes=tuple(remarks))
+        return dataclasses.replace(plan, kv_bytes=kv_bytes, offload=offload, notes=tuple(remarks))
+
+    def _offload(self, plan: KVPlan, config: ModelConfig) -> tuple[str, int] | None:
+        """Folder and bytes of the file for pages that leave; UsageError where it holds not one of each head."""
+        from pyx.kv import KVCache
+
+        if self.kv_offload is None:
+            return None
+        size = parse_size(self.kv_offload_size, "kv_offload_size") or 0
+        shape = config.n_layer, config.n_kv_head, config.head_dim
+        sealed = KVCache.bytes_for(*shape, 2 * PAGE, plan.kv_type) - KVCache.bytes_for(*shape, PAGE, plan.kv_type)
+        if size < sealed:
+            raise UsageError(f"kv_offload_size is {size}; {PAGE} tokens of this model take {sealed} bytes")
+        return self.kv_offload, size
 
     def _largest(
         self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str], n_ctx: int

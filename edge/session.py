@@ -226,6 +226,11 @@ class Session:
         """Bytes of the KV cache allocated now: 0 before the first call."""
         return self._context.kv.nbytes if self._context else 0
 
+    @property
+    def offload_error(self) -> str | None:
+        """Why pages that left the window can no longer be kept (``kv_offload``); None as long as all is well."""
+        return self._context.offload_error if self._context else None
+
     def stats_line(self) -> str:
         """The last call in one line of fixed form."""
         return stats_line(self.usage, self.timings, self.engine.plan, self.engine.rss()["rss"], self.evicted)

@@ -4,10 +4,13 @@ from libc.stdint cimport int64_t
 from pyx.memory cimport Arena
 from pyx.policy cimport pages, stream
 from pyx.pool cimport PagePool
+from pyx.spill cimport Spill
 
 cdef class KVCache:
     cdef pages p
     cdef readonly PagePool pool
+    cdef readonly Spill spill   # None: pages that leave are lost
+    cdef int64_t spills_from    # more tokens than these, and pages leave
     cdef Arena tables           # streams, their block tables, the sinks' angles
     cdef dict plan              # the arguments it was made with
     cdef readonly int64_t n_ctx, n_tokens

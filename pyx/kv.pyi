@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from pyx.pool import PagePool
+from pyx.spill import Spill
 
 class Stats(TypedDict):
     tokens: int
@@ -26,6 +27,7 @@ class KVCache:
     policy: str
     positions: str
     pool: PagePool
+    spill: Spill | None  # where pages go that leave the window
     def __init__(
         self,
         n_layer: int,
@@ -41,6 +43,7 @@ class KVCache:
         positions: str = "absolute",
         spare: int = 0,
         pool: PagePool | None = None,
+        spill: tuple[str, int] | None = None,
     ) -> None: ...
     @staticmethod
     def bytes_for(

@@ -18,8 +18,9 @@ from pyx.cpu cimport KV_PAGE
 from pyx.memory cimport Arena
 from pyx.page cimport is_quantised, page_format, type_name
 from pyx.page import page_types
-from pyx.policy cimport first_page, forget, hold, oldest_page, pages, stream, table_size, unseen
+from pyx.policy cimport first_page, forget, hold, pages, reach, stream, table_size, unseen
 from pyx.pool cimport PagePool, is_ring, page_at, references, share_page
+from pyx.spill cimport Spill
 
 @cython.no_gc  # no part of a cycle; and __dealloc__ needs the pool as it was
 cdef class KVCache:
@@ -33,6 +34,7 @@ cdef class KVCache:
     sinks keeps the latest instead.  Memory is taken for each head's own.  policy and positions: of budget.POLICIES and
     budget.POSITIONS.  spare: pages per head behind the window, so that ``crop`` can go back that far after old tokens
     have been dropped.  pool: where its pages are, shared with other caches of the same plan; None: a pool of its own.
+    spill: (folder, bytes) of a file that takes the pages that are dropped, for ``crop``; not with policy "heavy".
 
     Raises ValueError for shapes, types and plans that cannot be, MemoryError when the system refuses.
     """
@@ -40,7 +42,7 @@ cdef class KVCache:
     def __cinit__(
         self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
         int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute",
-        int64_t spare=0, PagePool pool=None):
+        int64_t spare=0, PagePool pool=None, spill=None):
         cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, angles, streams = n_layer * n_kv_head
         cdef stream *s
         cdef int32_t *cell
@@ -79,6 +81,10 @@ cdef class KVCache:
         self.pool = PagePool(huge=True) if pool is None else pool
         self.p.pool = &self.pool.s
         self.p.slab = self.pool.admit(n_float, n_ring, self.p.unsealed.bytes, self.p.sealed.bytes)
+        if spill is not None and not self.p.heavy:
+            self.spill = Spill(*spill, streams, self.p.sealed.bytes)
+            self.p.spilled = &self.spill.s
+            self.spills_from = KV_PAGE * min(pinned + ring for _, _, pinned, ring in shape)
 
     def __dealloc__(self):
         if self.p.slab >= 0:
@@ -95,6 +101,8 @@ cdef class KVCache:
         if self.pool.limit is not None and self.pool.used + self._wanted(n) > self.pool.limit:
             raise MemoryError(
                 f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
+        if self.spill is not None and self.spill.s.fd < 0 and self.n_tokens + n > self.spills_from:
+            self.spill.open()
         return 0
 
     cdef int64_t _wanted(self, int64_t n):
@@ -138,11 +146,11 @@ cdef class KVCache:
         """Drop the tail so that at most n tokens stay; returns how many did.
 
         A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; where pages have been
-        dropped that position n would attend, nothing stays; and policy "heavy" goes back to the start of the newest
-        page at most, since it knows no earlier averages.  The caller evaluates the rest again: the result is bit for
-        bit that of a run that never went further.
+        dropped that position n would attend, and the spill file has them not, nothing stays; and policy "heavy" goes
+        back to the start of the newest page at most, since it knows no earlier averages.  The caller evaluates the rest
+        again: the result is bit for bit that of a run that never went further.
         """
-        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE
+        cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE, room = 1 << 62
         cdef stream *s
         if kept == self.n_tokens:
             return kept
@@ -152,13 +160,15 @@ cdef class KVCache:
             s = &self.p.streams[i]
             if self.p.quantised and s.sink_pages <= page < self.n_tokens // KV_PAGE:
                 kept = min(kept, page * KV_PAGE)
-        for i in range(self.p.n_layer * self.p.n_kv_head):
+        for i in range(self.p.n_layer * self.p.n_kv_head if self.p.heavy and kept else 0):
             s = &self.p.streams[i]
-            if self.p.heavy and kept:
-                memcpy(s.mass, s.mass_before, s.n_page * sizeof(float))
-            elif oldest_page(s) > first_page(&self.p, s, kept):
-                kept = 0
+            memcpy(s.mass, s.mass_before, s.n_page * sizeof(float))
         self._forget(pages_of(kept))
+        if self.pool.limit is not None:
+            room = self.pool.limit - self.pool.used
+        if not self.p.heavy and not reach(&self.p, kept, &self.most, room):
+            self._forget(0)
+            kept = 0
         self.n_tokens = kept
         if kept == 0:
             self.most = 0
@@ -172,7 +182,7 @@ cdef class KVCache:
     def fork(self):
         """A second cache in the same state.  Pages are shared; the one being written is copied at the next token."""
         cdef KVCache other = KVCache(
-            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, pool=self.pool, **self.plan)
+            self.p.n_layer, self.p.n_kv_head, self.p.head_dim, pool=self.pool, spill=self._spill(), **self.plan)
         cdef int64_t i, j
         cdef stream *s
         cdef stream *copy
@@ -185,6 +195,10 @@ cdef class KVCache:
         memcpy(other.tables.data + i, self.tables.data + i, self.tables.nbytes - i)
         other.n_tokens, other.most, other.has_angles = self.n_tokens, self.most, self.has_angles
         return other
+
+    def _spill(self):
+        """For a fork: a file of its own, with nothing in it yet."""
+        return None if self.spill is None else (self.spill.folder, self.spill.max_bytes)
 
     # ---- to a file and back -----------------------------------------------------------------------------------------
 
@@ -214,7 +228,9 @@ cdef class KVCache:
         for i in range(self.p.n_layer * self.p.n_kv_head):
             s = &self.p.streams[i]
             sunk, first, last, is_open = self._held(i, n_tokens, most)
-            good = good and (self.p.heavy or first == s.sink_pages or first <= first_page(&self.p, s, n_tokens))
+            good = good and (
+                self.p.heavy or not s.ring_pages or first == s.sink_pages or
+                first <= first_page(&self.p, s, n_tokens))
             nbytes += (sunk + is_open) * self.p.unsealed.bytes + (last - first) * self.p.sealed.bytes
         if not good:
             raise ValueError(f"no cache of this plan holds {n_tokens} tokens of {most}")

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from pyx.cpu cimport kernels
 from pyx.page cimport page_format
 from pyx.pool cimport slabs
+from pyx.spill cimport spill
 
 cdef enum:
     CHUNK_PAGES = 8         # pages per work item of attention: fixed, so that any thread count gives the same bits
@@ -38,6 +39,7 @@ cdef struct pages:
     int64_t max_pages       # most pages any head holds
     slabs *pool
     int64_t slab            # the cache's own
+    spill *spilled          # where pages go that leave, NULL: nowhere
     stream *streams         # [n_layer][n_kv_head]
     float *sink_cos         # [n_layer][n_kv_head][head_dim / 2] angles of the sinks' queries, if restart
     float *sink_sin
@@ -48,8 +50,6 @@ cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t p
 cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil
 # First page (behind the sink pages) that the query at pos sees.
 cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil
-# First page behind the sink pages that is held; if there is none, the page that would be begun first.
-cdef int64_t oldest_page(const stream *s) noexcept nogil
 # Tokens among the n read that the next query does not see.
 cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil
 
@@ -61,6 +61,10 @@ cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogi
 cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil
 # Give back all pages from number `first` on.
 cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil
+# After `forget`: have every head hold what the query at position `kept` sees, and where that must be read back, as much
+# of the ring as can be; False where something is lost, or takes more than `room` bytes.  most: tokens there were at
+# most, from which the pages held follow.
+cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept nogil
 # Attention that each page got from the next token: share [n_page] of its probabilities.
 cdef void weigh(stream *s, const float *share) noexcept nogil
 # Room for the block table of one head, in entries.

@@ -20,6 +20,7 @@ from libc.string cimport memcpy, memmove
 from pyx.cpu cimport KV_PAGE, kernels
 from pyx.page cimport seal_page
 from pyx.pool cimport is_ring, page_at, references, release_page, take_page
+from pyx.spill cimport outdate, reaches, read_back, write_behind
 
 #: weight of the past in the moving average: half is forgotten in 177 tokens
 cdef float DECAY = 1.0 - 1.0 / 256
@@ -50,10 +51,6 @@ cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil:
 
 cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
     return max(oldest_seen(kv, s, pos) // KV_PAGE if oldest_seen(kv, s, pos) > 0 else 0, s.sink_pages)
-
-
-cdef int64_t oldest_page(const stream *s) noexcept nogil:
-    return s.number[s.sink_pages] if s.n_page > s.sink_pages else s.sink_pages
 
 
 cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil:
@@ -144,6 +141,8 @@ cdef int32_t least_wanted(const pages *kv, const stream *s, int32_t n) noexcept 
 
 cdef void remove(pages *kv, stream *s, int32_t i) noexcept nogil:
     cdef int32_t later = s.n_page - i - 1
+    if kv.spilled != NULL:
+        write_behind(kv.spilled, s - kv.streams, s.number[i], page_at(kv.pool, s.id[i]))
     release_page(kv.pool, s.id[i])
     memmove(s.id + i, s.id + i + 1, later * sizeof(int32_t))
     memmove(s.number + i, s.number + i + 1, later * sizeof(int32_t))
@@ -157,7 +156,68 @@ cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil:
     while s.n_page and s.number[s.n_page - 1] >= first:
         s.n_page -= 1
         release_page(kv.pool, s.id[s.n_page])
+    if kv.spilled != NULL:
+        outdate(kv.spilled, s - kv.streams, first)
     find_runs(kv, s)
+
+
+cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept nogil:
+    # A run that came to `newest` pages and went back holds in every head what its ring held then.  The fewer pages, the
+    # more of the beginning is there: as few as the oldest page that can be had of each head allows.
+    cdef int64_t done = kept // KV_PAGE if kv.quantised else (kept + KV_PAGE - 1) // KV_PAGE
+    cdef int64_t i, number, oldest, newest = done, n = kv.n_layer * kv.n_kv_head
+    cdef bint lacking = False
+    cdef stream *s
+    for i in range(n):
+        s = &kv.streams[i]
+        lacking |= oldest_page(s, done) > first_page(kv, s, kept)
+        newest = max(newest, came_to(s, oldest_page(s, done)))
+    if lacking:
+        if kv.spilled == NULL:
+            return False
+        newest = done
+        for i in range(n):
+            s = &kv.streams[i]
+            newest = max(newest, came_to(s, reaches(kv.spilled, i, oldest_page(s, done))))
+        for i in range(n):
+            s = &kv.streams[i]
+            oldest = max(s.sink_pages, newest - s.ring_pages)
+            room -= max(<int64_t>0, oldest_page(s, done) - oldest) * kv.sealed.bytes
+            if oldest > first_page(kv, s, kept) or room < 0:
+                return False
+        for i in range(n):
+            s = &kv.streams[i]
+            oldest = max(s.sink_pages, newest - s.ring_pages)
+            for number in range(oldest_page(s, done) - 1, oldest - 1, -1):
+                if not read_back(kv.spilled, i, number, in_front(kv, s, <int32_t>number)):
+                    return False
+            outdate(kv.spilled, i, oldest)
+    most[0] = max(kept, min(most[0], newest * KV_PAGE))
+    return True
+
+
+cdef int64_t came_to(const stream *s, int64_t oldest) noexcept nogil:
+    """The fewest pages a text has had whose ring begins at page `oldest`."""
+    return oldest + s.ring_pages if oldest > s.sink_pages else 0
+
+
+cdef int64_t oldest_page(const stream *s, int64_t done) noexcept nogil:
+    """First page behind the sink pages that is held; where there is none, the one behind the `done` pages."""
+    return s.number[s.sink_pages] if s.n_page > s.sink_pages else max(done, s.sink_pages)
+
+
+cdef uint8_t *in_front(pages *kv, stream *s, int32_t number) noexcept nogil:
+    """One more page of the ring, in front of those there."""
+    cdef int64_t S = s.sink_pages, later = s.n_page - S
+    cdef int32_t id = -1
+    while id < 0:  # see hold
+        id = take_like(kv, s, number, True)
+    memmove(s.id + S + 1, s.id + S, later * sizeof(int32_t))
+    memmove(s.number + S + 1, s.number + S, later * sizeof(int32_t))
+    s.id[S], s.number[S] = id, number
+    s.n_page += 1
+    find_runs(kv, s)
+    return page_at(kv.pool, id)
 
 
 cdef void weigh(stream *s, const float *share) noexcept nogil:

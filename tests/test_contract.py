@@ -745,6 +745,22 @@ def test_kv_budget_invalid(call: Any, tmp_path: Path) -> None:
         assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and "budget.json" in done.stderr
 
 
+def test_kv_offload(call: Any, tmp_path: Path) -> None:
+    lines = "".join(f"{line}\n" for line in ["Hello, can I order a coffee?", "A large one.", "And cake?"] * 4)
+    lines += "/undo\n" * 8 + "A tea, then.\n"
+    options = ("-n", "20", "--greedy", "-t", "1", "--window", "96", "-c", "1024", "--stats")
+    cached = []
+    for more in ((), ("--kv-offload", str(tmp_path)), ("--kv-offload", "/dev/shm")):
+        done = call("chat", *options, *more, stdin=lines, command=REAL)
+        assert done.returncode == 0, done.stderr
+        cached.append((done.stdout, re.findall(r"\((\d+) cached\)", done.stderr)[-1], "itself" in done.stderr))
+    assert cached[0][0] == cached[1][0] == cached[2][0]
+    assert int(cached[0][1]) == 0 < int(cached[1][1]) and [memory for _, _, memory in cached] == [False, False, True]
+    assert list(tmp_path.iterdir()) == []
+    wrong = call("chat", "--kv-offload", str(tmp_path / "none"), stdin="", command=REAL)
+    assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1
+
+
 def test_memory_limit(call: Any) -> None:
     whole = json.loads(call("run", "hello", "--json", "-n", "1", "--kv", "f16", command=REAL).stdout)["kv"]
     plan = call("run", "hello", "-v", "-n", "1", "--kv", "f16", command=REAL).stderr

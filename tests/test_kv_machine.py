@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -49,9 +51,11 @@ class Lives(RuleBasedStateMachine):
         self.texts: dict[int, list[int]] = {}
         self.born = 0
 
-    @initialize(plan=st.sampled_from(PLANS), kv_type=st.sampled_from(["f32", "f16", "int8"]))
-    def start(self, plan: dict, kv_type: str) -> None:
+    @initialize(plan=st.sampled_from(PLANS), kv_type=st.sampled_from(["f32", "f16", "int8"]),
+                spill=st.sampled_from([0, 10_000, 1 << 20]))  # fmt: skip
+    def start(self, plan: dict, kv_type: str, spill: int) -> None:
         self.plan = {"n_ctx": LENGTH, "kv_type": kv_type, **plan}
+        self.spill = (tempfile.gettempdir(), spill) if spill else None
         self.pool = PagePool()
 
     def _pick(self, data: st.DataObject) -> int:
@@ -74,7 +78,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: len(self.caches) < 2)
     @rule()
     def make(self) -> None:
-        self._name(KVCache(*SHAPE, **self.plan, pool=self.pool), [])
+        self._name(KVCache(*SHAPE, **self.plan, pool=self.pool, spill=self.spill), [])
 
     def _append(self, name: int, n: int, other: int, threads: int = 1) -> None:
         cache, text = self.caches[name], self.texts[name]
@@ -148,7 +152,7 @@ class Lives(RuleBasedStateMachine):
         cache = self.caches[name]
         stored = memoryview(b"".join(cache.dump()))
         assert len(stored) == cache.dump_bytes(*cache.counters)
-        copy, at = KVCache(*SHAPE, **self.plan, pool=self.pool), 0
+        copy, at = KVCache(*SHAPE, **self.plan, pool=self.pool, spill=self.spill), 0
 
         def fill(view: memoryview) -> None:
             nonlocal at

@@ -30,6 +30,7 @@ FLOORS = {
     "pyx.ternary": 2,
     "pyx.budget": 2,
     "pyx.pool": 2,
+    "pyx.spill": 2,
     "pyx.policy": 2,
     "pyx.kv": 2,
     "pyx.attention": 3,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 #: attention and all it needs
-MODULES = ("attention", "budget", "cpu", "kv", "memory", "page", "policy", "pool")
+MODULES = ("attention", "budget", "cpu", "kv", "memory", "page", "policy", "pool", "spill")
 
 SESSIONS = """
 import array, random, threading

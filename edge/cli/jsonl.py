@@ -109,6 +109,7 @@ class Protocol:
         self.defaults = defaults
         self.system = system
         self.session = engine.session()
+        self.remarked: str | None = None  # the error of --kv-offload that has been told
         self.client = Client(out.json)
         self.stats = stats
         self._jobs: queue.Queue[Job | None] = queue.Queue()
@@ -342,6 +343,9 @@ class Protocol:
         for piece in pieces:
             job.client.emit({"ev": "text", "text": piece.text}, job.id)
         self._finish(job, records.done(session))
+        if session.offload_error and session.offload_error != self.remarked:
+            self.out.warn(session.offload_error)
+        self.remarked = session.offload_error
         if self.stats:
             self.out.stats(session.stats_line())
 

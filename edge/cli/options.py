@@ -207,6 +207,10 @@ kv_options = heading(
     option("--kv-budget", type=Text(), metavar="FILE", help="Tokens to keep for each head, from a JSON file."),
     option("--kv-drop-layers", type=Text(), metavar="N,N", help="Layers that see only the token at hand, to measure "
            "what they are worth."),
+    option("--kv-offload", type=Text(), metavar="DIR", help="Keep what slides out of the window in a nameless file in "
+           "DIR, so that /undo and /regen far back need not read the conversation again."),
+    option("--kv-offload-size", type=Text(), metavar="SIZE", help="Size of that file at most, for each session "
+           "(default 256M)."),
 )  # fmt: skip
 
 sampling_options = heading(
@@ -297,7 +301,7 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         name: flags[name]
         for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
-                     "kv_budget", "kv_drop_layers", "threads", "isa", "head",
+                     "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "threads", "isa", "head",
                      "weights", "template", "i2s_layout", "activation")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
@@ -333,6 +337,11 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
         )
         progress.close()
     with engine:
+        if engine.plan.offload is not None:
+            from edge.parking import lies_in_memory
+
+            if lies_in_memory(engine.plan.offload[0]):
+                out.warn(f"{engine.plan.offload[0]} is in memory itself: pages kept there free none of the system's")
         if out.verbose:
             for note in engine.notes:
                 out.info(f"note: {note}", "dim")

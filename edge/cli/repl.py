@@ -109,6 +109,7 @@ class Repl:
         self.talk = Conversation(engine, session=session)
         self.keep = keep
         self.code = 0
+        self.remarked: str | None = None  # the error of --kv-offload that has been told
 
     # -- the loop
 
@@ -209,6 +210,7 @@ class Repl:
             self.out.line()
         if stop.interrupted and not self.reader.interactive:
             return 130
+        self.remark_offload()
         if self.show_stats:
             self.out.stats(session.stats_line())
         reason = session.finish_reason
@@ -225,6 +227,13 @@ class Repl:
         elif reason == "length" and self.reader.interactive:
             self.out.info("(cut at the token limit; /set max_tokens N raises it)", "dim")
         return None
+
+    def remark_offload(self) -> None:
+        """Say it once when pages that left the window can no longer be kept."""
+        error = self.talk.session.offload_error
+        if error and error != self.remarked:
+            self.out.warn(error)
+        self.remarked = error
 
     # -- commands
 

@@ -119,6 +119,8 @@ def run(
                     f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
                     f"the first {engine.plan.sinks} tokens) was in sight; a larger --ctx or --overflow stop helps"
                 )
+            if session.offload_error:
+                out.warn(session.offload_error)
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
             if interrupted:
