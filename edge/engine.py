@@ -226,6 +226,7 @@ def load(
     kv_drop_layers: str | Sequence[int] = (),
     kv_offload: str | os.PathLike[str] | None = None,
     kv_offload_size: str | int = DEFAULT_OFFLOAD,
+    system: str | None = None,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
@@ -235,8 +236,9 @@ def load(
     :class:`edge.kv_config.KVConfig`.  threads: default one for each performance core.  head: one of HEADS.
     weights: "map" (run from the file's map), "huge" (copied into 2 MiB pages first) or "auto" (begins with the map,
     the copy is made between steps if memory is plenty, see :mod:`edge.placement`).  isa: force an instruction set.
-    template: a chat template by name.  i2s_layout and activation: for files that do not say.  progress: called with
-    (done, total).
+    template: a chat template by name.  i2s_layout and activation: for files that do not say.  system: the system prompt
+    that sessions will have; it is pinned where the context slides and ``sinks`` is None.  progress: called with (done,
+    total).
     on_plan: called with the memory plan before anything of it is taken.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
@@ -273,6 +275,8 @@ def load(
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     chat = Template.for_model(checkpoint, name=template)
     report(3, 10)
+    if system:
+        wishes = wishes.pinning(chat.beginning(tokenizer, system), checkpoint.config.n_ctx_train)
 
     _release_pages(checkpoint)
     program = rss()["rss"]

@@ -236,6 +236,19 @@ class KVConfig:
         if self.ctx is not None and self.kv_budget is None:
             self._shape(self.ctx)
 
+    def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
+        """The same with n first tokens, a system prompt, pinned: where old tokens slide out of sight, no number of
+        sinks was asked for, and there is as much room again for the talk.
+        """
+        room = self.window or self.ctx or min(DEFAULT_CTX, n_ctx_train)
+        room = min(room, self.ctx - self.window) if self.ctx and self.window else room if self.window else room // 2
+        if (
+            n > room or self.sinks is not None or self.kv_budget is not None or self.kv_policy == "quarter"
+            or (not self.window and self.overflow == "stop")
+        ):  # fmt: skip
+            return self
+        return dataclasses.replace(self, sinks=max(n, DEFAULT_SINKS))
+
     def _shape(self, n_ctx: int, budget: Budget | None = None) -> tuple[int, int]:
         """(window, sinks) of a context."""
         usual = 0 if self.kv_policy == "quarter" else budget.sinks if budget else DEFAULT_SINKS

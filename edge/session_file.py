@@ -171,6 +171,19 @@ def load(engine: Engine, path: str | os.PathLike[str]) -> Session:
         raise UsageError(f"cannot read session file {name}: {error.strerror}") from None
 
 
+def sinks_of(path: str | os.PathLike[str]) -> int | None:
+    """First tokens that the session in a file pins; None where that cannot be told: loading it will say why."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            magic, version, length = _START.unpack(file.read(_START.size))
+            if magic != MAGIC or version != VERSION or length > HEADER_LIMIT:
+                return None
+            sinks = _facts(file.read(_CRC.size + length)[_CRC.size :])["kv"].get("sinks")
+    except (OSError, struct.error, InvalidFile):
+        return None
+    return sinks if _natural(sinks, 1 << 20) else None
+
+
 class _Reader:
     """Reads exactly what is asked for, and sums it up."""
 

@@ -180,6 +180,14 @@ class Template:
         named = (tokenizer.special.get(text) for text in self._stops)
         return {*tokenizer.eos_ids, *(number for number in named if number is not None)}
 
+    def beginning(self, tokenizer: Tokenizer, system: str) -> int:
+        """Tokens that every conversation with this system prompt begins with.  Raises as :meth:`encode`."""
+        first, second = (
+            self.encode(tokenizer, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+            for question in ("a", "1")
+        )
+        return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
+
     def answer_lead(self) -> str:
         """What the model writes between the end of a prompt and its answer proper: " " after "Assistant:", else "".
 

@@ -156,12 +156,23 @@ def test_options_become_arguments_of_load() -> None:
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--template", "llama3", "--i2s-layout", "64",
                    "--activation", "silu", "--overflow", "stop", "--force-memory", "--positions", "cache",
-                   "--kv-policy", "heavy", "--kv-budget", "b.json", "--kv-drop-layers", "0,3")  # fmt: skip
+                   "--kv-policy", "heavy", "--kv-budget", "b.json", "--kv-drop-layers", "0,3", "--kv-offload", "/d",
+                   "--kv-offload-size", "9M", "-sys", "not pinned then")  # fmt: skip
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
         "isa": "neon", "head": "f16", "weights": "huge", "template": "llama3", "i2s_layout": "64", "activation": "silu",
         "overflow": "stop", "positions": "cache", "kv_policy": "heavy", "kv_budget": "b.json", "kv_drop_layers": "0,3",
+        "kv_offload": "/d", "kv_offload_size": "9M",
     }  # fmt: skip
+
+
+def test_what_stays_in_sight(tmp_path: Any) -> None:
+    assert options.load_arguments(parsed("-sys", "Be kind."))["system"] == "Be kind."
+    assert "system" not in options.load_arguments(parsed("-sys", ""))
+    text = tmp_path / "system.txt"
+    text.write_text("Be brief.\n")
+    for none in (text, tmp_path / "none"):  # no session: loading it will say so, if it exists
+        assert options.load_arguments(parsed("-sysf", str(text), "--session", str(none)))["system"] == "Be brief."
 
 
 def test_every_name_a_finger_knows() -> None:
@@ -185,9 +196,9 @@ def test_load_knows_every_argument() -> None:
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
-                        "0")  # fmt: skip
+                        "0", "--kv-offload", "/d", "--kv-offload-size", "1")  # fmt: skip
     known = set(inspect.signature(load).parameters)
-    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan"}
+    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system"}
     for method in (Session.ask, Session.complete):
         asked = options.ask_arguments(parsed("-n", "5", "--ignore-eos"))
         known = set(inspect.signature(method).parameters)

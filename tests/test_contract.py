@@ -745,6 +745,22 @@ def test_kv_budget_invalid(call: Any, tmp_path: Path) -> None:
         assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and "budget.json" in done.stderr
 
 
+def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
+    system = ("-sys", "You are a waiter in a small cafe by the sea, and you are always kind.")
+    options = ("-n", "24", "--greedy", "-t", "1", "-c", "128", "--stats")
+    lines = "Hello, can I order a coffee?\nA large one.\nAnd cake?\n" * 4 + "/context\n"
+    pinned = {}
+    for more in ((), ("--sinks", "4")):
+        done = call("chat", *system, *options, *more, stdin=lines, command=REAL)
+        assert done.returncode == 0 and re.search(r"128/int8 \d+ MB, \d+ evicted", done.stderr), done.stderr
+        pinned[more] = int(re.search(r"S: the first (\d+) stay for ever", done.stdout)[1])
+    assert pinned[("--sinks", "4")] == 4 and pinned[()] > 15
+    file = ("--session", str(tmp_path / "talk.bes"))
+    assert call("run", *file, *system, "-n", "0", "-c", "128", "-t", "1", command=REAL).returncode == 0
+    done = call("run", "Hello!", *file, "--session-ro", "-n", "4", "-c", "128", "-t", "1", "--json", command=REAL)
+    assert json.loads(done.stdout)["kv"]["sinks"] == pinned[()]
+
+
 def test_kv_offload(call: Any, tmp_path: Path) -> None:
     lines = "".join(f"{line}\n" for line in ["Hello, can I order a coffee?", "A large one.", "And cake?"] * 4)
     lines += "/undo\n" * 8 + "A tea, then.\n"

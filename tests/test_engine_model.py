@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
 import edge
-from edge import context
+from edge import context, session_file
 from edge.errors import ContextFull, MemoryRefused, UnsupportedCPU, UsageError
 from edge.sampling import Sampling
 
@@ -139,6 +139,29 @@ def test_the_context_slides_for_ever(bundled_model):
         for _ in range(8):
             session.undo()
         assert ask(session, QUESTIONS[0]) is not None  # whatever is lost is read again
+
+
+def test_the_system_prompt_stays_in_sight(bundled_model, tmp_path):
+    """It is pinned, to the token; what it does not suit is as it was."""
+    system = "You are a waiter in a small cafe by the sea, and you never talk about the weather."
+    with edge.load(ctx=160, threads=1, system=system) as engine:
+        session = engine.session(system)
+        session.warm()
+        n = engine.template.beginning(engine.tokenizer, system)
+        assert engine.plan.sinks == n == session.n_tokens > 8 and engine.plan.window == 160 - n
+        for i in range(12):
+            ask(session, QUESTIONS[i % 4])
+        assert session.evicted > 100
+        # what is seen: exactly the system prompt and the window, as if the rest had never been
+        kv = session._context.kv
+        assert all(kv.held(layer, 0)[: (n + 31) // 32] == list(range((n + 31) // 32)) for layer in range(2))
+        assert kv.sinks == n and kv.stats["attended"] == 160 - 1
+        session.save(tmp_path / "talk.bes")
+        assert session_file.sinks_of(tmp_path / "talk.bes") == n
+    for more in ({"ctx": 32}, {"overflow": "stop"}, {"sinks": 2}, {"kv_policy": "quarter"}, {"ctx": 64, "window": 60}):
+        with edge.load(**{"ctx": 160, "threads": 1, "system": system, **more}) as engine:
+            assert engine.plan.sinks == {"stop": 0}.get(more.get("overflow"), 0 if "kv_policy" in more else
+                                                        more.get("sinks", 4))  # fmt: skip
 
 
 def test_the_context_stops(bundled_model):

@@ -191,7 +191,7 @@ kv_options = heading(
     option("--window", type=_positive(0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
            "that the context holds)."),
     option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
-           help="Keep the first N tokens in sight when older ones are forgotten (default 4)."),
+           help="Keep the first N tokens in sight when older ones are forgotten (default: the system prompt, or 4)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
            help="Stay within SIZE (1500M, 2G, powers of ten as they are printed; MiB and GiB are understood): "
            "chooses context and KV type to fit, or refuses with exit 5."),
@@ -305,12 +305,25 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
                      "weights", "template", "i2s_layout", "activation")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
+    if "sinks" not in chosen:
+        chosen |= pinned(flags)
     if flags.get("n_ctx") is not None:  # not "ctx": that is click's context in every command
         chosen["ctx"] = flags["n_ctx"]
     kv = kv_type(flags)
     if kv is not None:
         chosen["kv"] = kv
     return chosen
+
+
+def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays in sight where nobody said: as many tokens as the session was saved with, or the system prompt."""
+    if flags.get("session") is not None:
+        from edge.session_file import sinks_of
+
+        if (sinks := sinks_of(flags["session"])) is not None:
+            return {"sinks": sinks}
+    system = system_prompt(flags)
+    return {"system": system} if system else {}
 
 
 def model_path(flags: Mapping[str, Any]) -> str:

@@ -164,7 +164,8 @@ def main() -> int:
     speaker = Speaker(options.speak)
     try:
         system = Path(options.system).read_text(encoding="utf-8").strip() if options.system else None
-        with edge.load(options.model, ctx=options.ctx, memory=options.memory, threads=options.threads) as engine:
+        wishes = {"ctx": options.ctx, "memory": options.memory, "threads": options.threads}
+        with edge.load(options.model, system=system, **wishes) as engine:  # the system prompt never slides out of sight
             session = engine.session(system)
             session.warm()  # the system prompt is read once, before the first visitor comes
             notify("READY=1")
