@@ -74,11 +74,11 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
 
     def question() -> Turns:
         asks = rng.random()
-        if asks < 0.40:
+        if asks < 0.46:
             return opening.turns(rng, voice, here.hours, here.today)
-        if asks < 0.56:
+        if asks < 0.60:
             return shop.note_turns(rng, voice, here)
-        if asks < 0.69:
+        if asks < 0.72:
             return talk.off_topic(rng, voice, split)
         if asks < 0.80:
             return talk.aside(rng, voice)

@@ -199,8 +199,8 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
     kind = rng.random()
-    if kind < 0.40:
-        exercise = _hours if kind < 0.24 else _table if kind < 0.33 else _menu
+    if kind < 0.58:
+        exercise = _hours if kind < 0.44 else _table if kind < 0.52 else _menu
         return exercise(rng, voice, split)
     voice.chatty = 0.0  # nothing beside what is to be repeated
     exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)

@@ -106,6 +106,12 @@ ASK_DAY = [
     "[what|which] hours [do you have|do you keep|are you open] on {day}?",
 ]
 ASK_DAY += [
+    "[from|between] when [to|and|till|until] when [on |]{day}?",
+    "[on |]{day}[,|:] from [when|what time|what hour] [to|till|until] [when|what time|what hour]?",
+    "[i mean|how about|and on|then|now|on] {day}, [from when till when|from what time until what time|from when to "
+    "when exactly]?",
+    "[open|here|at work] from when [to|until|till] when on {day}?",
+    "from when [are you there|do you work|can i come] on {day}, and until when?",
     "[i'm|we're] [coming|arriving|passing by|in town] on {day}, [when are you open|what are your hours|which hours]?",
     "[from what time to what time|between which hours|at which times] [are you open |]on {day}?",
     "how does {day} look?",
@@ -208,7 +214,8 @@ ASK_CLOSE += [
 #: what tells the three questions apart, whatever stands around it
 CUES = {
     "day": ["hours", "opening hours", "times", "opening times", "schedule", "when open", "from when to when",
-            "when are you there", "business hours", "when can i come", "what times", "open from to",
+            "when are you there", "from when until when", "from when till when", "from what time to what time",
+            "business hours", "when can i come", "what times", "open from to",
             "when is service"],
     "open": ["opening time", "when do you open", "earliest", "start", "begin", "open from when", "doors open when",
              "how early", "what time do you start", "first hour", "in the morning from when", "as of when"],
@@ -279,6 +286,9 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
     found: list[tuple[str, str]] = []
     for _ in range(rng.choices((1, 2, 3), (60, 28, 12))[0]):
         day, kind = rng.randrange(7), rng.random()
+        shut = [at for at in range(7) if hours and hours.of(at) is None]
+        if shut and rng.random() < 0.25:  # else a closed day is asked for too seldom to be learned
+            day = rng.choice(shut)
         form = rng.choices(("{}", "{}s", "this {}", "next {}", "a {}"), (80, 8, 5, 4, 3))[0]
         name = form.format(voice.small(DAYS[day]))
         if kind < 0.05:

@@ -319,7 +319,7 @@ class Counter:
         item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
         if item in taken:
             return None
-        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (36, 20, 12, 9, 6, 5, 11, 1))[0]
+        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (34, 18, 12, 9, 6, 5, 16, 1))[0]
         size, loose = "", False
         if not menu and kind in shops.SIZED and item not in shops.NOT_SIZED and item in shops.GOODS_OF[kind]:
             size = self.combined(shops.SIZES[kind], item)
