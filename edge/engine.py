@@ -239,7 +239,8 @@ def load(
     template: a chat template by name.  i2s_layout and activation: for files that do not say.  system: the system prompt
     that sessions will have; it is pinned where the context slides and ``sinks`` is None.  progress: called with (done,
     total).
-    on_plan: called with the memory plan before anything of it is taken.
+    on_plan: called with the memory plan before anything of it is taken, but for a large output head where memory is
+    plenty.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
@@ -272,21 +273,23 @@ def load(
     path = str(_bundled() if model is None else model)
     checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
+    n_threads = threads or cpu.cores()
+    ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     chat = Template.for_model(checkpoint, name=template)
     report(3, 10)
     if system:
         wishes = wishes.pinning(chat.beginning(tokenizer, system), checkpoint.config.n_ctx_train)
 
+    output = ahead.result() if ahead else None
     _release_pages(checkpoint)
-    program = rss()["rss"]
-    n_threads = threads or cpu.cores()
+    program = rss()["rss"] - (output.allocated if output else 0)
     # refuse before anything large is touched
     place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads)
     if on_plan:
         on_plan(plan)
     try:
-        transformer = building.build(checkpoint, n_threads=n_threads, head=head)
+        transformer = building.build(checkpoint, n_threads=n_threads, head=output or head)
         if weights == "huge":
             placement.copy(transformer.matrices)
     except MemoryError as error:
@@ -338,6 +341,54 @@ def arrange(
         plan("map", available)
         weights = placement.choose(codes, plan, available)
     return weights, plan(weights, available)
+
+
+class _Ahead(threading.Thread):
+    """Something that is made while other things load."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__(name="ahead")
+        self._make = make
+        self._made: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._made = self._make()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> Any:
+        """What was made; raises what went wrong with it."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+
+def _head_ahead(
+    checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
+) -> _Ahead | None:
+    """Begin to make a large output head before the tokenizer is read, which takes one core about as long.
+
+    Only where the plan, which needs the tokenizer's size, cannot refuse it any more: without a limit, and with half of
+    the memory that is available left.
+    """
+    from edge import weights as building
+    from edge.placement import LEAST
+
+    available = available_memory()
+    if available is None or wishes.memory is not None:
+        return None
+    expected = expect(checkpoint, head, weights, 0, n_threads)
+    try:
+        wishes.plan(checkpoint.config, expected, available // 2)
+    except EdgeError:
+        return None
+    if expected.head_allocated < LEAST:
+        return None
+    return _Ahead(lambda: building.output_head(checkpoint, head, n_threads, max(1, n_threads - 1)))
 
 
 def expect(

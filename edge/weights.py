@@ -13,6 +13,7 @@ from edge.formats.mapped import Map
 
 if TYPE_CHECKING:
     from pyx.head import Head
+    from pyx.table import Table
     from pyx.transformer import Transformer
 
 #: projections of a layer: name -> (rows, columns) as attributes of ModelConfig
@@ -31,25 +32,23 @@ SUB_NORMS = {"attn_sub_norm": "q_dim", "ffn_sub_norm": "ffn"}
 
 
 def build(
-    checkpoint: Checkpoint, n_threads: int = 1, head: str = "int8", chunk: int = 128
+    checkpoint: Checkpoint, n_threads: int = 1, head: str | Head = "int8", chunk: int = 128
 ) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 
-    ``head``: see :mod:`pyx.head`.  Ternary tensors are used where they lie in the file's map, if their layout is ours;
-    :mod:`edge.placement` may move them.  Raises InvalidFile naming the tensor that is missing or does not fit.
+    ``head``: a kind, see :mod:`pyx.head`, or one that :func:`output_head` has made.  Ternary tensors are used where
+    they lie in the file's map, if their layout is ours; :mod:`edge.placement` may move them.  Raises InvalidFile naming
+    the tensor that is missing or does not fit.
     """
     from pyx.transformer import Transformer
 
     config = checkpoint.config
-    embedding = _table(checkpoint, "token_embd.weight", config.n_vocab, config.hidden)
+    embedding = _rows(checkpoint, "token_embd.weight", n_threads)
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
     if not any(not layer[name].is_dense for layer in layers for name in PROJECTIONS):
         raise InvalidFile("no projection of this model is ternary: it is a dense model, which other runtimes serve")
     freqs = checkpoint.tensors.get("rope_freqs.weight")
-    source = checkpoint.tensors["token_embd.weight"].data.obj
-    if isinstance(source, Map):
-        embedding.read_from(source, source.file.fileno(), n_threads)
-    output = _head(checkpoint, embedding, head, n_threads)
+    output = output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
     return Transformer(
         config,
         embedding,
@@ -82,7 +81,7 @@ def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Any:
+def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Table:
     from pyx.table import Table
 
     tensor = _tensor(checkpoint, name, (n_row, k))
@@ -92,14 +91,22 @@ def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Any:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _head(checkpoint: Checkpoint, embedding: Any, kind: str, n_threads: int) -> Head:
+def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
+    """A table of one row a token, read from the file rather than from its map."""
+    config = checkpoint.config
+    table = _table(checkpoint, name, config.n_vocab, config.hidden)
+    source = checkpoint.tensors[name].data.obj
+    if isinstance(source, Map):
+        table.read_from(source, source.file.fileno(), n_threads)
+    return table
+
+
+def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, builders: int = 0) -> Head:
+    """The output head for ``n_threads``, made by ``builders`` threads (0: as many).  Raises InvalidFile."""
     from pyx.head import Head
 
-    config = checkpoint.config
-    table = embedding
-    if "output.weight" in checkpoint.tensors:
-        table = _table(checkpoint, "output.weight", config.n_vocab, config.hidden)
-    return Head(table, kind, n_threads)
+    name = "output.weight" if "output.weight" in checkpoint.tensors else "token_embd.weight"
+    return Head(_rows(checkpoint, name, n_threads), kind, n_threads, builders)
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:

@@ -54,10 +54,11 @@ cdef class Head:
     """The output head over a table: kind "int8", "two-stage", "f16", "f32" or "native".
 
     ``mapped`` tells that the rows are used where the file's map holds them ("native" or the same type as asked for).
-    Raises ValueError for a kind that is not known or does not fit the rows.
+    ``builders``: threads that make it, if not as many as will use it.  Raises ValueError for a kind that is not known
+    or does not fit the rows.
     """
 
-    def __cinit__(self, Table table not None, str kind="int8", int n_threads=1):
+    def __cinit__(self, Table table not None, str kind="int8", int n_threads=1, int builders=0):
         self.n_row, self.k, self.n_threads = table.n_row, table.k, n_threads
         self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
@@ -67,7 +68,7 @@ cdef class Head:
         if self.placement.mapped and (<size_t>table.data) % 4 == 0:
             self.owner, self.rows, self.mapped = table, table.data, True
         else:
-            self._build(table, n_threads)
+            self._build(table, builders or n_threads)
 
     cdef _build(self, Table table, int n_threads):
         cdef int64_t row, n_row = self.n_row, k = self.k
@@ -84,7 +85,7 @@ cdef class Head:
         cdef float *scale = NULL
         cdef Planes planes = None
         if kind == HEAD_TWO_STAGE:
-            self.planes = planes = Planes(n_row, k, n_threads)
+            self.planes = planes = Planes(n_row, k, self.n_threads)
             scale = planes.scale
         else:
             # Read in one long stream per token: huge pages pay most here.
@@ -97,6 +98,8 @@ cdef class Head:
             row_floats = <float *>(scratch + threadid() * (4 * wide + wide + 64))
             codes = <uint8_t *>(row_floats + wide)
             for row in prange(n_row, schedule="static"):
+                if row % some == 0:
+                    table.bring(row, row + some)
                 if kind == HEAD_F32:
                     table.row_into(row, <float *>out + row * k)
                 else:

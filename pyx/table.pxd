@@ -19,6 +19,8 @@ cdef class Table:
     cdef int64_t row_step
     # a row out of the map: for whoever reads the whole table
     cdef void row_into(self, int64_t row, float *out) noexcept nogil
+    # rows [first, stop) of the map will be read at once: their pages come together, not one by one (half the time)
+    cdef void bring(self, int64_t first, int64_t stop) noexcept nogil
     # rows [first, stop) of the map will not be read again soon: their pages no longer count as ours
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil
     # a row out of the file, where there is one: for whoever reads few

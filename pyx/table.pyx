@@ -18,7 +18,8 @@ cdef extern from "<sys/mman.h>" nogil:
     int MADV_DONTNEED
 
 cdef enum:
-    PAGE = 65536  # the largest page of any system we run on
+    PAGE = 65536                # the largest page of any system we run on
+    MADV_POPULATE_READ = 22     # Linux 5.14; newer than the headers this may be built with
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int, void *, size_t, int64_t)
@@ -80,6 +81,13 @@ cdef class Table:
         self.row_step = (self.row_bytes + 63) // 64 * 64
         self.rows = Arena(n_threads * self.row_step)
         self.fd = fd
+
+    cdef void bring(self, int64_t first, int64_t stop) noexcept nogil:
+        cdef size_t start = <size_t>(self.data + first * self.row_bytes) // PAGE * PAGE
+        cdef size_t end = <size_t>(self.data + min(stop, self.n_row) * self.row_bytes)
+        start = max(start, (<size_t>self.data + PAGE - 1) // PAGE * PAGE)
+        if self.fd >= 0 and start < end:
+            madvise(<void *>start, end - start, MADV_POPULATE_READ)
 
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil:
         cdef size_t start = <size_t>(self.data + first * self.row_bytes)

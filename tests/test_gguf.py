@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf, gguf_writer, open_checkpoint
+from pyx import strings
 from tests import handmade
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
 
@@ -597,3 +598,21 @@ def test_metadata_that_cannot_be_stored() -> None:
         gguf_writer._value("k", object())
     with pytest.raises(ValueError, match="metadata k"):
         gguf_writer._value("k", [])
+
+
+# ---- where texts end -------------------------------------------------------------------------------------------------
+
+
+def test_the_ends_of_texts_stay_inside_the_buffer() -> None:
+    """Lengths up to 2^64 - 1, cut anywhere."""
+    stored = b"".join(struct.pack("<Q", len(text)) + text for text in (b"", b"a", b"bc" * 9))
+    assert list(strings.ends(stored, 0, 3)) == [8, 17, 43]
+    assert list(strings.ends(b"xx" + stored, 2, 3)) == [10, 19, 45]
+    for cut in range(24, len(stored)):
+        assert list(strings.ends(stored[:cut], 0, 3)) == [8, 17]
+    for length in ((1 << 64) - 1, 1 << 63, (1 << 63) - 1, 17):
+        assert list(strings.ends(struct.pack("<Q", length) + bytes(16), 0, 1)) == []
+    assert list(strings.ends(b"", 0, 0)) == []
+    for start, count in ((0, 6), (-1, 1), (44, 0), (0, -1), (43, 1)):
+        with pytest.raises(ValueError, match="cannot be in"):
+            strings.ends(stored, start, count)

@@ -144,7 +144,7 @@ def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Pa
 
 def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:
     """Not even while loading, when all of the embedding is read once to make the head."""
-    plan = process(root, wide)
+    plan = process(root, wide, "1G")
     assert plan["peak"] <= plan["used"]["rss"] + (1 << 20), plan
     beside = plan["kv"] + 16 * WIDE.n_vocab  # pages, logits and sampler of the second session
     limit = plan["plan"] + beside + (2 << 20)
@@ -190,6 +190,28 @@ def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
     for kv_type, plan, nbytes, planned, grown in found:
         assert nbytes == planned
         assert abs(grown - planned) <= max(0.02 * planned, 1 << 20), (kv_type, plan, planned, grown)
+
+
+def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only where memory is plenty; its size does not count for the program's."""
+    from edge import engine as engines
+
+    ids = array("i", range(700, 732))
+    seen = []
+    made = []
+    real = engines._Ahead.result
+    monkeypatch.setattr(engines._Ahead, "result", lambda self: made.append(real(self)) or made[-1])
+    for limit in (None, "1G"):
+        with edge.load(wide, ctx=64, threads=2, memory=limit) as engine:
+            kv, logits = engine.new_kv(), array("f", bytes(4 * WIDE.n_vocab))
+            engine.transformer.step(kv, ids, logits)
+            seen.append((logits.tobytes(), engine.memory()["head"]))
+        assert len(made) == 1
+        assert made[0].kind == "int8" and made[0].allocated == seen[-1][1]
+    assert seen[0] == seen[1]
+    monkeypatch.setattr(engines, "available_memory", lambda: 70_000_000)
+    with edge.load(wide, ctx=64, threads=2):
+        assert len(made) == 1
 
 
 def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ FLOORS = {
     "edge.errors": 0,
     "pyx.bandwidth": 1,
     "pyx.cpu": 1,
+    "pyx.strings": 1,
     "pyx.memory": 1,
     "pyx.compare": 1,
     "pyx.page": 2,

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, overload
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import map_file, shown
+from pyx import strings as texts
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -293,24 +294,14 @@ class _Cursor:
 
     def strings(self, count: int, key: str) -> StringArray:
         """Walk ``count`` strings and note where each one ends."""
-        first = pos = self.pos
-        size = self.size
-        if count > (size - pos) // 8:
+        first = self.pos
+        if count > (self.size - first) // 8:
             self.fail(f"key {shown(key)} claims {count} texts, more than the file can hold; it is damaged")
-        ends = array("q")
-        append, length, view = ends.append, _U64.unpack_from, self.view
-        try:
-            for _ in range(count):
-                pos += length(view, pos)[0] + 8
-                if pos > size:
-                    break
-                append(pos)
-        except struct.error:
-            pass
+        ends = texts.ends(self.view, first, count)
         if len(ends) != count:
             self.fail(f"the file ends inside key {shown(key)}; it is incomplete, get it again")
-        self.pos = pos
-        return StringArray(view, first, ends, f"{self.path}: {shown(key)}")
+        self.pos = ends[-1] if count else first
+        return StringArray(self.view, first, ends, f"{self.path}: {shown(key)}")
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:

@@ -1,0 +1,34 @@
+"""strings: where the texts of a stored list end; a vocabulary of 128 thousand has four hundred thousand of them."""
+
+import array
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+
+def ends(data, int64_t start, int64_t count):
+    """Walk ``count`` texts from byte ``start`` of a buffer on, each a little-endian uint64 length and its bytes (GGUF).
+
+    Gives the ends of those that lie in the buffer as a whole as array("q"): fewer than ``count`` when it ends before.
+    """
+    cdef Py_buffer buffer
+    cdef int64_t pos = start, n = 0
+    cdef uint64_t length
+    cdef int64_t[::1] out
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        if not 0 <= start <= buffer.len or not 0 <= count <= (buffer.len - start) // 8:
+            raise ValueError(f"{count} texts from byte {start} on cannot be in {buffer.len} bytes")
+        found = array.array("q", bytes(8 * count))
+        out = found
+        while n < count and buffer.len - pos >= 8:
+            memcpy(&length, <const char *>buffer.buf + pos, 8)
+            if length > <uint64_t>(buffer.len - pos - 8):
+                break
+            pos += 8 + <int64_t>length
+            out[n] = pos
+            n += 1
+    finally:
+        PyBuffer_Release(&buffer)
+    return found[:n]
