@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from edge.errors import MemoryRefused
+from edge.kv_config import PAGE
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -38,15 +39,22 @@ class Context:
     """What one session has in memory.  ``logits`` are those behind the last token once a prompt was evaluated."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
+        n_vocab, n_row = engine.config.n_vocab, engine.drafting.most + 1
         try:
             self.kv = engine.new_kv()
             self.sampler = engine.new_sampler(seed)
-            self.logits = array("f", bytes(4 * engine.config.n_vocab))
+            rows = memoryview(array("f", bytes(4 * n_vocab * n_row)))
         except MemoryError as error:
             raise MemoryRefused(f"no memory for a session: {error}") from None
         self.engine = engine
         self.tokens = array("i")
         self.sampled = array("i")  # an answer's last token, not evaluated yet
+        self.draft = engine.drafting.new()
+        one = array("i", [0]) if self.draft is None else self.draft.ids
+        self._ids = [memoryview(one)[: n + 1] for n in range(n_row)]
+        self._rows = [rows[i * n_vocab : (i + 1) * n_vocab] for i in range(n_row)]
+        self._many = [rows[: (n + 1) * n_vocab] for n in range(n_row)]
+        self.logits = self._rows[0]
         self._special = frozenset(engine.tokenizer.special.values())
 
     def check(self) -> None:
@@ -112,18 +120,57 @@ class Context:
             self.tokens, self.kv = found
             self.sampled = array("i")
 
-    def step(self, ids: array[int], logits: array[float] | None, winners: int = 0) -> None:
+    def evaluate(self, token: int, winners: int, most: int) -> memoryview:
+        """One token of an answer; returns the logits behind it.
+
+        Further tokens may be evaluated with it that are likely to come next, at most so many that ``most`` tokens are
+        held then, and none that would fill a page: a full page is sealed, and could not be cropped.  Once they have
+        come they are held as any other; see :meth:`settle`.
+        """
+        tokens, draft = self.tokens, self.draft
+        if draft is None:
+            self._ids[0][0] = token
+            self.step(self._ids[0], self.logits, winners)
+            tokens.append(token)
+            return self.logits
+        row = draft.follow(token)
+        if row < 0:
+            self.settle()
+            held = len(tokens) + 1
+            row = 0
+            n = draft.propose(tokens, token, min(most - held, PAGE - 1 - held % PAGE if held % PAGE else 0))
+            begun = time.perf_counter()
+            self.step(self._ids[n], self._many[n], winners, all_logits=True)
+            draft.took(n + 1, time.perf_counter() - begun)
+        tokens.append(token)
+        return self._rows[row]
+
+    @property
+    def drafts(self) -> tuple[int, int]:
+        """Tokens drafted since the last prompt, and of these right."""
+        return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
+
+    def settle(self) -> None:
+        """Take back what was drafted and has not come."""
+        if self.draft is not None:
+            self.draft.stop()
+            if len(self.tokens) < self.kv.n_tokens:
+                self.kv.crop(len(self.tokens))
+
+    def step(
+        self, ids: array[int] | memoryview, logits: memoryview | None, winners: int = 0, all_logits: bool = False
+    ) -> None:
         """Evaluate tokens behind those held; the caller keeps the books.
 
-        logits: those behind the last token, of which only the ``winners`` largest have to be there (0: all).  Raises
-        MemoryRefused at the memory limit.
+        logits: those behind the last token, or behind each, of which only the ``winners`` largest have to be there (0:
+        all).  Raises MemoryRefused at the memory limit.
         """
         engine = self.engine
         with engine.lock:
             engine.check_open()
             while True:
                 try:
-                    return engine.transformer.step(self.kv, ids, logits, False, winners)
+                    return engine.transformer.step(self.kv, ids, logits, all_logits, winners)
                 except MemoryError as error:
                     if engine.prefixes is None or not engine.prefixes.shrink(engine.prefixes.nbytes - 1):
                         raise MemoryRefused(f"the memory limit is reached: {error}") from None
@@ -149,6 +196,8 @@ class Context:
         cached = self.keep(ids[:-1] if logits else ids)
         self.sampled = array("i")
         chunk = min(FIRST_CHUNK, limit)
+        if self.draft is not None:
+            self.draft.begin()
         if report:
             report(cached, n, cached)
         while len(tokens) < n:
@@ -163,6 +212,9 @@ class Context:
                 engine.prefixes.add(self)
             if report:
                 report(len(tokens), n, cached)
-            speed = len(part) / max(time.perf_counter() - begun, 1e-9)
+            seconds = max(time.perf_counter() - begun, 1e-9)
+            if self.draft is not None and len(part) >= LEAST_CHUNK:
+                self.draft.took(len(part), seconds)
+            speed = len(part) / seconds
             chunk = min(limit, max(LEAST_CHUNK, int(speed * CHUNK_SECONDS) // LEAST_CHUNK * LEAST_CHUNK))
         return cached, None

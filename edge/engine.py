@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge.drafting import OFF, Drafting
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
 from edge.kv_config import DEFAULT_OFFLOAD, Footprint, KVConfig, KVPlan, available_memory, parse_size
 from edge.session import Session
@@ -34,8 +35,8 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 MODELS = Path(__file__).resolve().parent / "models"
 #: how the output head may lie in memory; native: exactly the values of the file
 HEADS = ("int8", "two-stage", "f16", "f32", "native")
-#: bytes of float32 logits and of the sampler's tables, per vocabulary entry and session
-ROW_BYTES = 4 + 12
+#: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
+LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
 
 class Engine:
@@ -59,6 +60,7 @@ class Engine:
         new_kv: Callable[[], Any] | None = None,
         keep: Any = None,
         placement: str = "map",
+        drafting: Drafting = OFF,
     ) -> None:
         self.config = config
         self.transformer = transformer
@@ -73,6 +75,7 @@ class Engine:
         self.answer_lead: str = template.answer_lead()
         self.lock = threading.Lock()
         self.closed = False
+        self.drafting = drafting
         self._make_kv = new_kv
         self.prefixes: PrefixStore | None = None
         self._pool: Any = None  # of KV pages that sessions may share
@@ -215,6 +218,7 @@ def load(
     force_memory: bool = False,
     head: str = "int8",
     weights: str = "auto",
+    draft: str | int = "auto",
     isa: str | None = None,
     template: str | None = None,
     i2s_layout: str = "128",
@@ -238,7 +242,7 @@ def load(
     the copy is made between steps if memory is plenty, see :mod:`edge.placement`).  isa: force an instruction set.
     template: a chat template by name.  i2s_layout and activation: for files that do not say.  system: the system prompt
     that sessions will have; it is pinned where the context slides and ``sinks`` is None.  progress: called with (done,
-    total).
+    total).  draft: "auto", "off" or a number of tokens, see :mod:`edge.drafting`.
     on_plan: called with the memory plan before anything of it is taken, but for a large output head where memory is
     plenty.
 
@@ -257,6 +261,7 @@ def load(
         raise UsageError(f"weights is {weights!r}; it is auto, map or huge")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
         raise UsageError(f"threads is {threads!r}; it is a whole number from 1 to 256")
+    drafting = Drafting.parse(draft).under(kv_policy)
     _choose_isa(isa)
     report = progress or (lambda done, total: None)
 
@@ -285,7 +290,7 @@ def load(
     _release_pages(checkpoint)
     program = rss()["rss"] - (output.allocated if output else 0)
     # refuse before anything large is touched
-    place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads)
+    place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads, drafting)
     if on_plan:
         on_plan(plan)
     try:
@@ -295,7 +300,7 @@ def load(
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     _release_pages(checkpoint)
-    plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program, place == "huge"))
+    plan = wishes.plan(checkpoint.config, _measure(transformer, checkpoint, program, place == "huge", drafting))
     report(10, 10)
     engine = Engine(
         checkpoint.config,
@@ -308,6 +313,7 @@ def load(
         load_seconds=time.perf_counter() - begun,
         keep=checkpoint,
         placement="map" if weights == "huge" else place,
+        drafting=drafting,
     )
     if budget is not None:
         check_budget(engine, budget)
@@ -324,7 +330,13 @@ def check_budget(engine: Engine, path: str) -> None:
 
 
 def arrange(
-    checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, program: int, n_threads: int
+    checkpoint: Checkpoint,
+    wishes: KVConfig,
+    head: str,
+    weights: str,
+    program: int,
+    n_threads: int,
+    drafting: Drafting,
 ) -> tuple[str, KVPlan]:
     """Where the weights will lie ("map", "huge", "collapse": see :mod:`edge.placement`), and the plan for that.
 
@@ -333,7 +345,8 @@ def arrange(
     from edge import placement
 
     def plan(kind: str, available: int | None) -> KVPlan:
-        return wishes.plan(checkpoint.config, expect(checkpoint, head, kind, program, n_threads), available)
+        expected = expect(checkpoint, head, kind, program, n_threads, drafting)
+        return wishes.plan(checkpoint.config, expected, available)
 
     available = available_memory()
     codes = placement.advise(checkpoint)
@@ -392,7 +405,12 @@ def _head_ahead(
 
 
 def expect(
-    checkpoint: Checkpoint, head: str = "int8", weights: str = "auto", program: int = 0, n_threads: int = 1
+    checkpoint: Checkpoint,
+    head: str = "int8",
+    weights: str = "auto",
+    program: int = 0,
+    n_threads: int = 1,
+    drafting: Drafting = OFF,
 ) -> Footprint:
     """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
     from edge.placement import in_place
@@ -419,12 +437,17 @@ def expect(
         allocated=allocated,
         head_mapped=place.nbytes if place.mapped else 0,
         head_allocated=0 if place.mapped else place.nbytes,
-        scratch=scratch.bytes_for(config, n_threads) + place.scratch + ROW_BYTES * config.n_vocab,
+        scratch=scratch.bytes_for(config, n_threads) + place.scratch + _session_bytes(config, drafting),
         program=program,
     )
 
 
-def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool) -> Footprint:
+def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
+    """Of logits and of the sampler."""
+    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
+
+
+def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
     """The same from the loaded transformer, exactly; with all its weights ``copied``, if that is what will be done."""
     allocated = transformer.weight_bytes if copied else transformer.weight_bytes_allocated
     head_allocated = transformer.head_bytes_allocated
@@ -433,7 +456,7 @@ def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: boo
         allocated=allocated + transformer.vector_bytes,
         head_mapped=transformer.head_bytes - head_allocated,
         head_allocated=head_allocated,
-        scratch=transformer.scratch_bytes + ROW_BYTES * checkpoint.config.n_vocab,
+        scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
         program=program,
     )
 

@@ -382,8 +382,7 @@ class Session:
             raise ContextFull(self._too_long(len(ids)))
         deadline = None if options.timeout is None else begun + options.timeout
         most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
-        clock, step, logits = time.perf_counter, context.step, context.logits
-        one = array("i", [0])
+        clock, evaluate, token = time.perf_counter, context.evaluate, 0
 
         start = clock()
         winners = options.sampling.winners
@@ -391,7 +390,7 @@ class Session:
             ids, lambda: self._interrupted(deadline), options.on_prefill, share=share, winners=winners
         )
         prompt_seconds = clock() - start
-        tokens = context.tokens
+        tokens, logits = context.tokens, context.logits
         self.usage = Usage(len(ids), cached)
         self.timings = Timings(prompt_seconds)
 
@@ -411,7 +410,8 @@ class Session:
         penalises = sampling.penalises
 
         count, most = 0, options.max_tokens
-        pending = False  # the last token has been sampled but not evaluated
+        most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
+        pending = False  # the last token is not evaluated yet
         first = first_seconds = away = left = decode_seconds = 0.0
         try:
             if reason is None and most == 0:
@@ -428,7 +428,6 @@ class Session:
                     reason = "stop"
                     break
                 count += 1
-                one[0] = token
                 pending = True
                 pieces = push(token)
                 if pieces:
@@ -448,8 +447,7 @@ class Session:
                 elif len(tokens) >= most_held:
                     reason = "context_full"
                 else:
-                    step(one, logits, winners)
-                    tokens.append(token)
+                    logits = evaluate(token, winners, most_ahead)
                     pending = False
             decode_seconds = clock() - first - away if count else 0.0
             for piece in stream.flush():
@@ -460,9 +458,10 @@ class Session:
                 reason, decode_seconds = "cancelled", left - first - away
             raise
         finally:
-            context.sampled = array("i", one) if pending else array("i")
+            context.settle()
+            context.sampled = array("i", [token] if pending else [])
             self.finish_reason = reason
-            self.usage = Usage(len(ids), cached, count)
+            self.usage = Usage(len(ids), cached, count, *context.drafts)
             self.timings = Timings(prompt_seconds, first_seconds, decode_seconds)
 
 

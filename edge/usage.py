@@ -9,11 +9,13 @@ from edge.kv_config import KVPlan, human
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of the last call: read, of these already in the KV cache, and written."""
+    """Tokens of the last call: read, of these already in the KV cache, and written; drafted, and of these right."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,10 @@ def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: 
     """One call in one line of fixed form; ``rss`` in bytes, ``evicted`` tokens are named when there are any."""
     read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
     wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
+    drafts = f" ({usage.accepted} of {usage.drafted} drafted)" if usage.drafted else ""
     return (
         f"prompt {usage.prompt} tok ({usage.cached} cached) {read:.1f} t/s"
-        f" | answer {usage.completion} tok {wrote:.1f} t/s"
+        f" | answer {usage.completion} tok{drafts} {wrote:.1f} t/s"
         f" | first {timings.first_token_seconds:.1f} s"
         f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
         + (f", {evicted} evicted" if evicted else "")

@@ -151,18 +151,19 @@ def parsed(*args: str) -> dict[str, Any]:
 
 
 def test_options_become_arguments_of_load() -> None:
-    nothing = {"head": "int8", "weights": "auto", "i2s_layout": "128", "overflow": "slide"}
+    nothing = {"head": "int8", "weights": "auto", "draft": "auto", "i2s_layout": "128", "overflow": "slide"}
     assert options.load_arguments(parsed()) == nothing
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
-                   "--isa", "neon", "--head", "f16", "--weights", "huge", "--template", "llama3", "--i2s-layout", "64",
-                   "--activation", "silu", "--overflow", "stop", "--force-memory", "--positions", "cache",
-                   "--kv-policy", "heavy", "--kv-budget", "b.json", "--kv-drop-layers", "0,3", "--kv-offload", "/d",
-                   "--kv-offload-size", "9M", "-sys", "not pinned then")  # fmt: skip
+                   "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
+                   "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
+                   "--positions", "cache", "--kv-policy", "heavy", "--kv-budget", "b.json",
+                   "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M",
+                   "-sys", "not pinned then")  # fmt: skip
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
-        "isa": "neon", "head": "f16", "weights": "huge", "template": "llama3", "i2s_layout": "64", "activation": "silu",
-        "overflow": "stop", "positions": "cache", "kv_policy": "heavy", "kv_budget": "b.json", "kv_drop_layers": "0,3",
-        "kv_offload": "/d", "kv_offload_size": "9M",
+        "isa": "neon", "head": "f16", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
+        "activation": "silu", "overflow": "stop", "positions": "cache", "kv_policy": "heavy",
+        "kv_budget": "b.json", "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M",
     }  # fmt: skip
 
 

@@ -366,12 +366,19 @@ def test_stats_line(call: Any) -> None:
     assert call("run", "hello", "-v", "--no-stats").stderr.count("prompt") == 0
 
 
+@pytest.mark.usefixtures("bundled_model")
+def test_drafts_change_nothing(call: Any) -> None:
+    asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--ignore-eos", "--seed", "5", "--json")
+    plain, drafted = (json.loads(call(*asked, "--draft", n, command=REAL).stdout) for n in ("off", "7"))
+    assert drafted["text"] == plain["text"] and plain["usage"]["drafted"] == 0 < drafted["usage"]["drafted"]
+
+
 def test_json_object(call: Any) -> None:
     done = call("run", "hello", "--json")
     assert done.stdout.count("\n") == 1
     answer = json.loads(done.stdout)
     assert answer["text"] == "You said: hello" and answer["finish_reason"] == "stop" and answer["model"] == "fake-1k"
-    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "evicted": 0}
+    assert answer["usage"] == {"prompt": 8, "cached": 0, "completion": 15, "drafted": 0, "accepted": 0, "evicted": 0}
     assert set(answer["timings"]) == {"prompt_seconds", "first_token_seconds", "decode_seconds"}
     assert set(answer["kv"]) == {"ctx", "type", "window", "sinks", "bytes"} and answer["kv"]["type"] == "int8"
     assert json.loads(call("run", "hello", "--json", "-n", "2").stdout)["finish_reason"] == "length"

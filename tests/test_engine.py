@@ -532,7 +532,7 @@ def test_logits_of_nothing_are_an_error_of_ours():
     engine = fakes.engine()
     step = engine.transformer.step
 
-    def broken(kv, ids, logits, all_logits=False):
+    def broken(kv, ids, logits, all_logits=False, top=0):
         step(kv, ids, logits)
         for i in range(len(logits or ())):
             logits[i] = float("nan")

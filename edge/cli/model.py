@@ -43,6 +43,7 @@ def model() -> None:
 @click.pass_context
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Open, describe, plan; weights stay in the file."""
+    from edge.drafting import Drafting
     from edge.engine import expect
     from edge.formats import open_checkpoint
     from edge.template import Template
@@ -76,7 +77,8 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         "template": Template.for_model(checkpoint).name,
     }
     place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
-    expected = expect(checkpoint, flags["head"], place, rss()["rss"], cpu.cores())
+    drafting = Drafting.parse(flags["draft"]).under(wishes.kv_policy)
+    expected = expect(checkpoint, flags["head"], place, rss()["rss"], cpu.cores(), drafting)
     plan = wishes.plan(checkpoint.config, expected)
     facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {

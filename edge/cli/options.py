@@ -158,10 +158,13 @@ _ISA = option("--isa", type=Text(), metavar="NAME", help="Force an instruction s
               "exit 6 if this processor lacks it.")
 _HEAD = option("--head", type=click.Choice(["int8", "two-stage", "f16", "f32", "native"]), metavar="TYPE",
                default="int8", help="Output head in memory: int8 (default); two-stage, which answers like int8 and "
-               "reads less of it unless --top-k is 0; f16; f32; native, as in the file.")
+               "reads less of it where only the best tokens count; f16; f32; native, as in the file.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto",
                   help="map: run from the file, at once; huge: copied into 2 MiB pages first, fastest; auto (default): "
                        "begins with map, and copies between tokens where memory is plenty.")
+_DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto",
+                help="Tokens that are looked up in the conversation and checked in one step with the next one; answers "
+                     "stay the same. auto (default): where it is faster.")
 # fmt: on
 
 model_options = heading(
@@ -171,13 +174,14 @@ model_options = heading(
     _ISA,
     _HEAD,
     _WEIGHTS,
+    _DRAFT,
 )
 
 #: for commands that choose everything else themselves
 isa_options = heading("Model", _ISA)
 
 #: how the weights lie in memory, for commands that only plan
-placement_options = heading("Model", _HEAD, _WEIGHTS)
+placement_options = heading("Model", _HEAD, _WEIGHTS, _DRAFT)
 
 kv_options = heading(
     "Context and memory",
@@ -302,7 +306,7 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
         name: flags[name]
         for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
                      "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "threads", "isa", "head",
-                     "weights", "template", "i2s_layout", "activation")
+                     "weights", "draft", "template", "i2s_layout", "activation")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
     if "sinks" not in chosen:
