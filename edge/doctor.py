@@ -45,6 +45,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "celsius": board.celsius(),
         "throttling": board.throttling(),
         "libgomp": _libgomp(),
+        "kv_types": _kv_types(),
         "model": _bundled_model(),
     }
     facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
@@ -71,6 +72,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("temperature", f"{facts['celsius']} C" if facts["celsius"] is not None else ""),
         ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
         ("libgomp", facts["libgomp"] or "not found"),
+        ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
         ("model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
     if facts["selftest"]:
@@ -136,6 +138,15 @@ def _collapses() -> bool | None:
     arena = Arena(4 << 20)  # holds a whole page of 2 MiB wherever it begins
     arena.view[:] = bytes(len(arena.view))
     return bool(advise(arena.view, "collapse"))
+
+
+def _kv_types() -> dict[str, str | None]:
+    """KV type -> what to know of those that are not for every day."""
+    try:
+        from pyx.page import MARKS, NAMES
+    except ImportError:
+        return {}
+    return {name: MARKS.get(name) for name in NAMES}
 
 
 def _bundled_model() -> dict[str, Any]:

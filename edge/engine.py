@@ -230,6 +230,7 @@ def load(
     kv_drop_layers: str | Sequence[int] = (),
     kv_offload: str | os.PathLike[str] | None = None,
     kv_offload_size: str | int = DEFAULT_OFFLOAD,
+    kv_hadamard: str = "auto",
     system: str | None = None,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
@@ -253,7 +254,7 @@ def load(
     folder = None if kv_offload is None else os.fspath(kv_offload)
     wishes = KVConfig(
         ctx, kv, window, sinks, memory, overflow, force_memory, positions, kv_policy, budget, kv_drop_layers,
-        folder, kv_offload_size,
+        folder, kv_offload_size, kv_hadamard,
     )  # fmt: skip
     if head not in HEADS:
         raise UsageError(f"head is {head!r}; it is {', '.join(HEADS[:-1])} or {HEADS[-1]}")

@@ -20,6 +20,8 @@ from edge.kv_policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, r
 
 #: what ``memory`` may take by itself, most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
+#: rotation of keys
+HADAMARD = ("auto", "on", "off")
 
 DEFAULT_CTX = 2048
 DEFAULT_SINKS = 4
@@ -51,8 +53,6 @@ def parse_kv_type(value: str) -> str:
     """A KV type as users write it, ``int8``, ``q8_0`` or ``KEYS:VALUES`` -> as :class:`pyx.kv.KVCache` spells it."""
     from pyx.page import page_types
 
-    if not isinstance(value, str):
-        raise UsageError(f"KV type is {value!r}; it is a text such as int8")
     try:
         return page_types(value)
     except ValueError as error:
@@ -134,6 +134,7 @@ class KVPlan:
     positions: str = "absolute"
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
     spare: int = 0  # pages behind the window, for going back
+    hadamard: bool = False  # keys are rotated before they are stored
     limit: int | None = None  # bytes that the whole process may take
     offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
 
@@ -145,7 +146,7 @@ class KVPlan:
     @property
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.KVCache` behind the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare")
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -158,6 +159,7 @@ class KVPlan:
         f = self.footprint
         ring = f", window {self.window}, sinks {self.sinks}" if self.window else ""
         ring += f", policy {self.policy}" if self.policy != "recent" else ""
+        ring += ", keys rotated" if self.hadamard else ""
         ring += ", positions as in the cache" if self.positions == "cache" else ""
         ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
         rows = [
@@ -190,6 +192,7 @@ class KVConfig:
     (:mod:`edge.kv_policy`).  ``kv_drop_layers``: layers that see nothing but the token at hand, as "0,3"; to measure
     what they are worth.  ``kv_offload``: a folder where each session keeps the pages that leave its window, in a file
     of at most ``kv_offload_size``, so that going back (undo, another answer) need not read the text again.
+    ``kv_hadamard``: whether keys are rotated before they are stored; "auto" where their type gains by it.
     """
 
     ctx: int | None = None
@@ -205,6 +208,7 @@ class KVConfig:
     kv_drop_layers: str | int | Sequence[int] = ()
     kv_offload: str | None = None
     kv_offload_size: str | int = DEFAULT_OFFLOAD
+    kv_hadamard: str = "auto"
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)
@@ -223,6 +227,8 @@ class KVConfig:
             raise UsageError(f"kv_policy is {self.kv_policy!r}; it is one of {', '.join(POLICIES)}")
         if self.positions == "cache" and self.kv_policy != "recent":
             raise UsageError(f"positions cache go with the policy recent, not with {self.kv_policy}")
+        if self.kv_hadamard not in HADAMARD:
+            raise UsageError(f"kv_hadamard is {self.kv_hadamard!r}; it is one of {', '.join(HADAMARD)}")
         parse_layers(self.kv_drop_layers, "kv_drop_layers")
         for name, value, least, most in (
             ("ctx", self.ctx, 1, 1 << 24),
@@ -300,7 +306,9 @@ class KVConfig:
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
     ) -> KVPlan:
         from pyx.kv import KVCache
+        from pyx.page import MARKS, hadamard_helps
 
+        works, gains = hadamard_helps(kv_type, config.head_dim)
         budget = read_budget(self.kv_budget, config) if isinstance(self.kv_budget, str) else self.kv_budget
         layers = parse_layers(self.kv_drop_layers, "kv_drop_layers")
         window, sinks = self._shape(n_ctx, budget)
@@ -311,9 +319,15 @@ class KVConfig:
         plan = KVPlan(
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
             policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
+            hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
         )  # fmt: skip
         kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
         remarks = list(notes)
+        remarks += [f"KV type {each} is {MARKS[each]}" for each in dict.fromkeys(kv_type.split(":")) if each in MARKS]
+        if self.kv_hadamard == "on" and not works:
+            remarks.append(
+                f"keys of {config.head_dim} dimensions cannot be rotated: no power of two from 16 on divides it"
+            )
         if layers:
             remarks.append(
                 f"layers {', '.join(map(str, layers))} see nothing but the token at hand: what was said before is lost "

@@ -15,10 +15,10 @@ from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.kv_config import PAGE, KVConfig, parse_kv_type
 from edge.kv_policy import Budget
-from pyx.page import NAMES
+from pyx.page import MARKS, NAMES
 
-#: all of them; keys and values may differ, too
-TYPES = tuple(NAMES)
+#: all of them, and the usual one with two
+TYPES = (*NAMES, "int8:int4")
 TERNARY_BITS = 2.0  # of a weight in memory
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 
@@ -106,6 +106,11 @@ class Table:
                 f"{row.type:<10}{row.full:<{wide}}{row.bytes_per_token:>10,}{cells}{row.share:>8.1%}"
                 f"{row.gain:>7.2f}x"
             )
+        shown = {part for row in self.rows for part in row.type.split(":")}
+        marked = [f"{name} is {mark}" for name, mark in MARKS.items() if name in shown]
+        if marked:
+            yield ""
+            yield from marked
 
 
 def bytes_per_token(config: ModelConfig, kv_type: str) -> int:

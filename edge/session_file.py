@@ -235,7 +235,7 @@ def _read(engine: Engine, reader: _Reader) -> Session:
     if facts["model"] != engine.fingerprint:
         raise InvalidFile(f"made with another model ({_short(facts['name'])}, not this {engine.config.name})")
     plan = plan_of(engine)
-    if facts["kv"] != plan:
+    if {"hadamard": False, **facts["kv"]} != plan:  # files of before there was a choice do not say it
         raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], engine.config.n_vocab
     if n_tokens * 4 > reader.size:
@@ -283,6 +283,7 @@ def _words(plan: dict[str, Any]) -> str:
         ("kv", "kv_type"), ("ctx", "n_ctx"), ("window", "window"), ("sinks", "sinks"))]  # fmt: skip
     for name, key, usual in (("kv-policy", "policy", "recent"), ("positions", "positions", "absolute")):
         words += [f"--{name} {plan.get(key)}"] if plan.get(key, usual) != usual else []
+    words += ["--kv-hadamard on"] if plan.get("hadamard") else []
     words += ["--kv-budget"] if plan.get("budgets") else []
     return _short(" ".join(words))
 

@@ -17,7 +17,7 @@ from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 from pyx.cpu cimport KV_PAGE, active, kernels
 from pyx.kv cimport KVCache
 from pyx.memory cimport Arena
-from pyx.page cimport attend_page, page_format, page_scratch, store_token
+from pyx.page cimport attend_page, page_format, page_scratch, rotate_hadamard, store_token
 from pyx.policy cimport (
     CHUNK_PAGES, attended, pages, seal_newest, sinks_of, stream, weigh, writable_page)
 from pyx.pool cimport is_ring, page_at
@@ -279,6 +279,15 @@ cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out
             out[g * head_dim + d] = state[2 * group + g * head_dim + d] * scale
 
 
+cdef rotated(const float[::1] x, int64_t head_dim):
+    """A copy of some heads, as a cache wants them that has its keys rotated."""
+    cdef float[::1] copy = array.array("f", memoryview(x).tobytes())
+    cdef int64_t i
+    for i in range(0, copy.shape[0], head_dim):
+        rotate_hadamard(&copy[i], head_dim)
+    return copy.base
+
+
 def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True, q_sink=None):
     """Append keys and values of one layer and attend to them: the stage of a step, alone, for tests and tools.
 
@@ -303,6 +312,11 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
         if at_sinks.shape[0] != query.shape[0]:
             raise ValueError(f"{at_sinks.shape[0]} queries for the sinks, {query.shape[0]} in all")
         p.q_sink = &at_sinks[0]
+    if kv.p.hadamard:
+        query, key = rotated(query, D), rotated(key, D)
+        if kv.p.restart:
+            at_sinks = rotated(at_sinks, D)
+            p.q_sink = &at_sinks[0]
     kv.prepare(n)
     n_head = query.shape[0] // (n * D)
     q8, qs = Arena(n * n_head * D), Arena(4 * n * n_head)

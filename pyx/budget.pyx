@@ -22,7 +22,8 @@ cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format
 
 def shapes(
     int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
-    int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0):
+    int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0,
+    bint hadamard=False):
     """For each layer and head: (tokens seen behind the sinks, sinks, pages of sinks, pages of the ring).
 
     Arguments as of KVCache.  Raises ValueError for a plan that cannot be.

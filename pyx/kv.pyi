@@ -42,6 +42,7 @@ class KVCache:
         policy: str = "recent",
         positions: str = "absolute",
         spare: int = 0,
+        hadamard: bool = False,
         pool: PagePool | None = None,
         spill: tuple[str, int] | None = None,
     ) -> None: ...
@@ -59,6 +60,7 @@ class KVCache:
         policy: str = "recent",
         positions: str = "absolute",
         spare: int = 0,
+        hadamard: bool = False,
     ) -> int:
         """Exactly the bytes of pages that a cache of this plan has room for."""
     @property

@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 
 from pyx.attention cimport attend, share
 from pyx.cpu cimport TERNARY_BLOCK
+from pyx.page cimport rotate_hadamard
 from pyx.projection cimport activations, matrix, project
 from pyx.rotary cimport rotate_head
 
@@ -92,6 +93,8 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
         t, head = item // H, item % H
         cs, sn = p.w.cs + t * half, p.w.sn + t * half
         rotate_head(p.kernel, &p.rotary, p.w.k + item * D, cs, sn)
+        if p.kv.hadamard:
+            rotate_hadamard(p.w.k + item * D, D)
         for h in range(t * p.n_head + head * group, t * p.n_head + (head + 1) * group):
             x = p.w.q + h * D
             if p.kv.restart:  # the query stands right behind the window, wherever the text has got to
@@ -110,10 +113,13 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
 
 
 cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
+    """The last step of a query: the factor 1/sqrt(head_dim), and the rotation that its keys have."""
     cdef float factor = <float>(1.0 / sqrt(<double>p.head_dim))
     cdef int64_t i
     for i in range(p.head_dim):
         x[i] *= factor
+    if p.kv.hadamard:
+        rotate_hadamard(x, p.head_dim)
 
 
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:

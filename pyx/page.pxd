@@ -28,7 +28,7 @@ cdef struct page_format:
 cdef int page_format_init(
     page_format *f, element_type k_type, element_type v_type, int64_t head_dim) except -1
 # A text as in page_types() -> its two types.  Raises ValueError, one line that names the types there are.
-cdef int parse_types(str text, element_type *k_type, element_type *v_type) except -1
+cdef int parse_types(text, element_type *k_type, element_type *v_type) except -1
 # Two types -> their canonical text.
 cdef str type_name(element_type k_type, element_type v_type)
 # The type in which a vector of this type waits until its page is full: never quantised.
@@ -56,5 +56,5 @@ cdef void score_page(
 cdef void attend_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, uint32_t valid,
     const float *q, const int8_t *q8, const float *qs, float *m, float *l, float *o, float *scratch) noexcept nogil
-# Whether keys of this type gain by rotation (Hadamard) of keys and queries.
-cdef bint wants_hadamard(element_type k_type) noexcept nogil
+# The Hadamard rotation of kernels.h, in place: where a cache has it, of every key and query.
+cdef void rotate_hadamard(float *x, int64_t head_dim) noexcept nogil

@@ -25,18 +25,21 @@ cdef extern from "kernels.h" nogil:
     void seal_fp8(const uint16_t *, int64_t, int values, void *)
     void unpack_fp8(const void *, int64_t, uint16_t *)
     void scale_tokens(const uint16_t *, int64_t, float *)
+    void hadamard(float *, int64_t)
 
 #: as users write them, in the order of element_type
 NAMES = ("f32", "f16", "int8", "int4", "int4c", "int3c", "int2c", "fp8", "binary")
-#: those for research: slow, and most of them lose much
-EXPERIMENTAL = ("int3c", "int2c", "fp8", "binary")
+#: what to know of those that are not for every day
+MARKS = {
+    "fp8": "for comparison: int8 is as small, more exact and faster", "int3c": "experimental", "int2c": "experimental",
+    "binary": "a toy"}
 #: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
 ALIASES = {
     "fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8", "i4": "int4", "q4": "int4",
     "q4_0": "int4", "q4c": "int4c", "q3c": "int3c", "q2c": "int2c", "fp8_e4m3": "fp8", "b1": "binary"}
 
 
-def page_types(str text):
+def page_types(text):
     """Canonical spelling of a KV type: "int8", or "int8:f16" where keys and values differ.
 
     Raises ValueError, one line that names the types there are.
@@ -50,8 +53,8 @@ cdef str type_name(element_type k_type, element_type v_type):
     return NAMES[k_type] if k_type == v_type else f"{NAMES[k_type]}:{NAMES[v_type]}"
 
 
-cdef int parse_types(str text, element_type *k_type, element_type *v_type) except -1:
-    parts = [ALIASES.get(part, part) for part in text.strip().lower().split(":")]
+cdef int parse_types(text, element_type *k_type, element_type *v_type) except -1:
+    parts = [ALIASES.get(part, part) for part in text.strip().lower().split(":")] if isinstance(text, str) else [""]
     if len(parts) > 2 or not all(part in NAMES for part in parts):
         raise ValueError(
             f"KV type {text!r} is not known; types are {', '.join(NAMES)}, or KEYS:VALUES of them such as int8:f16")
@@ -83,8 +86,24 @@ cdef inline int bits_of(element_type kind) noexcept nogil:
     return 4 if kind == INT4C else 3 if kind == INT3C else 2
 
 
-cdef bint wants_hadamard(element_type k_type) noexcept nogil:
-    return k_type == INT4
+cdef int64_t hadamard_block(int64_t head_dim) noexcept nogil:
+    """Dimensions that a rotation mixes: the largest power of two that divides head_dim, 1 where that is below 16."""
+    return head_dim & -head_dim if (head_dim & -head_dim) >= 16 else 1
+
+
+def hadamard_helps(kv_type, int64_t head_dim):
+    """(whether a rotation of keys does anything, whether keys of this type gain by it).
+
+    It spreads outliers over a head, which pays where a scale is shared by a few dimensions of one token and codes are
+    coarse (INT4); scales per channel are a better cure.
+    """
+    cdef element_type k_type, v_type
+    parse_types(kv_type, &k_type, &v_type)
+    return hadamard_block(head_dim) > 1, k_type == INT4 and hadamard_block(head_dim) > 1
+
+
+cdef void rotate_hadamard(float *x, int64_t head_dim) noexcept nogil:
+    hadamard(x, head_dim)
 
 
 cdef int page_format_init(

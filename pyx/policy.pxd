@@ -32,6 +32,7 @@ cdef struct pages:
     int64_t head_dim
     page_format unsealed    # sink pages and the open page: floats
     page_format sealed      # pages of the ring
+    bint hadamard           # keys and queries are rotated (page.rotate_hadamard)
     bint quantised          # a full page is sealed once; the open page is apart
     bint restart            # positions start again behind the sinks: these are scored with a query of its own
     bint quarter            # policy quarter: a window of a quarter of what was read, at most `window`

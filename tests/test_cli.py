@@ -157,13 +157,14 @@ def test_options_become_arguments_of_load() -> None:
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
                    "--i2s-layout", "64", "--activation", "silu", "--overflow", "stop", "--force-memory",
                    "--positions", "cache", "--kv-policy", "heavy", "--kv-budget", "b.json",
-                   "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M",
+                   "--kv-drop-layers", "0,3", "--kv-offload", "/d", "--kv-offload-size", "9M", "--kv-hadamard", "on",
                    "-sys", "not pinned then")  # fmt: skip
     assert options.load_arguments(flags) == {
         "ctx": 512, "kv": "f16", "window": 64, "sinks": 2, "memory": "1500M", "force_memory": True, "threads": 3,
         "isa": "neon", "head": "f16", "weights": "huge", "draft": "3", "template": "llama3", "i2s_layout": "64",
         "activation": "silu", "overflow": "stop", "positions": "cache", "kv_policy": "heavy",
         "kv_budget": "b.json", "kv_drop_layers": "0,3", "kv_offload": "/d", "kv_offload_size": "9M",
+        "kv_hadamard": "on",
     }  # fmt: skip
 
 
@@ -197,7 +198,8 @@ def test_load_knows_every_argument() -> None:
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
-                        "0", "--kv-offload", "/d", "--kv-offload-size", "1")  # fmt: skip
+                        "0", "--kv-offload", "/d", "--kv-offload-size", "1",
+                        "--kv-hadamard", "off")  # fmt: skip
     known = set(inspect.signature(load).parameters)
     assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system"}
     for method in (Session.ask, Session.complete):

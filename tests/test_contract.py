@@ -28,7 +28,7 @@ FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
 REAL = [sys.executable, "-m", "edge"]
 STATS = re.compile(
     r"prompt \d+ tok \(\d+ cached\) \d+\.\d t/s \| answer \d+ tok \d+\.\d t/s \| first \d+\.\d s"
-    r" \| kv \d+/\w+ [\d.]+ (MB|GB) \| rss [\d.]+ (MB|GB)"
+    r" \| kv \d+/[\w:]+ [\d.]+ (MB|GB) \| rss [\d.]+ (MB|GB)"
 )
 
 Done = subprocess.CompletedProcess
@@ -742,6 +742,28 @@ def test_plan_before_loading(call: Any) -> None:
     said = call("run", "hello", "-v", "-n", "1", command=REAL).stderr
     kinds = [line.split()[1] for line in said.splitlines() if line.startswith("plan: ")]
     assert [line.split()[0] for line in shown.partition("running it would take\n")[2].splitlines()] == kinds
+
+
+def test_kv_types(call: Any) -> None:
+    few = ("run", "hello", "-n", "2", "--greedy", "-c", "128", "--json")
+    types = {}
+    for options in (("--kv", "int8:int4"), ("-ctk", "q8_0", "-ctv", "q4_0"), ("--kv", "int4"), ("--kv", "binary")):
+        done = call(*few, *options, "-v", command=REAL)
+        assert done.returncode == 0, done.stderr
+        kv = json.loads(done.stdout)["kv"]
+        types[options] = (kv["type"], kv["bytes"])
+        assert re.search(rf"^plan: kv .*, {kv['type']}(, |$)", done.stderr, re.M)
+        assert ("keys rotated" in done.stderr) == (kv["type"] == "int4")
+        assert ("KV type binary is a toy" in done.stderr) == (kv["type"] == "binary")
+    found = list(types.values())
+    assert found[0] == found[1] and [kind for kind, _ in found[1:]] == ["int8:int4", "int4", "binary"]
+    assert found[1][1] > found[2][1] > found[3][1]
+    off = call(*few, "-v", "--kv", "int4", "--kv-hadamard", "off", command=REAL)
+    assert off.returncode == 0 and "keys rotated" not in off.stderr
+    for wrong in (("--kv", "int9"), ("-ctv", "int9"), ("--kv", "int8:int4:int4")):
+        done = call(*few, *wrong, command=REAL)
+        assert done.returncode == 2
+        assert re.fullmatch(r"bitnet-edge: KV type '.*' is not known; types are f32, f16, int8, .*\n", done.stderr)
 
 
 def test_kv_budget_invalid(call: Any, tmp_path: Path) -> None:

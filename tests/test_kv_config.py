@@ -52,7 +52,7 @@ def test_int8_bytes_are_the_published_ones_plus_one_open_page(config, per_token,
 
 @given(
     ctx=st.integers(1, 5000),
-    kv_type=st.sampled_from(["f16", "int8"]),
+    kv_type=st.sampled_from(["f16", "int8", "int4", "int8:int4", "int4c", "fp8:int2c", "int3c", "binary"]),
     window=st.integers(0, 600),
     sinks=st.one_of(st.none(), st.integers(0, 80)),
     overflow=st.sampled_from(["slide", "stop"]),
@@ -113,11 +113,14 @@ def test_defaults():
         ({"memory": "much"}, "1500M"),
         ({"memory": 0}, "1500M"),
         ({"memory": True}, "1500M"),
-        ({"kv": "int9"}, "types are f32, f16, int8"),
+        ({"kv": "int9"}, "KV type 'int9' is not known; types are f32, f16, int8, int4, .* or KEYS:VALUES of them"),
+        ({"kv_hadamard": "maybe"}, "auto, on, off"),
+        ({"kv_hadamard": True}, "auto, on, off"),
         ({"kv": "f16:int9"}, "KEYS:VALUES"),
         ({"kv": "f16:f16:f16"}, "not known"),
         ({"kv": ""}, "not known"),
-        ({"kv": None}, "such as int8"),
+        ({"kv": None}, "not known"),
+        ({"kv": 8}, "not known"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(arguments, message):
@@ -139,6 +142,11 @@ def test_limits_that_just_fit():
         *((n, "int8") for n in ("int8", "INT8", "q8", "q8_0", "i8", "int8:q8_0")),
         ("f32", "f32"),
         ("int8:f16", "int8:f16"),
+        *((n, "int4") for n in ("int4", "i4", "q4", "Q4_0", "int4:q4_0")),
+        ("q8_0:q4_0", "int8:int4"),
+        *((n, n) for n in ("int4c", "int3c", "int2c", "fp8", "binary", "int4c:int4")),
+        ("q4c", "int4c"),
+        ("fp8_e4m3", "fp8"),
         ("F16:q8_0", "f16:int8"),
     ],
 )
@@ -167,6 +175,30 @@ def test_bad_sizes(text):
 def test_human():
     sizes = [0, 499_999, 81_400_000, 999_400_000, 999_600_000, 1_149_000_000]
     assert [human(n) for n in sizes] == ["0 MB", "0 MB", "81 MB", "999 MB", "1.0 GB", "1.1 GB"]
+
+
+def test_keys_are_rotated_where_that_helps():
+    """auto: 4-bit keys with a scale per token; on: wherever it does anything."""
+    rotated = {kv: KVConfig(kv=kv).plan(BITNET_2B).hadamard for kv in ("f16", "int8", "int4", "int4:f16", "int8:int4")}
+    assert rotated == {"f16": False, "int8": False, "int4": True, "int4:f16": True, "int8:int4": False}
+    assert not KVConfig(kv="int4c").plan(BITNET_2B).hadamard and not KVConfig(kv="binary").plan(BITNET_2B).hadamard
+    assert KVConfig(kv="int8", kv_hadamard="on").plan(BITNET_2B).hadamard
+    assert not KVConfig(kv="int4", kv_hadamard="off").plan(BITNET_2B).hadamard
+    assert "int4, keys rotated" in KVConfig(kv="int4", overflow="stop").plan(BITNET_2B).lines()[0]
+    assert KVConfig(kv="int4").plan(BITNET_LARGE).hadamard  # blocks of 32
+    odd = KVConfig(kv="int4", kv_hadamard="on").plan(model(26, 32, 100))
+    assert not odd.hadamard and odd.notes == (
+        "keys of 100 dimensions cannot be rotated: no power of two from 16 on divides it",
+    )
+
+
+def test_types_that_are_not_for_every_day_are_marked():
+    assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
+    assert KVConfig(kv="int3c").plan(BITNET_2B).notes == ("KV type int3c is experimental",)
+    assert KVConfig(kv="int2c:binary").plan(BITNET_2B).notes == (
+        "KV type int2c is experimental",
+        "KV type binary is a toy",
+    )
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------

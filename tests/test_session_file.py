@@ -162,7 +162,8 @@ def test_a_failed_restore_leaves_an_empty_cache():
 @settings(max_examples=80)
 @given(
     st.sampled_from(
-        [("int8", "slide", 0), ("f16", "slide", 0), ("int8", "stop", 0), ("f16", "stop", 0), ("int8", "slide", 40)]
+        [("int8", "slide", 0), ("f16", "slide", 0), ("int8", "stop", 0), ("f16", "stop", 0), ("int8", "slide", 40),
+         ("int4", "slide", 0), ("int8:int4", "slide", 40), ("int4c:fp8", "stop", 0), ("int3c:int2c", "slide", 40)]
     ),
     st.integers(1, 100),
     st.integers(0, 150),
@@ -339,6 +340,21 @@ def test_another_model(engine, saved, tmp_path):
 def test_another_kv_plan(saved):
     for plan in ({"kv": "f16"}, {"ctx": 160}, {"overflow": "stop"}, {"window": 32}):
         refused(engine_of(**plan), saved, "another KV cache .--kv int8 --ctx 128")
+
+
+def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
+    """They do not say that theirs are not; where they are, such a file is of another plan."""
+    data = saved.read_bytes()
+    plan = json.loads(data[20 : 20 + struct.unpack_from("<I", data, 12)[0]])["kv"]
+    assert plan.pop("hadamard") is False
+    saved.write_bytes(forge(data, kv=plan))
+    assert engine.load_session(saved).n_tokens > 0
+    rotated = engine_of("int4")
+    session = rotated.session()
+    list(session.complete("A tea, please.", max_tokens=3))
+    session.save(tmp_path / "rotated.bes")
+    assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
+    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "--kv-hadamard on; here it is --kv int4")
 
 
 def test_fingerprint(bundled_model):

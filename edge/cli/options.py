@@ -187,11 +187,14 @@ kv_options = heading(
     "Context and memory",
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=_positive(1), metavar="N",
            help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
-    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, or "
-           "KEYS:VALUES such as int8:f16."),
+    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, "
+           "int4c (scales by channel), fp8 (for comparison), int3c and int2c (experimental), binary (a toy), or "
+           "KEYS:VALUES such as int8:int4."),
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE",
-           help="As --kv, for the keys, in the spelling of llama.cpp; q8_0 means int8."),
+           help="As --kv, for the keys, in the spelling of llama.cpp; q8_0 means int8, q4_0 int4."),
     option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk, for the values."),
+    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), help="Rotate keys before they are stored, which "
+           "spreads outliers over the head: auto (default) with int4 keys."),
     option("--window", type=_positive(0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
            "that the context holds)."),
     option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
@@ -305,8 +308,8 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         name: flags[name]
         for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
-                     "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "threads", "isa", "head",
-                     "weights", "draft", "template", "i2s_layout", "activation")
+                     "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "kv_hadamard", "threads", "isa",
+                     "head", "weights", "draft", "template", "i2s_layout", "activation")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
     if "sinks" not in chosen:
