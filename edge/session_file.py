@@ -233,7 +233,9 @@ def _read(engine: Engine, reader: _Reader) -> Session:
         raise InvalidFile("damaged (the checksum of its header is wrong)")
     facts = _facts(header)
     if facts["model"] != engine.fingerprint:
-        raise InvalidFile(f"made with another model ({_short(facts['name'])}, not this {engine.config.name})")
+        other = _short(facts["name"])
+        same = "of the same name" if other == engine.config.name else f"({other}, not this {engine.config.name})"
+        raise InvalidFile(f"made with another model {same}")
     plan = plan_of(engine)
     if {"hadamard": False, **facts["kv"]} != plan:  # files of before there was a choice do not say it
         raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")

@@ -137,7 +137,7 @@ def test_defaults_in_help_are_those_of_sampling(invoke: Any) -> None:
     shown = " ".join(invoke("run", "-h").stdout.split())
     for field in ("temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n"):
         value = getattr(Sampling(), field.replace("-", "_"))
-        text = shown[shown.index(f"--{field} ") :]
+        text = shown[re.search(rf"--{field} [A-Z] ", shown).start() :]
         assert f"(default {value:g})" in text[: text.index("--", 3)]
 
 
