@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from array import array
@@ -224,3 +226,64 @@ def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:
     Head(table, "int8", 2)
     assert table.row(rows - 1) == array("f", [1.0 + i % 7 for i in range((rows - 1) * k, rows * k)])
     assert max(data) > 0 and table.row(0)[0] == 1.0
+
+
+HOOK = r"""
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+static long calls;
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+static void count(void) { __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST); }
+void *malloc(size_t n) { count(); return __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { count(); return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { count(); return __libc_realloc(p, n); }
+void *aligned_alloc(size_t a, size_t n) { count(); return __libc_memalign(a, n); }
+void *mmap(void *p, size_t n, int prot, int flags, int fd, off_t at) {
+    count();
+    return (void *)syscall(SYS_mmap, p, n, prot, flags, fd, at);
+}
+long allocations(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }
+"""
+
+DECODE = """
+import array, ctypes, sys
+import edge
+hook = ctypes.CDLL(None)
+hook.allocations.restype = ctypes.c_long
+plans = ({}, {"kv": "f16"}, {"window": 64}, {"window": 64, "kv": "f16", "positions": "cache"},
+         {"window": 64, "kv": "int8:int4"}, {"window": 96, "kv_policy": "heavy"},
+         {"window": 64, "kv_offload": sys.argv[1]})
+one = array.array("i", [5])
+for plan in plans:
+    with edge.load(ctx=512, threads=1, **plan) as engine:
+        kv, logits, step = engine.new_kv(), array.array("f", bytes(4 * engine.config.n_vocab)), engine.transformer.step
+        for _ in range(200):
+            step(kv, one, logits)
+        before = hook.allocations()
+        for _ in range(100):
+            step(kv, one, logits)
+        print(hook.allocations() - before)
+        held = array.array("f", [0]) * 100_000  # the hook does count
+        assert hook.allocations() > before
+"""
+
+
+def test_nothing_is_allocated_while_tokens_are_made(root: Path, bundled_model: Path, tmp_path: Path) -> None:
+    """M3, with a hook in malloc and mmap: not once in a hundred tokens, pages sealed and dropped among them."""
+    (tmp_path / "hook.c").write_text(HOOK)
+    made = shutil.which("gcc") and subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-o", tmp_path / "hook.so", tmp_path / "hook.c"], capture_output=True
+    )
+    if not made or made.returncode or not sys.platform.startswith("linux"):
+        pytest.skip("needs gcc and glibc")
+    preload = {**os.environ, "LD_PRELOAD": str(tmp_path / "hook.so")}
+    done = subprocess.run([sys.executable, "-c", DECODE, str(tmp_path)], cwd=root, env=preload, capture_output=True,
+                          text=True)  # fmt: skip
+    if "__libc_memalign" in done.stderr:
+        pytest.skip("needs glibc")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0"] * 7
