@@ -24,7 +24,9 @@ GLIBC_FLOOR = ["-include", str(KERNELS / "glibc_floor.h")]
 #: C file -> the instruction set it is written for; every other file gets the baseline
 ISA_FLAGS = {
     "x86_64": {
+        "sse41.c": ["-msse4.1"],
         "avx2.c": ["-mavx2", "-mf16c"],
+        "avxvnni.c": ["-mavx2", "-mf16c", "-mavxvnni"],
         "avx512vnni.c": [
             *("-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
             "-mprefer-vector-width=512",
@@ -36,7 +38,7 @@ ISA_FLAGS = {
     },
 }.get(TARGET, {})
 
-ISA_ROWS = ["scalar.c", *(name for name in ("avx2.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"))]
+ISA_ROWS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"]
 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {

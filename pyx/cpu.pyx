@@ -14,7 +14,7 @@ cdef extern from "kernels.h" nogil:
 cdef const kernels *chosen = NULL
 
 #: the rows of every architecture, so that a name from another one is told from a misspelt one
-ALL_ROWS = ("scalar", "avx2", "avx512vnni", "neon", "dotprod", "i8mm")
+ALL_ROWS = ("scalar", "sse41", "avx2", "avxvnni", "avx512vnni", "neon", "dotprod", "i8mm")
 
 
 cdef const kernels *active() except NULL:

@@ -21,8 +21,11 @@ KERNELS = ROOT / "pyx" / "kernels"
 HARNESS = ROOT / "tests" / "kernels" / "harness.c"
 MACHINE = platform.machine()
 BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "exact_page.c", "packed_page.c"]
-ROW_FILES = {"x86_64": ["avx2.c", "avx512vnni.c"], "aarch64": ["neon.c", "dotprod.c", "i8mm.c"]}
-ROWS = {"x86_64": ["scalar", "avx2", "avx512vnni"], "aarch64": ["scalar", "neon", "dotprod", "i8mm"]}
+ROW_FILES = {
+    "x86_64": ["sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c"],
+    "aarch64": ["neon.c", "dotprod.c", "i8mm.c"],
+}
+ROWS = {target: ["scalar", *(name.removesuffix(".c") for name in names)] for target, names in ROW_FILES.items()}
 
 #: processor that qemu imitates -> the row it must choose
 QEMU_CPUS = {
@@ -157,6 +160,19 @@ def test_native_row_alone(native, row):
     assert list(digests(run(native, row))) == [row]
 
 
+@pytest.mark.skipif(MACHINE != "x86_64", reason="a row of x86-64")
+def test_avxvnni_as_avx512_encodes_it(native, build, tmp_path):
+    """The same source with the same instructions in the encoding of AVX-512 VL, for processors that have only that."""
+    if listing(run(native, "--list"))[0]["avx512vnni"] != "supported":
+        pytest.skip("this processor has neither encoding to offer, or has the row's own")
+    in_its_place = tmp_path / "avxvnni.o"  # under the name of a row that this processor supports
+    flags = [*flags_of(MACHINE, "avx2.c"), "-mavx512vl", "-mavx512vnni", "-Dkernels_avxvnni=kernels_avx2"]
+    subprocess.run([compiler(MACHINE), *flags, "-c", str(KERNELS / "avxvnni.c"), "-o", str(in_its_place)], check=True)
+    program = build_harness(MACHINE, {**build(MACHINE), "avx2.c": in_its_place}, tmp_path)
+    found = digests(run(program))
+    assert "avxvnni" in found and "avx2" not in found and len(set(found.values())) == 1
+
+
 def test_best_row_is_the_last_supported(native):
     known, best = listing(run(native, "--list"))
     assert list(known) == ROWS[MACHINE]
@@ -217,10 +233,14 @@ def exported(target: str, path: Path) -> set[str]:
 
 
 def test_x86_instructions(build):
-    """No AVX in baseline objects, no 512-bit registers and no fused multiply-add in the AVX2 row."""
+    """No AVX in baseline objects and the SSE4.1 row, no 512-bit registers and nothing fused in the AVX2 rows."""
     built = build("x86_64")
     for name in BASELINE_FILES:
         assert not re.search(r"%[yz]mm\d|\tv[a-z]", disassembly("x86_64", built[name])), name
+    sse = disassembly("x86_64", built["sse41.c"])
+    assert "\tpmaddubsw" in sse and not re.search(r"%[yz]mm\d|\tv[a-z]", sse)
+    vnni = disassembly("x86_64", built["avxvnni.c"])
+    assert "vpdpbusd" in vnni and not re.search(r"%zmm|%k[0-7]|\tvf(n?m)(add|sub)|vpmaddubsw", vnni)
     avx2 = disassembly("x86_64", built["avx2.c"])
     assert "vpmaddubsw" in avx2 and not re.search(r"%zmm|%k[0-7]|\tvf(n?m)(add|sub)|vpdpbusd", avx2)
     wide = disassembly("x86_64", built["avx512vnni.c"])

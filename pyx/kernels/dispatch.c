@@ -8,7 +8,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-enum { FEATURE_AVX2 = 1, FEATURE_AVX512VNNI = 2 }; /* the second only with the first */
+enum { FEATURE_SSE41 = 1, FEATURE_AVX2 = 2, FEATURE_AVXVNNI = 4, FEATURE_AVX512VNNI = 8 };
 
 /* XCR0: which register files the operating system saves.  Without this check AVX in a kernel or hypervisor that
  * does not save the upper halves corrupts silently. */
@@ -24,17 +24,22 @@ static int cpu_features(void)
     unsigned a, b, c, d, features = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d))
         return 0;
+    if ((c >> 9 & 1) && (c >> 19 & 1)) /* SSSE3 and SSE4.1 */
+        features |= FEATURE_SSE41;
     int osxsave = c >> 27 & 1, avx = c >> 28 & 1, f16c = c >> 29 & 1;
     if (!osxsave || !avx || !f16c || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return 0;
+        return (int)features;
     uint64_t saved = xcr0();
     int avx2 = b >> 5 & 1;
     if (!avx2 || (saved & 0x06) != 0x06) /* XMM and YMM state */
-        return 0;
+        return (int)features;
     features |= FEATURE_AVX2;
     int f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
     if (f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) /* and opmask, upper ZMM halves, ZMM16-31 */
         features |= FEATURE_AVX512VNNI;
+    unsigned subleaves = a;
+    if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1))
+        features |= FEATURE_AVXVNNI;
     return (int)features;
 }
 
@@ -93,7 +98,9 @@ static int cpu_features(void) { return 0; }
 static const struct kernels *const rows[] = {
     &kernels_scalar,
 #if defined(__x86_64__)
+    &kernels_sse41,
     &kernels_avx2,
+    &kernels_avxvnni,
     &kernels_avx512vnni,
 #elif defined(__aarch64__)
     &kernels_neon,
@@ -105,7 +112,9 @@ static const struct kernels *const rows[] = {
 static const int needs[] = {
     0,
 #if defined(__x86_64__)
+    FEATURE_SSE41,
     FEATURE_AVX2,
+    FEATURE_AVXVNNI,
     FEATURE_AVX512VNNI,
 #elif defined(__aarch64__)
     FEATURE_NEON,

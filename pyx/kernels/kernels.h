@@ -186,7 +186,9 @@ struct kernels {
 /* Rows of the table; NULL where the compiler's target lacks the row. */
 extern const struct kernels kernels_scalar;
 #if defined(__x86_64__)
+extern const struct kernels kernels_sse41;      /* SSE4.1                               */
 extern const struct kernels kernels_avx2;       /* AVX2 + F16C                          */
+extern const struct kernels kernels_avxvnni;    /* and AVX-VNNI                         */
 extern const struct kernels kernels_avx512vnni; /* AVX512 F/BW/VL/DQ + VNNI             */
 #endif
 #if defined(__aarch64__)

@@ -1,0 +1,337 @@
+/* maddubs.h: the integer loops of the x86-64 rows that work in 32 bytes, written once: avx2.c, avxvnni.c (whose
+ * products are summed by fours, without int16 in between), and sse41.c, whose vectors are pairs of 16 bytes.
+ *
+ * The includer has included lanes.h and defines
+ *   typedef ... vb                    32 bytes
+ *   MATVEC_ROWS                       rows of a matvec whose sums fit the registers (2 or 4)
+ *   NARROW_STEPS(n)                   how often a narrow sum may grow, if n times fit an int16
+ *   load32(p), bytes(x), ints(x)      32 bytes of memory, x in every byte, in every int32
+ *   and32, shift16(a, n)              bitwise and; int16 lanes to the right
+ *   add32                             of int32 lanes
+ *   widen16(p)                        16 signed bytes of memory as int16
+ *   dot16(sums, a, b)                 int32 sums + products of int16, pairwise
+ *   add_wide(wide, sums)              int64 lanes (in no special order) + int32 lanes
+ *   dot_narrow(sums, u, x)            narrow sums + products of unsigned and signed bytes: int16 lanes of neighbouring
+ *                                     pairs, for whoever knows that they fit; or int32 lanes of four
+ *   widen_by(sums, f)                 narrow sums times f (1 or 4, a constant) as int32 lanes of four bytes each
+ *   dot_abs(sums, a, b)               int32 sums + products of signed bytes of +-127
+ *   dot_wide(sums, u, x)              int32 sums + products of any unsigned and signed bytes
+ *   fold(sums)                        two int32 lanes added to one: __m128i
+ *
+ * The bounds below show that no int16 overflows, also for code 3, which a corrupt file can hold. */
+#ifndef BITNET_EDGE_MADDUBS_H
+#define BITNET_EDGE_MADDUBS_H
+
+INLINE __m128i sum4(vb a, vb b, vb c, vb d)
+{
+    return _mm_hadd_epi32(_mm_hadd_epi32(fold(a), fold(b)), _mm_hadd_epi32(fold(c), fold(d)));
+}
+
+INLINE int32_t sum1(vb a)
+{
+    __m128i s = fold(a);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+
+/* n rows, read as n streams.  One shift instead of three: bits 1-0 and 5-4 are used at weight 1, bits 3-2 and 7-6 stay
+ * in place at weight 4 and collect in their own sums.
+ *
+ * Bounds of the int16 lanes, |x| <= 127: weight 1 gets 2 products-of-pairs a block, 2 * 2*3*127 = 1524; weight 4 gets
+ * 4 * 1524 = 6096.  Five blocks: 7620 and 30480 <= 32767. */
+enum { ROW_BLOCKS = NARROW_STEPS(5) };
+
+INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    const vb low = bytes(0x03), high = bytes(0x0c);
+    const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
+    vb total[4];
+    for (int r = 0; r < n; r++)
+        total[r] = ints(0);
+    for (int64_t b = 0; b < n_block; b += ROW_BLOCKS) {
+        int64_t nb = n_block - b < ROW_BLOCKS ? n_block - b : ROW_BLOCKS;
+        vb sum1x[4], sum4x[4];
+        for (int r = 0; r < n; r++)
+            sum1x[r] = sum4x[r] = ints(0);
+        for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
+            vb x0 = load32(x), x1 = load32(x + 32), x2 = load32(x + 64), x3 = load32(x + 96);
+            for (int r = 0; r < n; r++) {
+                prefetch_stream(codes + r * stride);
+                vb c = load32(codes + r * stride), s = shift16(c, 4);
+                sum1x[r] = dot_narrow(sum1x[r], and32(c, low), x3);
+                sum4x[r] = dot_narrow(sum4x[r], and32(c, high), x2);
+                sum1x[r] = dot_narrow(sum1x[r], and32(s, low), x1);
+                sum4x[r] = dot_narrow(sum4x[r], and32(s, high), x0);
+            }
+        }
+        /* the weight-4 sums are 4 times the true ones: keep the factor in both and divide at the end */
+        for (int r = 0; r < n; r++)
+            total[r] = add32(total[r], add32(widen_by(sum1x[r], 4), widen_by(sum4x[r], 1)));
+    }
+    if (n == 4)
+        _mm_storeu_si128((__m128i *)acc, _mm_srai_epi32(sum4(total[0], total[1], total[2], total[3]), 2));
+    else
+        for (int r = 0; r < n; r++)
+            acc[r] = sum1(total[r]) >> 2;
+}
+
+static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    for (; r + MATVEC_ROWS <= n_row; r += MATVEC_ROWS)
+        matvec_rows(codes + r * row_bytes, MATVEC_ROWS, n_block, x, acc + r);
+    for (; r < n_row; r++)
+        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+}
+
+/* The four codes of every byte. */
+INLINE void unpack(const uint8_t *codes, vb c[4])
+{
+    const vb low = bytes(0x03);
+    vb v = load32(codes);
+    c[0] = and32(shift16(v, 6), low), c[1] = and32(shift16(v, 4), low);
+    c[2] = and32(shift16(v, 2), low), c[3] = and32(v, low);
+}
+
+/* Narrow sums + those of one block, at most 8 * 3 * 127 = 3048 in an int16. */
+INLINE vb dot_block(vb sums, const vb c[4], const int8_t *x)
+{
+    for (int i = 0; i < 4; i++)
+        sums = dot_narrow(sums, c[i], load32(x + 32 * i));
+    return sums;
+}
+
+static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+{
+    for (int64_t b = 0; b < n_block; b++) {
+        vb c[4];
+        unpack(codes + b * TERNARY_BLOCK_BYTES, c);
+        acc[b] = sum1(widen_by(dot_block(ints(0), c, x + b * TERNARY_BLOCK), 1));
+    }
+}
+
+/* One row against up to eight tokens: the block is unpacked once, each token has one narrow sum.
+ * Ten blocks: 10 * 3048 = 30480 <= 32767. */
+enum { TILE_ROWS = 1, TILE_BLOCKS = NARROW_STEPS(10) };
+
+INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
+                 int n_token, int32_t *sum)
+{
+    vb total[8];
+    (void)row_bytes, (void)n_row;
+    for (int t = 0; t < n_token; t++)
+        total[t] = ints(0);
+    for (int64_t b = 0; b < n_block; b += TILE_BLOCKS) {
+        int64_t nb = n_block - b < TILE_BLOCKS ? n_block - b : TILE_BLOCKS;
+        vb s[8];
+        for (int t = 0; t < n_token; t++)
+            s[t] = ints(0);
+        for (int64_t i = b; i < b + nb; i++) {
+            vb c[4];
+            unpack(codes + i * TERNARY_BLOCK_BYTES, c);
+            for (int t = 0; t < n_token; t++)
+                s[t] = dot_block(s[t], c, x + t * x_stride + i * TERNARY_BLOCK);
+        }
+        for (int t = 0; t < n_token; t++)
+            total[t] = add32(total[t], widen_by(s[t], 1));
+    }
+    if (n_token >= 4)
+        for (int t = 0; t < n_token; t += 4)
+            _mm_storeu_si128((__m128i *)(sum + t), sum4(total[t], total[t + 1], total[t + 2], total[t + 3]));
+    else
+        for (int t = 0; t < n_token; t++)
+            sum[t] = sum1(total[t]);
+}
+
+#include "tiles.h"
+
+/* ---- output head ------------------------------------------------------------------------------------------------ */
+
+/* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
+enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
+
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
+                         float *logits)
+{
+    int64_t i = 0;
+    vb wide[4];
+    for (int r = 0; r < n; r++)
+        wide[r] = ints(0);
+    while (i + HEAD_STEP <= k) {
+        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
+        vb sum[4];
+        for (int r = 0; r < n; r++)
+            sum[r] = ints(0);
+        for (; i <= end; i += HEAD_STEP) {
+            vb xv = load32(x + i);
+            for (int r = 0; r < n; r++) {
+                prefetch_stream(w + r * k + i);
+                sum[r] = dot16(sum[r], widen16(w + r * k + i), xv);
+            }
+        }
+        for (int r = 0; r < n; r++)
+            wide[r] = add_wide(wide[r], sum[r]);
+    }
+    for (int r = 0; r < n; r++) {
+        int64_t lane[4];
+        memcpy(lane, &wide[r], sizeof lane);
+        int64_t total = lane[0] + lane[1] + lane[2] + lane[3];
+        for (int64_t j = i; j < k; j++)
+            total += (int32_t)w[r * k + j] * x[j];
+        logits[r] = (float)total * (scale[r] / s);
+    }
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
+                    float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+}
+
+/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+
+#define PLANE_WIDTH 32
+typedef vb vbytes;
+typedef vb vsums;
+
+INLINE vbytes plane_load(const void *p) { return load32(p); }
+INLINE vbytes low_nibbles(vbytes c) { return and32(c, bytes(0x0f)); }
+INLINE vbytes high_nibbles(vbytes c) { return low_nibbles(shift16(c, 4)); }
+INLINE vbytes single_bits(vbytes c, int b) { return and32(shift16(c, b), bytes(1)); }
+
+/* int16 lanes: 8 * 2 * 15 * 128 = 30720 <= 32767. */
+INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
+{
+    vb s = ints(0);
+    for (int m = 0; m < 8; m++)
+        s = dot_narrow(s, u[m], load32(x + 64 * m));
+    return add32(sums, widen_by(s, 1));
+}
+
+INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
+
+#include "planes.h"
+
+/* ---- what pages.h and nibbles.h ask for -------------------------------------------------------------------------- */
+
+enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
+
+INLINE vb broadcast4(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return ints(v);
+}
+
+INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
+                        vi (*s)[KV_PAGE / LANE_WIDTH])
+{
+    for (int t = 0; t < KV_PAGE; t += 16) {
+        vb a[4], b[4];
+        for (int i = 0; i < n; i++)
+            a[i] = b[i] = ints(0);
+        for (int64_t d = 0; d < head_dim; d += 4) {
+            prefetch_l2(next + d * KV_PAGE + t * 4);
+            vb k0 = load32(k + d * KV_PAGE + t * 4), k1 = load32(k + d * KV_PAGE + t * 4 + 32);
+            for (int i = 0; i < n; i++) {
+                vb qv = broadcast4(q + i * head_dim + d);
+                a[i] = dot_abs(a[i], k0, qv);
+                b[i] = dot_abs(b[i], k1, qv);
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            memcpy(s[i] + t / LANE_WIDTH, &a[i], sizeof a[i]);
+            memcpy(s[i] + t / LANE_WIDTH + SUM_VECTORS, &b[i], sizeof b[i]);
+        }
+    }
+}
+
+/* Pairs of products are at most 2 * 15 * 127 = 3810; eight of them, 30480, stay in int16. */
+INLINE void dot_keys_i4(const uint8_t *k, const uint8_t *next, int64_t n_quad, int n, const int8_t *q, int64_t ld_q,
+                        vi (*s)[KV_PAGE / LANE_WIDTH])
+{
+    for (int half = 0; half < 2; half++) {
+        vb total[2][4];
+        for (int i = 0; i < n; i++)
+            total[0][i] = total[1][i] = ints(-8 * sum_i8(q + i * ld_q, 4 * n_quad));
+        for (int64_t j = 0; j < n_quad; j += NARROW_STEPS(8)) {
+            int64_t end = n_quad - j < NARROW_STEPS(8) ? n_quad : j + NARROW_STEPS(8);
+            vb a[4], b[4];
+            for (int i = 0; i < n; i++)
+                a[i] = b[i] = ints(0);
+            for (int64_t h = j; h < end; h++) {
+                if (half == 0)
+                    prefetch_l2(next + 64 * h);
+                vb c = load32(k + 64 * h + 32 * half), k0 = low_nibbles(c), k1 = high_nibbles(c);
+                for (int i = 0; i < n; i++) {
+                    vb qv = broadcast4(q + i * ld_q + 4 * h);
+                    a[i] = dot_narrow(a[i], k0, qv);
+                    b[i] = dot_narrow(b[i], k1, qv);
+                }
+            }
+            for (int i = 0; i < n; i++) {
+                total[0][i] = add32(total[0][i], widen_by(a[i], 1));
+                total[1][i] = add32(total[1][i], widen_by(b[i], 1));
+            }
+        }
+        for (int i = 0; i < n; i++) {
+            memcpy(s[i] + half * SUM_VECTORS, &total[0][i], sizeof(vb));
+            memcpy(s[i] + (2 + half) * SUM_VECTORS, &total[1][i], sizeof(vb));
+        }
+    }
+}
+
+#define VALUE_DIMS 8
+INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[VALUE_DIMS / LANE_WIDTH])
+{
+    vb a[4];
+    for (int i = 0; i < n; i++)
+        a[i] = ints(0);
+    for (int t = 0; t < KV_PAGE; t += 4) {
+        const int8_t *p = v + t * head_dim + d * 4;
+        if (d % 16 == 0)
+            prefetch_l2(next + (p - v));
+        vb vv = load32(p);
+        for (int i = 0; i < n; i++)
+            a[i] = dot_wide(a[i], broadcast4(u[i] + t), vv);
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(sum[i], &a[i], sizeof a[i]);
+}
+
+/* Pairs of products are at most 2 * 255 * 15 = 7650; four of them, 30600, stay in int16. */
+INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_dim, int64_t d, int n,
+                          const uint8_t (*u)[KV_PAGE], vi (*sum)[VALUE_DIMS / LANE_WIDTH])
+{
+    vb a[4], b[4];
+    for (int i = 0; i < n; i++)
+        a[i] = b[i] = ints(0);
+    for (int t = 0; t < KV_PAGE / 2; t += 4) {
+        if (d % 16 == 0)
+            prefetch_l2(next + t * head_dim + d * 4);
+        vb c = load32(v + t * head_dim + d * 4), v0 = low_nibbles(c), v1 = high_nibbles(c);
+        for (int i = 0; i < n; i++) {
+            a[i] = dot_narrow(a[i], broadcast4(u[i] + t), v0);
+            b[i] = dot_narrow(b[i], broadcast4(u[i] + KV_PAGE / 2 + t), v1);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        a[i] = add32(widen_by(a[i], 1), widen_by(b[i], 1));
+        memcpy(sum[i], &a[i], sizeof a[i]);
+    }
+}
+
+#include "nibbles.h"
+
+#define MADDUBS_KERNELS                                                                                                \
+    .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul, .ternary_blocks = ternary_blocks,              \
+    .head_i8 = head_i8, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
+
+#endif
