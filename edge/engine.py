@@ -34,7 +34,7 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 #: the model that ships inside the package
 MODELS = Path(__file__).resolve().parent / "models"
 #: how the output head may lie in memory; native: exactly the values of the file
-HEADS = ("int8", "two-stage", "f16", "f32", "native")
+HEADS = ("int8", "two-stage", "int6", "int4", "f16", "f32", "native")
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 

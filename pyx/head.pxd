@@ -7,7 +7,7 @@ from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes
 from pyx.table cimport Table
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_F16, HEAD_F32, HEAD_TWO_STAGE
+    HEAD_INT8, HEAD_F16, HEAD_F32, HEAD_PLANES
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
@@ -23,7 +23,7 @@ cdef class Head:
     cdef Arena weights, scale_arena, query_arena
     cdef const void *rows           # int8, half or float [n_row][k]
     cdef const float *scale         # [n_row], int8 only
-    cdef readonly Planes planes     # two-stage only
+    cdef readonly Planes planes     # HEAD_PLANES only
     cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers
     cdef float s[HEAD_TOKENS]
     cdef _build(self, Table table, int n_threads)

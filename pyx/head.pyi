@@ -17,7 +17,7 @@ class Placement(NamedTuple):
 def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
 
 class Head:
-    """The output head over a table: "int8", "two-stage", "f16", "f32" or "native"."""
+    """The output head over a table: kind one of KINDS or "native"."""
 
     kind: str
     n_row: int

@@ -2,7 +2,8 @@
 
 It is what decode reads most of after the ternary weights, so it may be stored smaller than the file has it: int8 rows
 with a float32 scale per row (default), half, float, "native" (exactly the values of the file), or "two-stage": the int8
-rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.
+rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.  "int6" and
+"int4" are planes of coarser codes, for boards without the memory.
 """
 
 import array
@@ -26,8 +27,11 @@ cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
     TILE = 16       # rows that stay in the cache while several vectors pass
 
-#: kind -> (id, bytes per weight)
-KINDS = {"int8": (HEAD_INT8, 1), "two-stage": (HEAD_TWO_STAGE, 1), "f16": (HEAD_F16, 2), "f32": (HEAD_F32, 4)}
+#: kind -> (id, bits per weight)
+KINDS = {
+    "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
+    "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
+}
 
 
 #: what a head over stored rows will be: "native" resolved, its bytes, whether they lie in the file's map, and the bytes
@@ -41,17 +45,18 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
         kind = "f16" if type == "F16" else "f32"
     if kind not in KINDS:
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native)")
-    nbytes, scratch = n_row * k * KINDS[kind][1], 2 * HEAD_TOKENS * k
-    if kind == "int8":
+    id, bits = KINDS[kind]
+    nbytes, scratch = n_row * k * bits // 8, 2 * HEAD_TOKENS * k
+    if id == HEAD_INT8:
         nbytes += 4 * n_row
-    elif kind == "two-stage":
-        nbytes, more = sizes(n_row, k, n_threads)
+    elif id == HEAD_PLANES:
+        nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
     return Placement(kind, nbytes, kind == type.lower(), scratch)
 
 
 cdef class Head:
-    """The output head over a table: kind "int8", "two-stage", "f16", "f32" or "native".
+    """The output head over a table: kind one of KINDS or "native".
 
     ``mapped`` tells that the rows are used where the file's map holds them ("native" or the same type as asked for).
     ``builders``: threads that make it, if not as many as will use it.  Raises ValueError for a kind that is not known
@@ -73,7 +78,7 @@ cdef class Head:
     cdef _build(self, Table table, int n_threads):
         cdef int64_t row, n_row = self.n_row, k = self.k
         cdef const kernels *kernel = active()
-        cdef int width = KINDS[self.kind][1]
+        cdef int bits = KINDS[self.kind][1], width = bits // 8
         cdef head_kind kind = self.kind_id
         cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows read before they are let go
         cdef int64_t wide = (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
@@ -84,9 +89,8 @@ cdef class Head:
         cdef uint8_t *codes
         cdef float *scale = NULL
         cdef Planes planes = None
-        if kind == HEAD_TWO_STAGE:
-            self.planes = planes = Planes(n_row, k, self.n_threads)
-            scale = planes.scale
+        if kind == HEAD_PLANES:
+            self.planes = planes = Planes(n_row, k, bits, self.n_threads)
         else:
             # Read in one long stream per token: huge pages pay most here.
             self.weights = Arena(n_row * k * width, huge=n_row * k * width >= (8 << 20))
@@ -109,9 +113,8 @@ cdef class Head:
                         table.row_into(row, row_floats)
                     if kind == HEAD_INT8:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, scale + row)
-                    elif kind == HEAD_TWO_STAGE:
-                        kernel.quantize_row_i8(row_floats, k, <int8_t *>codes, scale + row)
-                        planes.put(row, codes, scale[row])
+                    elif kind == HEAD_PLANES:
+                        planes.put(kernel, row, row_floats, codes)
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
@@ -135,16 +138,16 @@ cdef class Head:
                 team_barrier()
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
-        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_TWO_STAGE:
+        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_PLANES:
             self.s[t] = kernel.quantize_i16(x, self.k, self.x16 + t * self.k)
-        if self.kind_id == HEAD_TWO_STAGE:
+        if self.kind_id == HEAD_PLANES:
             self.planes.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const float *x, int64_t top, int64_t row0, int64_t row1, int tid,
         int n_thread, float *out, int64_t ld) noexcept nogil:
         cdef int64_t row, n, t, k = self.k, tile = row1 - row0 if n_token == 1 else TILE
-        if self.kind_id == HEAD_TWO_STAGE:
+        if self.kind_id == HEAD_PLANES:
             self.planes.logits(kernel, n_token, top, row0, row1, tid, n_thread, out, ld)
             return
         row = row0

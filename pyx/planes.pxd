@@ -1,4 +1,4 @@
-# planes: an int8 head in bit planes, and the exact best logits from few of them.
+# planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from pyx.cpu cimport kernels
@@ -21,10 +21,11 @@ cdef struct question:
 
 cdef class Planes:
     cdef readonly int64_t n_row, k, k_pad
-    cdef readonly int n_threads
+    cdef readonly int n_threads, n_bit, n_plane
+    cdef int64_t unstored           # the last bits of u, the same in every code
     cdef Arena weights, row_arena, query_arena, heap_arena
     cdef uint8_t *nibbles           # [n_row][k_pad / 2]      bits 7-4 of code + 128
-    cdef uint8_t *bits              # [4][n_row][k_pad / 8]   bits 3, 2, 1, 0
+    cdef uint8_t *bits              # [n_plane][n_row][k_pad / 8]   bits 3, 2, 1, 0
     cdef float *scale               # [n_row]
     cdef float *norm                # [PLANE_STAGES][n_row]   norms of the bits below, about their middle
     cdef float *along               # [PLANE_STAGES][n_row]   their products with the anchor m
@@ -37,8 +38,8 @@ cdef class Planes:
     cdef Candidate *heaps           # [n_threads][PLANE_TOP]
     cdef int64_t *held              # [n_threads][..]: candidates in each heap, then rows read per stage
     cdef float limit
-    # Row `row` from its int8 codes u [k_pad], which are overwritten.
-    cdef void put(self, int64_t row, uint8_t *u, float scale) noexcept nogil
+    # Row `row` from its floats w [k]; u [k_pad] is scratch.
+    cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
     # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
     # out[t][row]: the exact logit of an int8 head if it is among the `top` largest of its vector, ties included, else

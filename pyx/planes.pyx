@@ -1,4 +1,4 @@
-"""planes: an int8 head in bit planes, and the exact best logits from few of them.
+"""planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
 
 The codes w of a row are those of the int8 head.  u = w + 128 is stored as a plane of nibbles (bits 7-4) and four planes
 of single bits, together the same bytes as the int8 rows.  A token that only asks for the ``top`` largest logits reads
@@ -30,6 +30,9 @@ included; every other row is read further and in the end computed exactly.  A bo
 what is below the ``top``-th largest exact logit becomes -inf, so that the answer depends neither on the bounds nor on
 the anchor nor on the number of threads.
 
+Heads of 6 and 4 bits have coarser codes, with the same last bits in all of them (10, and 1000), which are not stored:
+smaller than an int8 head, and answering a little otherwise; what is said above is as true of their own logits.
+
 The anchor is the mean direction of the hidden vectors seen lately, since those of one text have much in common.  How
 many rows stay depends on the model: Cauchy and Schwarz allow for an error 50 times the typical one (root of k), so the
 largest of 128256 random logits, 4.4 standard deviations, only stands out from 5 bits on; trained models answer with
@@ -46,7 +49,8 @@ from pyx.rank cimport Candidate, offer
 cdef extern from "kernels.h" nogil:
     enum:
         HEAD_XMAX
-    void split_planes(uint8_t *, int64_t, int64_t, uint8_t *, uint8_t *, int64_t, float *)
+    void quantize_row_steps(const float *, int64_t, int, int8_t *, float *)
+    void split_planes(uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
 
 cdef extern from "barrier.h" nogil:
     void team_barrier()
@@ -66,9 +70,10 @@ cdef double MEMORY = 0.98   # weight of the vectors seen before, per vector
 cdef double UP = 1 + 1e-6
 
 
-def sizes(int64_t n_row, int64_t k, int n_threads):
+def sizes(int64_t n_row, int64_t k, int n_bit, int n_threads):
     """(bytes of planes and of what is kept per row, bytes of working memory)"""
-    return n_row * (padded(k) + 4 * (1 + 2 * PLANE_STAGES)), padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
+    planes = n_row * (padded(k) // 8 * n_bit + 4 * (1 + 2 * PLANE_STAGES))
+    return planes, padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
 
 
 cdef inline int64_t padded(int64_t k) noexcept nogil:
@@ -76,16 +81,17 @@ cdef inline int64_t padded(int64_t k) noexcept nogil:
 
 
 cdef class Planes:
-    """Room for n_row rows of k codes.  Raises ValueError for rows that are too long, MemoryError."""
+    """Room for n_row rows of k codes of 4 to 8 bits.  Raises ValueError for rows that are too long, MemoryError."""
 
-    def __cinit__(self, int64_t n_row, int64_t k, int n_threads):
-        cdef int64_t rest
+    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads):
+        cdef int64_t rest, nbytes
         if k > MOST_K:
             raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
         self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
-        rest = n_row * self.k_pad // 2
+        self.n_bit, self.n_plane, self.unstored = n_bit, n_bit - 4, 1 << (8 - n_bit) >> 1
+        rest, nbytes = n_row * self.k_pad // 2, n_row * (self.k_pad // 8 * n_bit)
         # Read in one long stream per token: huge pages pay most here.
-        self.weights = Arena(2 * rest, huge=2 * rest >= (8 << 20))
+        self.weights = Arena(nbytes, huge=nbytes >= (8 << 20))
         self.nibbles, self.bits = self.weights.data, self.weights.data + rest
         self.row_arena = Arena(4 * n_row * (1 + 2 * PLANE_STAGES))
         self.scale = <float *>self.row_arena.data
@@ -101,13 +107,16 @@ cdef class Planes:
         self.held = <int64_t *>self.heap_arena.data
         self.heaps = <Candidate *>(self.held + n_threads * CELL)
 
-    cdef void put(self, int64_t row, uint8_t *u, float scale) noexcept nogil:
+    cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil:
         cdef float norm[PLANE_STAGES]
         cdef int64_t stage
-        self.scale[row] = scale
+        if self.n_bit == 8:
+            kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
+        else:
+            quantize_row_steps(w, self.k, self.n_bit, <int8_t *>u, self.scale + row)
         split_planes(
-            u, self.k, self.k_pad, self.nibbles + row * (self.k_pad // 2), self.bits + row * (self.k_pad // 8),
-            self.n_row * (self.k_pad // 8), norm)
+            u, self.k, self.k_pad, self.n_plane, self.nibbles + row * (self.k_pad // 2),
+            self.bits + row * (self.k_pad // 8), self.n_row * (self.k_pad // 8), norm)
         for stage in range(PLANE_STAGES):
             self.norm[stage * self.n_row + row] = norm[stage]
 
@@ -155,8 +164,8 @@ cdef class Planes:
                     upper[r] = acc[2 * t * TILE + r] + 256 * acc[(2 * t + 1) * TILE + r]
             row += TILE
         for t in range(n_token):
-            self.settle(kernel, t, top, row0, row1, tid, n_thread, out + t * ld)
-        if top > 0:
+            self.settle(kernel, t, top if self.n_plane else 0, row0, row1, tid, n_thread, out + t * ld)
+        if top > 0 and self.n_plane:
             if tid == 0:
                 self.learn(n_token)
             team_barrier()
@@ -225,7 +234,7 @@ cdef class Planes:
                 rows[i], upper[i] = <int32_t>(first + i), (<const int32_t *>out)[first + i]
                 sums[i] = 16.0 * upper[i]
                 out[first + i] = -INFINITY
-            for stage in range(PLANE_STAGES if self.limit > -INFINITY else 0):
+            for stage in range(min(<int>PLANE_STAGES, self.n_plane) if self.limit > -INFINITY else 0):
                 if stage > 0:
                     kernel.bit_dots(
                         self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
@@ -287,8 +296,8 @@ cdef class Planes:
         cdef int64_t total[BATCH]
         cdef int64_t plane, i
         for i in range(n):
-            total[i] = 16 * <int64_t>upper[i] - 128 * q.sum
-        for plane in range(4):
+            total[i] = 16 * <int64_t>upper[i] + (self.unstored - 128) * q.sum
+        for plane in range(self.n_plane):
             kernel.bit_dots(
                 self.bits + plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
                 self.x + 2 * t * self.k_pad, 2, acc, BATCH)
@@ -331,8 +340,8 @@ cdef class Planes:
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             for i in range(n):
-                rows[i], product[i] = <int32_t>(first + i), 0
-            for plane in range(3, -1, -1):  # from the lowest bit on
+                rows[i], product[i] = <int32_t>(first + i), <double>(self.unstored * self.anchor_sum)
+            for plane in range(self.n_plane - 1, -1, -1):  # from the lowest bit on
                 kernel.bit_dots(
                     self.bits + plane * self.n_row * (self.k_pad // 8), rows, n, self.k_pad, self.anchor, 2, acc, BATCH)
                 for i in range(n):

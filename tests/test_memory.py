@@ -70,7 +70,7 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
 
 @pytest.mark.parametrize("kind", make_model.TERNARY)
 @pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
-@pytest.mark.parametrize("head", ["int8", "two-stage", "f16", "native"])
+@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native"])
 def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
     path = tmp_path / "tiny.gguf"
     make_model.make(path, shape, kind)

@@ -1,6 +1,7 @@
 /* planes.c: a row of int8 codes -> its bit planes.  Baseline flags; this runs once, at load. */
 #include "kernels.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Upper bound of the norm of what the lowest `bits` bits of u differ from their middle, as float.
@@ -16,14 +17,54 @@ static float low_norm(const uint8_t *u, int64_t k, int bits)
     return (float)(sqrt((double)sum) * 0.5 * (1 + 1e-6));
 }
 
-void split_planes(uint8_t *u, int64_t k, int64_t k_pad, uint8_t *nibbles, uint8_t *bits, int64_t stride, float norm[3])
+/* Squared error of the codes that a scale gives, which go to q. */
+static double quantize_steps(const float *w, int64_t k, int n_bit, float scale, int8_t *q)
+{
+    int step = 1 << (8 - n_bit), most = 1 << (n_bit - 1);
+    float inverse = 1 / (scale * (float)step);
+    double error = 0;
+    for (int64_t i = 0; i < k; i++) {
+        float level = floorf(w[i] * inverse);
+        int code = level >= (float)most ? most - 1 : level >= (float)-most ? (int)level : -most; /* NaN: the least */
+        q[i] = (int8_t)(code * step + step / 2);
+        double off = (double)(w[i] - scale * (float)q[i]);
+        error += off * off;
+    }
+    return error;
+}
+
+void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale)
+{
+    static const float reach[] = {1, 0.93f, 0.86f, 0.79f, 0.72f, 0.65f};
+    float most = 0, best = 1;
+    double least = INFINITY;
+    for (int64_t i = 0; i < k; i++)
+        if (!(fabsf(w[i]) <= most))
+            most = fabsf(w[i]);
+    *scale = most / (float)(128 - (1 << (7 - n_bit)));
+    if (!(*scale > FLT_MIN && *scale <= FLT_MAX)) { /* zeros, denormals, or no numbers */
+        *scale = *scale <= FLT_MIN ? 0 : *scale;
+        quantize_steps(w, k, n_bit, 1, q);
+        return;
+    }
+    for (int i = 0; i < (int)(sizeof reach / sizeof *reach); i++) {
+        double error = quantize_steps(w, k, n_bit, *scale * reach[i], q);
+        if (error < least)
+            least = error, best = reach[i];
+    }
+    *scale *= best;
+    quantize_steps(w, k, n_bit, *scale, q);
+}
+
+void split_planes(uint8_t *u, int64_t k, int64_t k_pad, int n_plane, uint8_t *nibbles, uint8_t *bits, int64_t stride,
+                  float norm[3])
 {
     for (int64_t i = 0; i < k_pad; i++)
         u[i] = i < k ? u[i] ^ 0x80 : 0;
     for (int64_t b = 0; b < k_pad / 128; b++)
         for (int p = 0; p < 64; p++)
             nibbles[64 * b + p] = (uint8_t)(u[128 * b + p] >> 4 | (u[128 * b + 64 + p] & 0xf0));
-    for (int plane = 0; plane < 4; plane++)
+    for (int plane = 0; plane < n_plane; plane++)
         for (int64_t b = 0; b < k_pad / PLANE_BLOCK; b++)
             for (int p = 0; p < 64; p++) {
                 int byte = 0;
