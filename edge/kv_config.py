@@ -331,11 +331,12 @@ class KVConfig:
         if layers:
             remarks.append(
                 f"layers {', '.join(map(str, layers))} see nothing but the token at hand: what was said before is lost "
-                "to them; for comparison only"
+                "to them; for comparison only, docs/kv_claims.md has the price"
             )
         if self.kv_policy == "quarter":
             remarks.append(
-                f"policy quarter: {POLICIES['quarter']}; it forgets a prompt while reading it; for comparison only"
+                f"policy quarter: {POLICIES['quarter']}; it forgets a prompt while reading it; for comparison only, "
+                "docs/kv_claims.md has the price"
             )
         if n_ctx > config.n_ctx_train:
             remarks.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")

@@ -48,6 +48,18 @@ def test_f32_equals_float64(head_dim, heads):
     assert np.abs(out - s.expected(0, 0)).max() <= 2e-6 * np.abs(s.v).max()
 
 
+@pytest.mark.parametrize("window", [0, 512])
+def test_f32_equals_float64_in_a_long_text(window):
+    """K1 and P1 up to 4097 tokens, four query heads to a KV head: at the edges of pages, chunks and windows."""
+    n, at = 4097, [0, 1, 31, 32, 33, 255, 256, 257, 511, 512, 513, 516, 517, 1023, 1024, 2049, 4063, 4064, 4095, 4096]
+    s = Stream(n, 8, 2, 64, seed=3)
+    out = s.run(KVCache(1, 2, 64, n, "f32", window, 4 if window else 0), [1] * 40 + [217, 300, 1, *[128] * 27, 82, 1])
+    assert len(out) == n
+    for t in at:
+        seen = kept(t, window, 4 if window else 0)
+        assert np.abs(out[t] - attend(s.q[t], s.k[seen], s.v[seen])).max() <= 2e-6 * np.abs(s.v).max(), t
+
+
 @pytest.mark.parametrize("n", [31, 32, 33, 255, 256, 257, 600])
 def test_f16_error_is_storage_only(n):
     s = Stream(n, 4, 2, 64)
