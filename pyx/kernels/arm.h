@@ -120,6 +120,7 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
             for (int r = 0; r < n; r++) {
                 if (half == 0)
                     prefetch_stream(codes + r * stride);
+                __asm__ volatile("" ::: "memory"); /* row by row: all loads at once would push sums out of registers */
                 uint8x16_t c = vld1q_u8(codes + r * stride + half);
                 int8x16_t c1 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30)));
                 int8x16_t c2 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x0c)));
