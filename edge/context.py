@@ -128,20 +128,19 @@ class Context:
         come they are held as any other; see :meth:`settle`.
         """
         tokens, draft = self.tokens, self.draft
-        if draft is None:
-            self._ids[0][0] = token
-            self.step(self._ids[0], self.logits, winners)
-            tokens.append(token)
-            return self.logits
-        row = draft.follow(token)
+        row = -1 if draft is None else draft.follow(token)
         if row < 0:
             self.settle()
-            held = len(tokens) + 1
             row = 0
-            n = draft.propose(tokens, token, min(most - held, PAGE - 1 - held % PAGE if held % PAGE else 0))
-            begun = time.perf_counter()
-            self.step(self._ids[n], self._many[n], winners, all_logits=True)
-            draft.took(n + 1, time.perf_counter() - begun)
+            if draft is None or draft.idle:
+                self._ids[0][0] = token
+                self.step(self._ids[0], self.logits, winners)
+            else:
+                held = len(tokens) + 1
+                n = draft.propose(tokens, token, min(most - held, PAGE - 1 - held % PAGE if held % PAGE else 0))
+                begun = time.perf_counter()
+                self.step(self._ids[n], self._many[n], winners, all_logits=True)
+                draft.took(n + 1, time.perf_counter() - begun)
         tokens.append(token)
         return self._rows[row]
 

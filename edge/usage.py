@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edge.kv_config import KVPlan, human
 
@@ -14,8 +14,8 @@ class Usage:
     prompt: int = 0
     cached: int = 0
     completion: int = 0
-    drafted: int = 0
-    accepted: int = 0
+    drafted: int = field(default=0, compare=False)  # how it was done, which depends on the time it took
+    accepted: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

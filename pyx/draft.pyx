@@ -8,7 +8,8 @@ where the choice is what was drafted, its logits are there already.  Since a ste
 as steps of one, drafts change no token, however they are chosen: greedy or drawn.
 
 How many tokens are drafted is decided from what was measured: the time of a step by its tokens, and how often drafts
-came true, by the length of the match.  Drafts are looked up even where they do not pay, so that the latter is known.
+came true, by the length of the match.  Drafts are looked up even where they do not pay, so that the latter is known;
+but not where the products are the bound, and nothing could be gained.
 Until a step of so many tokens has been measured, one more is believed to cost half of what it costs in a prompt: the
 other half is done while the memory is waited for.
 """
@@ -26,6 +27,8 @@ cdef double HITS = 1.0 / 12     # weight of the latest draft among those before 
 cdef double FASTER = 1.0 / 4    # weight of the latest step among those before it, if it took less time than they did
 cdef double SLOWER = 1.0 / 32   # and if it took more: other work may have been in its way
 cdef double AGAIN = 1.0 / 512   # how fast it is forgotten that a step was slower than expected
+cdef double DEAR = 1.0 / 3      # where a token of a prompt costs so much of a step, nothing is looked up
+cdef int64_t SOME = 8           # steps of one token after which that is known
 cdef double GAIN = 1.1          # a draft promises so much more speed, or nothing is drafted
 
 MOST_DRAFT = MOST
@@ -44,12 +47,14 @@ cdef class Draft:
     cdef readonly bint always
     cdef readonly object ids        # array("i") [most + 1]: a token and those drafted behind it
     cdef readonly int64_t drafted, accepted
+    cdef readonly bint idle         # drafts cannot pay here
     cdef int32_t[::1] batch
     cdef int64_t n, at              # tokens drafted; rows of them that are used up
     cdef int64_t length             # of the match
     cdef int64_t awaited            # the token that comes next if the draft is right, -1: none
     cdef double hit[LONGEST + 1]    # share of drafts that came true, by the length of the match
     cdef double seconds[MOST + 2]   # of a step, by its tokens; 0: not measured yet
+    cdef int64_t steps              # of one token, measured
     cdef double each                # seconds of a token of a prompt; 0: not measured yet
 
     def __cinit__(self, int64_t most, bint always=False):
@@ -66,6 +71,7 @@ cdef class Draft:
         """Another answer: count from zero."""
         self.drafted = self.accepted = 0
         self.awaited = -1
+        self.idle = False
 
     def propose(self, const int32_t[::1] tokens not None, int32_t token, int64_t limit):
         """How many tokens to evaluate behind ``token``, which stands behind ``tokens``: 0 to ``limit``; see ``ids``."""
@@ -90,6 +96,9 @@ cdef class Draft:
         elif n >= 1:
             known = self.seconds[n] if self.seconds[n] > 0 else seconds
             self.seconds[n] = known + (min(seconds, 2 * known) - known) * (FASTER if seconds < known else SLOWER)
+            self.steps += n == 1
+            if self.steps >= SOME:
+                self.idle = not self.always and self.each > DEAR * self.seconds[1]
 
     def follow(self, int32_t token):
         """The next token is chosen: the number of its row in the last step, -1 if it was not evaluated there."""

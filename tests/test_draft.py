@@ -76,12 +76,13 @@ def test_drafts_where_it_pays():
         return seconds / written, draft
 
     assert life(lambda n: 1.0, True, 0.2)[0] < 0.2  # memory is the bound: a batch costs what one token costs
-    assert life(lambda n: max(1.0, 0.4 * n), True, 0.4)[0] < 0.5
+    assert life(lambda n: max(1.0, 0.3 * n), True, 0.3)[0] < 0.5
     for each in (0.3, 1.0):  # every token costs the same, whatever a prompt promises
         assert life(lambda n: float(n), True, each)[0] < 1.06
     seconds, draft = life(lambda n: 1 + 0.3 * (n - 1), False, 0.3)
     assert seconds < 1.05 and draft.drafted < 60
     assert life(lambda n: 1.0, True, 0.0)[1].drafted == 0  # no prompt was read: nothing is known
+    assert life(lambda n: float(n), True, 0.9)[1].idle and not life(lambda n: 1.0, True, 0.2)[1].idle
     always = Draft(3, True)
     assert always.propose(array.array("i", [5, 6, 5]), 6, 7) == 3
 

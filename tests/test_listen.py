@@ -224,8 +224,8 @@ def test_watchdog_is_fed_when_idle_and_while_answering(path: Path, manager: Mana
 
 def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Manager) -> None:
     command = program(
-        "def hang(self, kv, ids, logits, all_logits=False):",
-        "    step(self, kv, ids, logits, all_logits)",
+        "def hang(self, kv, ids, *rest):",
+        "    step(self, kv, ids, *rest)",
         "    if len(kv.ids) > 12: time.sleep(1000)",
         "fake_engine.FakeTransformer.step = hang",
     )

@@ -40,9 +40,9 @@ def count_steps(engine) -> list[int]:
         def __getattr__(self, name):
             return getattr(self.inner, name)
 
-        def step(self, kv, ids, *more) -> None:
+        def step(self, kv, ids, *rest) -> None:
             seen.append(len(ids))
-            self.inner.step(kv, ids, *more)
+            self.inner.step(kv, ids, *rest)
 
     engine.transformer = Counting(engine.transformer)
     return seen

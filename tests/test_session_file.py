@@ -39,9 +39,9 @@ def ids(pieces) -> list[int]:
 
 @cache
 def engine_of(kv: str = "int8", overflow: str = "slide", ctx: int = 128, threads: int = 1, **more):
-    return edge.load(
-        ROOT / "edge" / "models" / "kiosk-5m.gguf", kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more
-    )
+    more = {"draft": "off", **more}  # so that logits can be compared
+    model = ROOT / "edge" / "models" / "kiosk-5m.gguf"
+    return edge.load(model, kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more)
 
 
 @pytest.fixture
