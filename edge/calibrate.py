@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 METHODS = ("uniform", "entropy", "inverse", "support", "greedy", "joint")
 #: what joint chooses from
-JOINT = ("int8", "int8:int4", "int4", "int4c", "int3c", "int2c")
+JOINT = ("int8", "int8:int4", "int4", "int4c")
 BATCH = 8  # caches that are filled side by side
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
+import edge
+from benchmarks import kv_quality
 from docs import make_kv_claims as claims
-from edge import kv_table
+from edge import calibrate, heads, kv_table
+from edge.errors import UsageError
 
 #: name in kv_claims.md.in -> what it must come to; published, or worked out on paper from published dimensions
 EXPECTED = {
@@ -24,6 +28,7 @@ EXPECTED = {
     "read": "849.9",
     "resident": "1179.4",
     "paper_shares": "66.3%, 24.8%, 39.8%",
+    "flat_share": "68.6%",
     "real_shares": "3.2%, 6.3%, 11.8%, 21.1%",
     "gqa_same": "4",
     "gqa_large": "1.92",
@@ -69,9 +74,27 @@ def test_the_page_is_what_the_script_makes() -> None:
 
 
 def test_what_was_measured_is_whole() -> None:
-    """Nothing is missing on the page."""
+    """Every part, of one model, every type; nothing is missing on the page."""
     facts = json.loads(claims.RESULTS.read_text())
-    assert {"f32", "f16", "int8"} <= set(claims.by_mode(facts["types"]))
+    assert set(facts) == {"model", "fingerprint", "text", *kv_quality.PARTS}
+    assert {facts[part]["fingerprint"] for part in ("types", "ablations", "policies")} == {facts["fingerprint"]}
+    assert set(kv_table.TYPES) <= set(claims.by_mode(facts["types"]))
+    assert {row["mode"].split()[-1] for row in facts["budgets"]["report"]["rows"]} >= set(calibrate.METHODS)
     assert all(text.strip() for text in claims.sentences(facts).values())
-    assert {row["mode"] for row in facts["budgets"]["report"]["rows"]} > {"int8 uniform", "int8 support"}
     assert "nan" not in claims.measured(facts)
+
+
+def test_the_text_is_long_enough() -> None:
+    """For a whole measurement of a model of context 2048."""
+    with edge.load(ctx=64) as engine:
+        assert len(kv_quality.text(engine, kv_quality.SEGMENTS * 2048)) == kv_quality.SEGMENTS * 2048
+        with pytest.raises(UsageError, match="are wanted"):
+            kv_quality.text(engine, 1 << 20)
+
+
+def test_the_flat_rule() -> None:
+    """One hungry head in a layer decides for it: 2048 tokens, clamp(H / mean H, 0.3, 2.5) of a fifth."""
+    facts = [heads.HeadFacts(layer, head, h, h, 0.0, 1.0, 1.0) for layer, head, h in
+             ((0, 0, 1.0), (0, 1, 1.0), (1, 0, 0.0), (1, 1, 2.0))]  # fmt: skip
+    engine = SimpleNamespace(plan=SimpleNamespace(n_ctx=2048), config=SimpleNamespace(n_kv_head=2))
+    assert kv_quality.flat_rule(engine, facts, 0.2) == pytest.approx(2048 / ((409 + 819) / 2))
