@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=1000, help="tokens per measurement")
     arguments = parser.parse_args()
     full = edge.Sampling(temp=0.8, repeat_penalty=1.1, repeat_last_n=64, seed=1)
-    with edge.load(arguments.model) as engine:
+    with edge.load(arguments.model, draft="off") as engine:
         print(f"{engine.config.name}, {engine.n_threads} threads, {arguments.n} tokens")
         cases: dict[str, dict[str, Any]] = {
             "greedy": {"sampling": edge.Sampling(temp=0.0)},

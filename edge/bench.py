@@ -139,9 +139,9 @@ def run(
     for n_threads, place, head_type, kv_type in product(threads, weights, head, kv):
         what = f"threads {n_threads or 'auto'}, weights {place}, head {head_type}, kv {kv_type}"
         say(f"loading, {what}")
-        with edge.load(
-            model, ctx=max(depths) + n_gen, kv=kv_type, threads=n_threads, head=head_type, weights=place, **options
-        ) as engine:
+        chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
+        # without drafts: a token is a step, whatever the text
+        with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
             usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
             engine.settle()
             _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
