@@ -402,7 +402,7 @@ def _head_ahead(
         return None
     if expected.head_allocated < LEAST:
         return None
-    return _Ahead(lambda: building.output_head(checkpoint, head, n_threads, max(1, n_threads - 1)))
+    return _Ahead(lambda: building.output_head(checkpoint, head, n_threads))
 
 
 def expect(

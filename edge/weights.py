@@ -101,12 +101,12 @@ def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
     return table
 
 
-def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1, builders: int = 0) -> Head:
-    """The output head for ``n_threads``, made by ``builders`` threads (0: as many).  Raises InvalidFile."""
+def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
+    """The output head, made and used by ``n_threads``.  Raises InvalidFile."""
     from pyx.head import Head
 
     name = "output.weight" if "output.weight" in checkpoint.tensors else "token_embd.weight"
-    return Head(_rows(checkpoint, name, n_threads), kind, n_threads, builders)
+    return Head(_rows(checkpoint, name, n_threads), kind, n_threads)
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:

@@ -59,11 +59,10 @@ cdef class Head:
     """The output head over a table: kind one of KINDS or "native".
 
     ``mapped`` tells that the rows are used where the file's map holds them ("native" or the same type as asked for).
-    ``builders``: threads that make it, if not as many as will use it.  Raises ValueError for a kind that is not known
-    or does not fit the rows.
+    Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
-    def __cinit__(self, Table table not None, str kind="int8", int n_threads=1, int builders=0):
+    def __cinit__(self, Table table not None, str kind="int8", int n_threads=1):
         self.n_row, self.k, self.n_threads = table.n_row, table.k, n_threads
         self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
@@ -73,7 +72,7 @@ cdef class Head:
         if self.placement.mapped and (<size_t>table.data) % 4 == 0:
             self.owner, self.rows, self.mapped = table, table.data, True
         else:
-            self._build(table, builders or n_threads)
+            self._build(table, n_threads)
 
     cdef _build(self, Table table, int n_threads):
         cdef int64_t row, n_row = self.n_row, k = self.k
@@ -101,7 +100,8 @@ cdef class Head:
         with nogil, parallel(num_threads=n_threads):
             row_floats = <float *>(scratch + threadid() * (4 * wide + wide + 64))
             codes = <uint8_t *>(row_floats + wide)
-            for row in prange(n_row, schedule="static"):
+            # handed out: another thread may need one of the cores for the tokenizer meanwhile
+            for row in prange(n_row, schedule="dynamic", chunksize=some):
                 if row % some == 0:
                     table.bring(row, row + some)
                 if kind == HEAD_F32:
