@@ -41,6 +41,8 @@ cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
 cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 cdef class Workspace:
-    cdef Arena arena
+    cdef Arena arena, batch
     # Point the plan at a cache and at room for it, which grows to the largest seen.
     cdef aim(self, attention_plan *p, pages *kv, int64_t n_head)
+    # As many bytes, which stay the same from call to call.
+    cdef void *room(self, int64_t nbytes) except NULL

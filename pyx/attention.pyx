@@ -232,6 +232,12 @@ cdef class Workspace:
         p.marks = p.mass + masses
 
 
+    cdef void *room(self, int64_t nbytes) except NULL:
+        if self.batch is None or <int64_t>self.batch.nbytes < nbytes:
+            self.batch = Arena(nbytes)
+        return self.batch.data
+
+
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil:
     return group * (2 + head_dim)
 
@@ -288,19 +294,20 @@ cdef rotated(const float[::1] x, int64_t head_dim):
     return copy.base
 
 
-def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True, q_sink=None):
+def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True, q_sink=None,
+              Workspace workspace=None):
     """Append keys and values of one layer and attend to them: the stage of a step, alone, for tests and tools.
 
     q: float32 [n_token][n_head][head_dim] flat, times 1/sqrt(head_dim) and rotated already; k, v: float32
     [n_token][n_kv_head][head_dim] flat.  q_sink: the queries that a cache with positions "cache" puts to its sinks.
     Returns array("f") shaped as q.  With ``advance`` the cache counts the tokens (give it once per batch, in the last
-    layer).  Raises ValueError when sizes do not fit, MemoryError when the pool's limit forbids it.
+    layer).  workspace: to keep what calls can share, where time is measured.  Raises ValueError when sizes do not fit, MemoryError when the pool's limit forbids it.
     """
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
     cdef attention_plan p
-    cdef Workspace workspace = Workspace()
-    cdef Arena q8, qs, state
+    cdef int8_t *q8
+    cdef float *qs
     n = key.shape[0] // (H * D)
     if n < 1 or key.shape[0] != n * H * D or value.shape[0] != key.shape[0] or query.shape[0] % (n * H * D):
         raise ValueError(f"{query.shape[0]} queries, {key.shape[0]} keys, {value.shape[0]} values do not fit the cache")
@@ -319,16 +326,18 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
             p.q_sink = &at_sinks[0]
     kv.prepare(n)
     n_head = query.shape[0] // (n * D)
-    q8, qs = Arena(n * n_head * D), Arena(4 * n * n_head)
-    state = Arena(4 * n_threads * thread_state_floats(n_head // H, D))
+    workspace = Workspace() if workspace is None else workspace
+    p.state = <float *>workspace.room(
+        4 * (n_threads * thread_state_floats(n_head // H, D) + n * n_head) + n * n_head * D)
+    qs = p.state + n_threads * thread_state_floats(n_head // H, D)
+    q8 = <int8_t *>(qs + n * n_head)
     cdef float[::1] out = array.array("f", bytes(4 * query.shape[0]))
     p.kernel = active()
     for i in range(n * n_head):
-        (<float *>qs.data)[i] = p.kernel.quantize_q(&query[i * D], D, <int8_t *>q8.data + i * D)
+        qs[i] = p.kernel.quantize_q(&query[i * D], D, q8 + i * D)
     workspace.aim(&p, &kv.p, n_head)
     p.n_token, p.pos0 = n, kv.n_tokens
-    p.q, p.q8, p.qs, p.k, p.v = &query[0], <int8_t *>q8.data, <float *>qs.data, &key[0], &value[0]
-    p.out, p.state = &out[0], <float *>state.data
+    p.q, p.q8, p.qs, p.k, p.v, p.out = &query[0], q8, qs, &key[0], &value[0], &out[0]
     with nogil, parallel(num_threads=n_threads):
         attend(&p, layer, threadid(), n_threads)
     if advance:

@@ -24,7 +24,7 @@ cdef extern from "kernels.h" nogil:
     void unpack_binary(const void *, int64_t, int values, void *)
     void seal_fp8(const uint16_t *, int64_t, int values, void *)
     void unpack_fp8(const void *, int64_t, uint16_t *)
-    void scale_tokens(const uint16_t *, int64_t, float *)
+    void scale_fp8(const uint16_t *, int64_t, float *)
     void hadamard(float *, int64_t)
 
 #: as users write them, in the order of element_type
@@ -211,7 +211,7 @@ cdef void score_page(
     elif f.k_type == FP8:
         unpack_fp8(page, D, <uint16_t *>scratch)
         kernel.score_f16(scratch, scratch, D, n_q, q, s)
-        scale_tokens(scales(page, KV_PAGE * D), n_q, s)
+        scale_fp8(scales(page, KV_PAGE * D), n_q, s)
     elif f.k_type == BINARY:
         unpack_binary(page, D, False, scratch)
         kernel.score_i8(scratch, scratch, D, n_q, q8, qs, s)
@@ -239,7 +239,7 @@ cdef void add_values(
         value_f32(values, D, n_q, p, o)
     elif f.v_type == FP8:
         unpack_fp8(values, D, <uint16_t *>scratch)
-        scale_tokens(scales(values, KV_PAGE * D), n_q, p)
+        scale_fp8(scales(values, KV_PAGE * D), n_q, p)
         kernel.value_f16(scratch, scratch, D, n_q, p, o)
     elif f.v_type == BINARY:
         unpack_binary(values, D, True, scratch)

@@ -256,7 +256,7 @@ void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *
  *             the nibble; then half scale[D], half least[D].  Unpacked: i4c.
  *   binary    one such plane, 1 where x < 0; half scale[32] = mean |x| of the token.  Unpacked: i8.
  *   fp8       u8 k[D][32] or v[32][D] E4M3, saturating, half to even; half scale[32] = max|x| / 448 of the token.
- *             Unpacked: f16 without the scales. */
+ *             Unpacked: f16, 2^-8 of the codes and without the scales, which scale_fp8 makes up for. */
 void seal_keys_i4(const uint16_t *k, int64_t head_dim, void *block);
 void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block);
 void seal_channels(const uint16_t *x, int64_t head_dim, int values, int bits, void *block); /* 4: i4c, 3: i3c, 2: i2c */
@@ -266,9 +266,8 @@ void unpack_binary(const void *block, int64_t head_dim, int values, void *i8);
 void seal_fp8(const uint16_t *x, int64_t head_dim, int values, void *block);
 void unpack_fp8(const void *block, int64_t head_dim, uint16_t *f16);
 uint8_t float_e4m3(float x);
-uint16_t e4m3_half(uint8_t code);
-/* s [n_q][32] *= scale [32] */
-void scale_tokens(const uint16_t *scale, int64_t n_q, float *s);
+/* s [n_q][32] *= 2^8 * scale [32] */
+void scale_fp8(const uint16_t *scale, int64_t n_q, float *s);
 /* Orthonormal fast Walsh-Hadamard transform over blocks of the largest power of two that divides n; below 16 nothing.
  * Its own inverse; q . k stays as it is when both are transformed. */
 void hadamard(float *x, int64_t n);

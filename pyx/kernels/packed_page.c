@@ -118,15 +118,26 @@ void seal_channels(const uint16_t *x, int64_t head_dim, int values, int bits, vo
     }
 }
 
+/* Eight bits as eight bytes of 0 or 1, the lowest first in memory (little endian). */
+static uint64_t spread(uint32_t bits)
+{
+    uint64_t one = (bits & 0xff) * 0x0101010101010101ull & 0x8040201008040201ull; /* byte i keeps its bit i */
+    return (one + 0x7f7f7f7f7f7f7f7full) >> 7 & 0x0101010101010101ull;
+}
+
 void unpack_channels(const void *block, int64_t head_dim, int values, int bits, void *i4c)
 {
-    uint8_t *codes = i4c;
+    uint8_t *codes = i4c, byte[8];
     for (int64_t d = 0; d < head_dim; d++)
-        for (int t = 0; t < KV_PAGE; t++) {
-            int code = 0;
-            for (int b = 0; b < bits; b++)
-                code |= (int)(plane_bits(block, head_dim, b, d) >> t & 1) << (4 - bits + b);
-            put_nibble(values ? value_byte(codes, head_dim, d, t) : key_byte(codes, d, t), t, code);
+        for (int t = 0; t < HALF_PAGE; t += 8) {
+            uint64_t eight = 0;
+            for (int b = 0; b < bits; b++) {
+                uint32_t plane = plane_bits(block, head_dim, b, d) >> t;
+                eight |= (spread(plane) | spread(plane >> HALF_PAGE) << 4) << (4 - bits + b);
+            }
+            memcpy(byte, &eight, 8);
+            for (int i = 0; i < 8; i++)
+                *(values ? value_byte(codes, head_dim, d, t + i) : key_byte(codes, d, t + i)) = byte[i];
         }
     memcpy(codes + head_dim * HALF_PAGE, (const uint8_t *)block + head_dim * KV_PAGE / 8 * bits, (size_t)head_dim * 4);
 }
@@ -153,11 +164,15 @@ void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block)
 
 void unpack_binary(const void *block, int64_t head_dim, int values, void *i8)
 {
-    int8_t *codes = i8;
+    int8_t *codes = i8, byte[8];
     for (int64_t d = 0; d < head_dim; d++)
-        for (int t = 0; t < KV_PAGE; t++)
-            codes[values ? (t / 4 * head_dim + d) * 4 + t % 4 : (d / 4 * KV_PAGE + t) * 4 + d % 4] =
-                plane_bits(block, head_dim, 0, d) >> t & 1 ? -1 : 1;
+        for (int t = 0; t < KV_PAGE; t += 8) {
+            uint64_t eight = spread(plane_bits(block, head_dim, 0, d) >> t) * 0xfe + 0x0101010101010101ull; /* 1 or -1 */
+            memcpy(byte, &eight, 8);
+            for (int i = 0; i < 8; i++)
+                codes[values ? ((t + i) / 4 * head_dim + d) * 4 + i % 4 : (d / 4 * KV_PAGE + t + i) * 4 + d % 4] =
+                    byte[i];
+        }
     memcpy(codes + head_dim * KV_PAGE, (const uint8_t *)block + head_dim * KV_PAGE / 8, 2 * KV_PAGE);
 }
 
@@ -175,16 +190,6 @@ uint8_t float_e4m3(float x)
         code = code > 0x7e ? 0x7e : code;
     }
     return (uint8_t)((u >> 24 & 0x80u) | code);
-}
-
-uint16_t e4m3_half(uint8_t code)
-{
-    uint32_t sign = (uint32_t)(code & 0x80) << 8, em = code & 0x7f;
-    if (em == 0x7f)
-        return (uint16_t)(sign | 0x7e00u);
-    if (em < 8)
-        return (uint16_t)(sign | float_half((float)em * 0x1p-9f));
-    return (uint16_t)(sign | ((em << 7) + (8u << 10))); /* bias 7 -> 15 */
 }
 
 void seal_fp8(const uint16_t *x, int64_t head_dim, int values, void *block)
@@ -208,15 +213,16 @@ void seal_fp8(const uint16_t *x, int64_t head_dim, int values, void *block)
 
 void unpack_fp8(const void *block, int64_t head_dim, uint16_t *f16)
 {
-    for (int64_t i = 0; i < head_dim * KV_PAGE; i++)
-        f16[i] = e4m3_half(((const uint8_t *)block)[i]);
+    const uint8_t *codes = block;
+    for (int64_t i = 0; i < head_dim * KV_PAGE; i++) /* bias 7 read as 15, also of subnormals; NaN is never stored */
+        f16[i] = (uint16_t)((codes[i] & 0x80) << 8 | (codes[i] & 0x7f) << 7);
 }
 
-void scale_tokens(const uint16_t *scale, int64_t n_q, float *s)
+void scale_fp8(const uint16_t *scale, int64_t n_q, float *s)
 {
     for (int64_t i = 0; i < n_q; i++)
         for (int t = 0; t < KV_PAGE; t++)
-            s[i * KV_PAGE + t] *= half_float(scale[t]);
+            s[i * KV_PAGE + t] *= half_float(scale[t]) * 256.0f;
 }
 
 /* ---- rotation --------------------------------------------------------------------------------------------------- */
