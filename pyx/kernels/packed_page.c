@@ -167,7 +167,7 @@ void unpack_binary(const void *block, int64_t head_dim, int values, void *i8)
     int8_t *codes = i8, byte[8];
     for (int64_t d = 0; d < head_dim; d++)
         for (int t = 0; t < KV_PAGE; t += 8) {
-            uint64_t eight = spread(plane_bits(block, head_dim, 0, d) >> t) * 0xfe + 0x0101010101010101ull; /* 1 or -1 */
+            uint64_t eight = spread(plane_bits(block, head_dim, 0, d) >> t) * 0xfe + 0x0101010101010101ull;
             memcpy(byte, &eight, 8);
             for (int i = 0; i < 8; i++)
                 codes[values ? ((t + i) / 4 * head_dim + d) * 4 + i % 4 : (d / 4 * KV_PAGE + t + i) * 4 + d % 4] =
