@@ -301,7 +301,8 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     q: float32 [n_token][n_head][head_dim] flat, times 1/sqrt(head_dim) and rotated already; k, v: float32
     [n_token][n_kv_head][head_dim] flat.  q_sink: the queries that a cache with positions "cache" puts to its sinks.
     Returns array("f") shaped as q.  With ``advance`` the cache counts the tokens (give it once per batch, in the last
-    layer).  workspace: keeps what calls can share, where time is measured.  Raises ValueError when sizes do not fit, MemoryError when the pool's limit forbids it.
+    layer).  workspace: keeps what calls can share, where time is measured.  Raises ValueError when sizes do not fit,
+    MemoryError when the pool's limit forbids it.
     """
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
