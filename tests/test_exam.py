@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import edge
+from tests.vectors import make_golden
 from training import corpus, grammar
 from training.exam import __main__ as exam
 from training.exam import marks
@@ -108,13 +109,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def prompts_of_tests() -> set[str]:
-    """Texts that the project's tests put to a model: arguments of ask(...), and prompts of its golden files."""
+    """Texts that the project's tests put to a model: arguments of ask(...), and the golden conversations."""
     found = set()
     for path in (ROOT / "tests").glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "ask":
                 texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 found |= {text for text in texts if isinstance(text, str)}
+    found |= {text for _, said in make_golden.CONVERSATIONS for text in said}
     return {text for text in found if len(text.split()) >= 3}
 
 

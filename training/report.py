@@ -1,7 +1,7 @@
 """``python -m training.report FOLDER --run RUN``: the figures of training/REPORT.md, measured anew.
 
 FOLDER is what training.export wrote.  Each part between ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by what is
-measured: model, exam, held-out, heads, conversations.  What a part needs and is not given stays as it was.
+measured: model, exam, held-out, heads, conversations.  ``model`` and ``held-out`` need torch, the others the engine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import edge
 from training import exam
-from training.checkpoint import Run
 from training.exam import __main__ as sitting
 from training.exam.requests import all_requests
 
@@ -47,8 +46,11 @@ TALKS: list[tuple[str, list[str]]] = [
 ]  # fmt: skip
 
 
-def model(folder: Path, run: Run) -> Iterator[str]:
+def model(folder: Path, given: str) -> Iterator[str]:
     """What the file is and how long it was trained."""
+    from training.checkpoint import Run
+
+    run = Run(given)
     (path,) = folder.glob("*.gguf")
     data = path.read_bytes()
     shape = run.settings["shape"]
@@ -155,7 +157,7 @@ def main() -> None:
     files = {"this": path} | {name: Path(other) for name, other in given.beside if other.endswith(".gguf")}
     trained = {"this": given.run} | {name: other for name, other in given.beside if not other.endswith(".gguf")}
     parts = {
-        "model": lambda: model(given.folder, Run(given.run)),
+        "model": lambda: model(given.folder, given.run),
         "exam": lambda: marks(files, given.folder),
         "held-out": lambda: losses(trained, given.dialogues),
         "heads": lambda: heads(path),
