@@ -687,7 +687,7 @@ def test_import_edge_is_cheap_and_the_api_is_there(root):
         {"memory": "lots"},
         {"threads": 0},
         {"threads": True},
-        {"head": "int4"},
+        {"head": "int5"},
         {"weights": "both"},
         {"isa": "pdp11"},
         {"window": -1},
