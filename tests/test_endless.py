@@ -61,10 +61,7 @@ def test_twenty_thousand_tokens(tiny, positions):
 def test_perplexity_at_the_end_of_the_stream(bundled_model):
     """The last 1024 of 20,000 tokens, beside the same window that has seen a history of one or two windows only.
 
-    No drift: from two windows on, the length of the history makes no difference.  Beside one window it is 3.3 % with
-    the model that ships (55.9 and 54.1 on 1472 targets, F32 pages as int8), a little more than the 3 % wanted.  That is
-    the model's: it looks through the window at tokens that themselves looked further back than it is good at, and with
-    full attention over 1000 tokens instead of 512 it goes from 55.9 to 74.5.
+    No drift, and within the 3 % wanted: docs/kv_claims.md has the figures for four times as many targets.
     """
     block = 128
     with edge.load(ctx=1024, threads=1) as engine:
@@ -100,4 +97,4 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
         streamed = sum(loss(cache, at) for at in starts)
         assert cache.n_tokens == 20_096
     assert abs(math.expm1(streamed - of(2 * WINDOW))) < 0.015
-    assert abs(math.expm1(streamed - of(WINDOW))) < 0.05
+    assert abs(math.expm1(streamed - of(WINDOW))) < 0.03
