@@ -354,6 +354,13 @@ def test_full_disk(env: dict[str, str]) -> None:
             assert done.returncode == 1 and done.stderr == b"bitnet-edge: No space left on device\n"
 
 
+def test_closed_output(env: dict[str, str]) -> None:
+    for args in ("run hello", "--version"):
+        command = f"{' '.join(FAKE)} {args} >&-"
+        done = subprocess.run(["sh", "-c", command], env=env, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and done.stderr.startswith("bitnet-edge: standard output is closed"), args
+
+
 # ---- facts for programs ----------------------------------------------------------------------------------------------
 
 

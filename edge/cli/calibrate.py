@@ -10,7 +10,7 @@ import click
 from edge.cli import options
 from edge.cli.evaluate import text_options
 from edge.cli.options import Command, Numbers, Text, heading, option
-from edge.cli.output import Output
+from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
 
@@ -72,6 +72,8 @@ def calibrate(
     out = ctx.ensure_object(Output)
     if (compare or lengths) and output is not None:
         raise UsageError("--compare and --classes write no plan: leave out -o")
+    if output is not None:
+        check_place(output)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = evaluate.read(engine, file)
         with out.progress("reading") as progress:

@@ -10,7 +10,7 @@ import click
 
 from edge.cli import options
 from edge.cli.options import Command, Text, heading, option
-from edge.cli.output import Output
+from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
 text_options = heading(
@@ -95,6 +95,8 @@ def kv(
     out = ctx.ensure_object(Output)
     if plot is not None and not plot.endswith(".svg"):
         raise UsageError(f"--plot draws an SVG: the name {plot} should end in .svg")
+    if plot is not None:
+        check_place(plot)
     wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)

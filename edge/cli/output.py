@@ -14,6 +14,8 @@ import threading
 import time
 from typing import Any, TextIO
 
+from edge.errors import EdgeError
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
 #: what a terminal must not receive from a model: every control character but newline and tab
@@ -207,6 +209,15 @@ def is_tty(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def check_place(path: str) -> None:
+    """Refuse at once what could not be written after minutes of work.  Raises EdgeError."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise EdgeError(f"cannot write {path}: there is no folder {folder}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise EdgeError(f"cannot write {path}: permission denied")
 
 
 def one_line(text: str) -> str:
