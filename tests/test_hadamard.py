@@ -85,7 +85,7 @@ def test_through_a_whole_model(bundled_model, plan):
     """Exact pages: the same logits but for rounding, the sinks' own queries rotated too."""
     checkpoint = open_checkpoint(bundled_model)
     c, model = checkpoint.config, build(checkpoint, head="native")
-    ids = array.array("i", np.random.default_rng(2).integers(0, c.n_vocab, 100).tolist())
+    ids = array.array("i", np.random.default_rng(0).integers(0, c.n_vocab, 100).tolist())
     logits = []
     for hadamard in (False, True):
         cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f32", hadamard=hadamard, **plan)
@@ -93,6 +93,5 @@ def test_through_a_whole_model(bundled_model, plan):
         model.step(cache, ids, out.reshape(-1), True)
         logits.append(out)
     off = np.abs(logits[0] - logits[1]).max(1) / np.ptp(logits[0])
-    # here and there some activation's rounding to int8 has turned, later on nearly everywhere
-    assert np.sort(off[:5])[3] <= 1e-6 and 0 < off.max() <= 2e-2
+    assert 0 < off[:5].max() <= 1e-6 and off.max() <= 2e-2  # later on some activation's rounding to int8 has turned
     assert (logits[0].argmax(1) == logits[1].argmax(1)).mean() >= 0.95

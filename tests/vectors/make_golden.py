@@ -72,7 +72,7 @@ def answers(engine: Any, conversations: Sequence[tuple[str, Sequence[str]]]) -> 
 
 
 #: what doctor asks; the best token leads by far at each step, or another question is to be taken
-QUESTIONS = ["can i get two large pepperoni pizzas with mushrooms", "tell me a joke"]
+QUESTIONS = ["can i get two large pepperoni pizzas with mushrooms", "good morning"]
 
 
 def oracle(path: Path) -> dict[str, Any]:
