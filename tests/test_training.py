@@ -216,6 +216,21 @@ def test_answers_weigh_what_they_should(tokenizer):
     assert one.ids[-1] == one.ids[user] == EOT
 
 
+def test_what_people_wrote_is_learned_in_full(tokenizer, monkeypatch):
+    """Guests of our own grammar are given, mostly; strangers' talk is learned from both sides."""
+    talk = [("system", "Style: free talk."), ("user", "I like films."), ("assistant", "So do I.")]
+    monkeypatch.setattr(corpus, "_read", lambda source, split: [talk] * 4)
+    weights = {}
+    for source in ("free", "pilot"):
+        shard = Shard(tokenizer, 0, 0, phases=lambda _, source=source: Phase(1.0, 64, {source: 1}, ROLES))
+        weights[source] = set(shard.batch(0, 64, 0.0)[2].unique().tolist())
+    assert weights == {"free": {0.0, ROLES["user"], 1.0}, "pilot": {0.0, ROLES["system"], ROLES["user"], 1.0}}
+    one = Shard(tokenizer, 0, 0, phases=lambda _: Phase(1.0, 64, {"free": 1}, ROLES))
+    ids, targets, weight = one.batch(0, 64, 0.0)
+    told = [token for token, w in zip(targets.flatten().tolist(), weight.flatten().tolist()) if w == 1.0]
+    assert "I like films." in tokenizer.decode(told)
+
+
 def test_rows_begin_with_their_only_bos_and_hold_whole_dialogues(tokenizer):
     shard = Shard(tokenizer, 0, 0, phases=lambda _: OWN)
     lost = total = 0

@@ -134,7 +134,7 @@ class Shard:
                 index = self.drawn.get(name, 0)
                 self.drawn[name] = index + 1
                 dialogue = self.texts[name][index]
-            encoded = encode(self.tokenizer, dialogue, self.phase.weights)
+            encoded = encode(self.tokenizer, dialogue, self.phase.weights_of(name))
             tokens[name] += len(encoded.ids)
             yield encoded
 

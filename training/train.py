@@ -24,7 +24,7 @@ from training.checkpoint import Run, shape
 from training.data import SHARDS, Position, Shard, load_tokenizer
 from training.model import SHAPES, Model
 from training.optimizer import Optimizer
-from training.schedule import HALF_WAY, Phase, learning_rate, weight_decay
+from training.schedule import EVERYTHING, HALF_WAY, Phase, learning_rate, weight_decay
 
 CLIP = 1.0
 SAVE_SECONDS = 300
@@ -32,13 +32,12 @@ REPORT_STEPS = 20
 EVALUATE_STEPS = 150
 
 #: what the small evaluations in between look at: assistant turns of our own kind, everything of the corpus
-_EVERYTHING = {"assistant": 1.0, "user": 1.0, "system": 0.0}
 _ANSWERS = {"assistant": 1.0, "user": 0.0, "system": 0.0}
 HELD_OUT = {
     "kiosk": Phase(1, 384, {"kiosk": 1}, _ANSWERS),
     "echo": Phase(1, 384, {"echo": 1}, _ANSWERS),
-    "task": Phase(1, 384, {"task": 1}, _EVERYTHING),
-    "free": Phase(1, 384, {"free": 1}, _EVERYTHING),
+    "task": Phase(1, 384, {"task": 1}, EVERYTHING),
+    "free": Phase(1, 384, {"free": 1}, EVERYTHING),
 }
 
 
