@@ -161,10 +161,18 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
-    """Opening hours and nothing else, asked for day by day."""
+    """Opening hours, alone or among other facts, asked for day by day."""
     week = opening.draw(rng)
-    found = [turn for _ in range(rng.randint(2, 5)) for turn in opening.turns(rng, voice, week)]
-    return sentence(notice.written(rng, week)).rstrip(".") + ".", found
+    parts = [notice.written(rng, week)]
+    if rng.random() < 0.4:
+        parts.insert(0, shops.house_name(rng, split))
+    if rng.random() < 0.25:
+        parts.append(rng.choice(list(shops.NOTES.values()))[0](rng, split)[0])
+    if rng.random() < 0.65:
+        found = opening.drill(rng, voice, week)
+    else:
+        found = [turn for _ in range(rng.randint(2, 4)) for turn in opening.turns(rng, voice, week)]
+    return ". ".join(sentence(part).rstrip(".") for part in parts) + ".", found
 
 
 def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
@@ -172,8 +180,9 @@ def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     here = shops.draw(rng, split, rng.choice(list(shops.GOODS_OF)), told=1.0)
     while not here.prices:
         here = shops.draw(rng, split, here.kind, told=1.0)
-    found = [turn for _ in range(rng.randint(2, 5)) for turn in shops.price_turns(rng, voice, here, split)]
-    return here.facts, found
+    if rng.random() < 0.7:
+        return here.facts, shops.price_drill(rng, voice, here)
+    return here.facts, [turn for _ in range(rng.randint(2, 5)) for turn in shops.price_turns(rng, voice, here, split)]
 
 
 def _order(rng: Random, voice: Voice, split: str) -> Turns:
@@ -200,7 +209,7 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
     voice = Voice(rng)
     kind = rng.random()
     if kind < 0.58:
-        exercise = _hours if kind < 0.44 else _table if kind < 0.52 else _menu
+        exercise = _hours if kind < 0.42 else _table if kind < 0.48 else _menu
         return exercise(rng, voice, split)
     voice.chatty = 0.0  # nothing beside what is to be repeated
     exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)

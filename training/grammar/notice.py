@@ -27,10 +27,10 @@ class _Writer:
         self.through = rng.choice((" to ", " to ", "-", " - ", " through ", " till ", "–", " until ", "/"))
         if self.through == "/" and self.names is not DAYS:
             self.through = "-"
-        self.between = rng.choice(("-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
+        self.between = rng.choice(("-", "-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
         #: Monday to Friday and the weekend by other names
         weeks = ("weekdays", "weekdays", "weekday", "working days", "the week", "workdays")
-        self.week = rng.choice(weeks) if rng.random() < 0.3 else ""
+        self.week = rng.choice(weeks) if rng.random() < 0.5 else ""
         ends = ("weekends", "the weekend", "weekend", "Saturday and Sunday")
         self.end = rng.choice(ends) if self.week else ""
 
@@ -56,6 +56,11 @@ class _Writer:
             return self.rng.choice(("", "", "from ", "on ")) + name
         return ("at " if name == "the weekend" and self.rng.random() < 0.5 else "on ") + name
 
+    def edges(self) -> bool:
+        """Whether the closed days are few, and the first or the last of the week."""
+        shut = [(first, last) for first, last, span in self.runs if not span]
+        return all(0 in run or 6 in run for run in shut) and sum(last - first + 1 for first, last in shut) < 4
+
     def plain(self, span: Span) -> str:
         """8 am-6 pm; closed"""
         return span[0] + self.between + span[1] if span else self.rng.choice(_CLOSED.split("|"))
@@ -74,6 +79,19 @@ _HEADS = [
     "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ", "Schedule: ", "This week: ",
     "Days and hours: ", "The week: ", "Service hours: ", "Service: ", "Counter hours: ", "Day by day: ",
 ]  # fmt: skip
+
+
+_NOUNS = ("times", "opening times", "opening", "service", "schedule", "openings", "timetable", "shift")
+
+
+def _labels(w: _Writer) -> str:
+    """Weekday times 8 am-6 pm, Saturday times 9 am-noon."""
+    noun, colon = w.rng.choice(_NOUNS), w.rng.choice((": ", " ", " ", " = ", " - "))
+    w.week, w.end = w.rng.choice((("weekday", "weekend"), ("weekday", ""), ("working day", "weekend"), ("", "")))
+    rows = [f"{w.days(a, b)} {noun}{colon}{w.plain(span)}" for a, b, span in w.runs]
+    if w.rng.random() < 0.5:
+        rows = [sentence(row) for row in rows]
+    return w.rng.choice((". ", ". ", ", ", "; ", "\n", " / ")).join(rows)
 
 
 def _list(w: _Writer) -> str:
@@ -98,7 +116,7 @@ _SHUTS = (
     "[,|.|. we are|, and|. it is|;|. we stay|. always|, but] closed|. we do not open|. there is nobody here|, not|"
     ". we rest|. there is no service|. no one is here|. the doors stay shut|. we take a break|. we stay at home|. "
     "we sleep|. free day|"
-    ". no business|. nobody works"
+    ". no business|. nobody works|. days off:|. the shop rests|. our rest days:|. free:|, never"
 )
 
 
@@ -113,8 +131,12 @@ def _sentence(w: _Writer) -> str:
         else:
             parts.append(f"{w.spoken(span)} {w.on(a, b)}")
     text = expand(w.rng, _OPENS) + " " + listed(parts)
-    if shut:
+    if shut and w.rng.random() < 0.2:
+        return expand(w.rng, f"[closed|we are closed|not open|we rest|free] [on |]{listed(shut)}"
+                             f"[, open|. open|; we are open|, but open|.] {listed(parts)}")  # fmt: skip
+    if shut and not (w.edges() and w.rng.random() < 0.08):  # days left out at the edge of a week are closed, too
         text += _joined(expand(w.rng, _SHUTS)) + w.rng.choice((" on ", " on ", " on ", " "))
+        text = text.removesuffix(": on ") + ": " if text.endswith(": on ") else text
         text += listed(shut, w.rng.choice(("and", "or")))
     return text
 
@@ -127,11 +149,13 @@ _DAY = (
     "{when} we start at {c} and finish at {d}|{when} [doors|] open {c}, close {d}|"
     "{when} opening time is {c} and closing time is {d}|{when} the shop is open {span}|{when} somebody is in {span}|"
     "{when} service starts at {c} and ends at {d}|{when} you can shop {span}|{when} from {c}, until {d}|"
-    "{when} [the gate|the counter] opens at {c} and [closes|shuts] at {d}"
+    "{when} [the gate|the counter] opens at {c} and [closes|shuts] at {d}|{when} we close at {d} and open at {c}|"
+    "{when}, {c} to {d}|{when} between {c} and {d}"
 )
 _OFF = (
     "{when} we are closed|we are closed {when}|{when} we do not open|closed {when}|{when}: closed|"
-    "{when} the doors stay shut|nobody is here {when}|we are off {when}"
+    "{when} the doors stay shut|nobody is here {when}|we are off {when}|{when} we rest|{when} the house sleeps|"
+    "{when} no service|{when} nothing is open|we rest {when}|{when} we take a break"
 )
 
 
@@ -166,7 +190,14 @@ def _daily(w: _Writer) -> str:
 _BUT_CLOSED = (
     ". [just|only] on {x} we [are closed|do not open|have a break|rest|take a day off]|. we are off on {x}|. not {x}|"
     "[,|] except [on |]{x}|[,|] but not on {x}|, {x} closed|. Closed on {x}|, closed {x}|. We are closed on {x}|"
-    ", [apart from|other than] {x}"
+    ", [apart from|other than] {x}|, {x} off|, with {x} off|. On {x} [nobody is here|the shop stays shut|we rest]|"
+    ", save for {x}|[,|.] no service on {x}|. {x}: closed|, never on {x}|. But on {x} the door stays shut|"
+    "; {x} [closed|we rest|no service|free]|. Free on {x}|. But [we are closed|we rest|it is shut] on {x}|, not on {x}"
+)
+_ONE_CLOSED = (
+    ". {x} is [our|the] [day off|rest day|free day|only closed day|day of rest|one day without service]|"
+    ". [Closing day|Day off|Rest day|Closed]: {x}|, {x} being [our day off|the one closed day]|"
+    ". The [one|only] day we are closed is {x}|. Just {x} is free|. Only {x} we are [shut|away|not here]"
 )
 _BUT = ", [but|only|however] {x}|; {x}|. Exception: {x}|. But {x}|, {x}"
 
@@ -175,14 +206,19 @@ def _except(w: _Writer, usual: tuple[str, str], others: list[tuple[int, int, Spa
     """Every day from 8 am to 6 pm except on Monday."""
     closed = [w.days(a, b) for a, b, span in others if not span]
     differ = [f"{w.on(a, b)} {w.spoken(span)}" for a, b, span in others if span]
-    if closed and not differ and w.rng.random() < 0.3:
-        rest = "[other days|all other days|on all other days|the rest of the week|otherwise|the other days|else]"
-        return expand(w.rng, f"[closed|we are closed|shut|not open|day off:] [on |]{listed(closed)}[,|;|.] {rest} "
-                             f"[we are open |open |]{w.spoken(usual)}")  # fmt: skip
+    if closed and not differ and w.rng.random() < 0.4:
+        rest = ("[other days|all other days|on all other days|the rest of the week|otherwise|the other days|else|"
+                "every other day|any other day|on the others|the remaining days|apart from that]")  # fmt: skip
+        shut = "[closed|we are closed|shut|not open|off|no service|we rest|we do not open|nobody is here] [on |]{x}"
+        shut = f"[{shut}|{{x}} [closed|off|shut|we rest|no service]|days off: {{x}}]"
+        joint = w.rng.choice((", ", "; ", ". ", ": ", " - ")) if w.rng.random() < 0.9 else ", and "
+        return expand(w.rng, shut.replace("{x}", listed(closed)) + joint + f"{rest}[:|,|] [we are open |open |]"
+                      + w.spoken(usual)).replace("::", ":")  # fmt: skip
     text = expand(w.rng, f"[{_OPENS}|] [every day|daily|all days|all week|seven days a week] {w.spoken(usual)}|"
                          f"[every day|daily] {w.spoken(usual)}")  # fmt: skip
     if closed:
-        text += _joined(expand(w.rng, _BUT_CLOSED)).replace("{x}", listed(closed))
+        one = sum(b - a + 1 for a, b, span in others if not span) == 1 and w.rng.random() < 0.35
+        text += _joined(expand(w.rng, _ONE_CLOSED if one else _BUT_CLOSED)).replace("{x}", listed(closed))
     if differ:
         text += _joined(expand(w.rng, _BUT)).replace("{x}", listed(differ))
     return text
@@ -200,11 +236,21 @@ def written(rng: Random, hours: Hours) -> str:
         return _daily(w)
     spans = [hours.of(day) for day in range(7)]
     usual = max((span for span in spans if span), key=spans.count)
-    if spans.count(usual) >= 5 and w.runs[0][2] == usual and any(span == usual for _, _, span in w.runs[1:]) or (
-        spans.count(usual) == 6 and rng.random() < 0.35
-    ):
-        return _except(w, usual, [run for run in w.runs if run[2] != usual])
-    if rng.random() < 0.08:
+    shut = spans.count(None)
+    others = [run for run in w.runs if run[2] != usual]
+    parted = sum(run[2] == usual for run in w.runs) > 1  # the usual days are no single run
+    alike = spans.count(usual)
+    if alike + shut == 7 and 0 < shut < 4:
+        excepted = rng.random() < (0.85 if parted else 0.45)
+    else:
+        excepted = (alike >= 5 and parted) or (alike == 6 and rng.random() < 0.35)
+    if excepted:
+        return _except(w, usual, others).replace("..", ".")
+    if rng.random() < 0.18:  # a row for each day, alike or not
+        w.runs = [(day, day, span) for day, span in enumerate(spans)]
+        return rng.choices((_list, _sentences), (8, 2))[0](w).replace("..", ".")
+    if rng.random() < 0.12:
         rng.shuffle(w.runs)
-    form: Callable[[_Writer], str] = rng.choices((_list, _sentence, _sentences), (38, 36, 26))[0]
-    return form(w).replace("..", ".")
+    long = len(w.runs) > 5
+    forms: tuple[Callable[[_Writer], str], ...] = (_list, _labels, _sentence, _sentences)
+    return rng.choices(forms, (50, 4, 20, 26) if long else (26, 22, 32, 20))[0](w).replace("..", ".")

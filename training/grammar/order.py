@@ -446,9 +446,11 @@ class Counter:
                                   f"We have {listed(list(self.shop.prices))}."))  # fmt: skip
 
     def bill(self) -> str:
-        """Two lattes $7.00, one scone $2.50, that is $9.50."""
+        """Two lattes 2 x $3.50 = $7.00, one scone $2.50. That is $9.50."""
         money, lines = self.shop.money, self.order.lines
-        each = [f"{line.text()} {money(line.n * self.shop.prices[line.item])}" for line in lines]
+        prices = [self.shop.prices[line.item] for line in lines]
+        each = [f"{line.text()} " + (f"{line.n} x {money(price)} = " if line.n > 1 else "") + money(line.n * price)
+                for line, price in zip(lines, prices)]  # fmt: skip
         total = money(sum(line.n * self.shop.prices[line.item] for line in lines))
         return f"{', '.join(each)}. That is {total}." if len(lines) > 1 or lines[0].n > 1 else f"{each[0]}."
 

@@ -278,6 +278,19 @@ ASK_PRICE = [
     "is the {item} expensive?", "how expensive is [the|a] {item}?", "what would [a|one] {item} be?",
     "what is [the|a|one] {item} [here|]?", "how many [dollars|euros] is [the|a] {item}?",
 ]  # fmt: skip
+ASK_PRICE += [
+    "how much [is|would be|are we talking for] the {item} in [dollars|euros|cash|total]?",
+    "{item}, [price|how much|cost|how expensive|and the price]?",
+    "[what|how much] will [the|a|one] {item} cost [me|us]?",
+    "[what|which] price is on the {item}?", "[i only want|tell me|give me|just] the price of [the|a] {item}[, please|]",
+    "the {item}[:|,|?] how many [dollars|euros] is [it|that]?", "what does the {item} [go|sell] for?",
+    "the {item} is how much?", "the {item}, what do you want for [it|that]?",
+    "[what|how much] [am i|are we] looking at for [the|a|one] {item}?",
+    "[before i order|first|one question]: [the price of the|how much is the|what is the] {item}?",
+    "[can i afford|is it a lot for] the {item}? [how much is it|what does it cost|tell me the price]",
+    "how [costly|pricey|cheap] is the {item}?", "what must i [spend|hand over|put down] for [the|a|one] {item}?",
+]  # fmt: skip
+_AND_PRICE = "[and|what about|how about|and what about|then] [the|a|one] {item}[?|]"
 ASK_MENU = [
     "what do you [have|sell|offer|serve]?", "what's on the menu?", "what is there [to eat|to drink|to buy|]?",
     "can i [see|hear|have] the menu[, please|]?", "what can i [get|order|buy|have][ here|]?",
@@ -321,6 +334,16 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
     if shop.prices:
         return [(asked, f"Sorry, the {item} is not on the menu. We have {listed(list(shop.prices))}.")]
     return [(asked, f"Sorry, I do not know the price of the {item}. Please ask the staff.")]
+
+
+def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
+    """The price list looked up row by row."""
+    found: list[tuple[str, str]] = []
+    for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices))):
+        pattern = _AND_PRICE if found and rng.random() < 0.35 else rng.choice(ASK_PRICE)
+        asked = voice.says(pattern, item=voice.form(item))
+        found.append((asked, f"The {item} is {shop.money(shop.prices[item])}."))
+    return found
 
 
 def allergy_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
@@ -417,13 +440,14 @@ def house_name(rng: Random, split: str) -> str:
 
 
 def _menu(rng: Random, split: str, shop: Shop) -> str:
-    """The price list: two to six goods at multiples of half a unit."""
+    """The price list: two to six goods at whole units or halves."""
+    step = rng.choice((50, 100))
     n = rng.randint(2, 6)
     coined = rng.choice((0.0, 0.3, 0.6, 1.0))
     while len(shop.prices) < n:
         item = item_of(rng, split, shop.kind, coined)
         if not any(item in other or other in item for other in shop.prices):
-            shop.prices[item] = 50 * rng.randint(2, 24)
+            shop.prices[item] = step * rng.randint(100 // step, 900 // step)
     style = rng.choice(("{m}", "{m}", "{m}", "costs", "is", "for", "colon"))
     rows = []
     for item, cents in shop.prices.items():
@@ -432,7 +456,7 @@ def _menu(rng: Random, split: str, shop: Shop) -> str:
                "colon": f"{item}: {money}"}.get(style, f"{item} {money}")  # fmt: skip
         rows.append(row)
     head = rng.choice(("Menu: ", "Prices: ", "We sell ", "Price list: ", "On the menu: ", "We have ", "", "Menu: ",
-        "Goods: "))
+        "Goods: ", "On sale: ", "You can buy ", "Our goods: ", "The card: ", "At the counter: ", "Our prices: "))
     if style in ("costs", "is"):
         head = rng.choice(("", "Prices: ", "Menu: "))
     return head + (listed(rows) if rng.random() < 0.5 else rng.choice((", ", "; ", ", ")).join(rows))

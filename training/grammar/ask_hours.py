@@ -1,0 +1,190 @@
+"""Questions about opening hours, by what they ask for; all about one day get the same answer."""
+
+from __future__ import annotations
+
+ASK_DAY = [
+    "[when|what time|at what time] [are you|is it|are you guys|is this place|is the shop] open on {day}?",
+    "[what are|tell me|could you tell me|do you know|can you tell me|i need] [the|your] [opening |]hours [on|for] "
+    "{day}[, please|]?",
+    "[how about|what about|and on|and|and how about] {day}?",
+    "[when|what time] can i [come|visit|drop by|come in|stop by] on {day}?",
+    "opening [hours|times] [on|for|] {day}[, please|]?",
+    "[what time|when] do you open and close on {day}?",
+    "[from when to when|how long|until when] are you open on {day}?",
+    "{day} [opening hours|opening times|hours]?",
+    "i [want to|would like to|plan to|might] come on {day}, when are you open?",
+    "[is anyone|is somebody|will someone be] here on {day}, and when?",
+    "[please|] tell me when you are open on {day}.",
+    "[what|which] hours [do you have|do you keep|are you open] on {day}?",
+]
+ASK_DAY += [
+    "[from|between] when [to|and|till|until] when [on |]{day}?",
+    "[on |]{day}[,|:] from [when|what time|what hour] [to|till|until] [when|what time|what hour]?",
+    "[i mean|how about|and on|then|now|on] {day}, [from when till when|from what time until what time|from when to "
+    "when exactly]?",
+    "[open|here|at work] from when [to|until|till] when on {day}?",
+    "from when [are you there|do you work|can i come] on {day}, and until when?",
+    "[i'm|we're] [coming|arriving|passing by|in town] on {day}, [when are you open|what are your hours|which hours]?",
+    "[from what time to what time|between which hours|at which times] [are you open |]on {day}?",
+    "how does {day} look?",
+    "[tell me|give me|i need to know] the [hours|times|opening times] [on|for] {day}[, please|]",
+    "{day} hours[, please|]?",
+    "[opening|business|working|shop] hours [on |]{day}[?|, please]", "what are the times on {day}?", "{day}?",
+    "do you know [when|how long] [this place|the shop|the counter] is open on {day}?",
+    "your schedule [on|for] {day}?",
+]  # fmt: skip
+ASK_IF = [
+    "are you [open|also open|here|open at all] on {day}?",
+    "[is it|is this place|is the shop|is the store|is everything] open on {day}?",
+    "do you [open|work|have open] on {day}?",
+    "can i [come|visit you|drop by|stop by|come in|shop here] on {day}?",
+    "[are you closed|is it closed|do you close|are you shut] on {day}?",
+    "you are open on {day}, [right|aren't you|correct|yes]?",
+    "[will you be|are you going to be] open on {day}?",
+    "would {day} [work|be ok|be possible]?",
+    "[open|anyone here|someone there] on {day}?",
+    "so [are you|is it|will it be] open {day}?",
+]
+ASK_IF += [
+    "[is {day}|would {day} be] [ok|fine|possible|a good day] for [a visit|shopping|coming by]?",
+    "do you [rest|have a day off] on {day}?",
+    "will i find [you|someone|anybody] here on {day}?", "[does the shop|do you guys] work on {day}?", "open {day}?",
+]  # fmt: skip
+ASK_OPEN = [
+    "[when|what time|at what time|how early] do you open on {day}?",
+    "[when|what time] does it open on {day}?",
+    "[when|how early|what time] can i come in on {day} [morning|at the earliest|]?",
+    "what's your opening time on {day}?",
+    "[from when|since when|from what time] are you open on {day}?",
+    "[when|at what time] do [the doors|you guys] open on {day}?",
+    "how early [can i come|do you start|do you begin] on {day}?",
+]
+ASK_OPEN += [
+    "[when|what time] [do you start|does it start|do you begin|can i show up|can we show up] on {day}?",
+    "[earliest time|opening time|start] on {day}?", "when is the [first|earliest] [possible |]time on {day}?",
+    "how early [is somebody|are you|is anyone] [here|there] on {day}?", "from [when|what hour] on {day}?",
+]  # fmt: skip
+ASK_CLOSE = [
+    "[when|what time|at what time|how late] do you close on {day}?",
+    "[until when|how long|till when|until what time|how late] are you open on {day}?",
+    "[what's|what is] your closing time on {day}?",
+    "[when|what time] does it [close|shut] on {day}?",
+    "[how late|how long|until when] can i [come|stay|shop|order] on {day}?",
+    "when do you [shut|lock up|finish|shut down] on {day}?",
+    "what is the latest i can come on {day}?",
+]
+ASK_CLOSE += [
+    "[when|what time] do you [end|stop|go home|call it a day] on {day}?", "[latest time|closing time|end] on {day}?",
+    "when is [last order|the last call|the last entry] on {day}?", "how [late|long] can [i|we] be here on {day}?",
+    "until [when|what hour] on {day}?", "how long do i have on {day}?",
+]  # fmt: skip
+ASK_DAY += [
+    "[if|suppose|say] i come on {day}, [when is it open|which hours are there|when would that be possible|what are "
+    "the times]?",
+    "[my|our] [visit|trip|day off] is on {day}, [when can i come|what are the hours|when do you serve]?",
+    "[i might|maybe i|perhaps i|i'd love to] [look in|pop in|come over|shop] on {day}. [when are you there|when "
+    "does it work|what times are good]?",
+    "[how|what] [are|is] [the|your] [opening|business|working] [hours|times|time] [on|for] {day}?",
+    "on {day}, [from when to when|what times|when]?",
+    "[free|available|reachable|in service] on {day}, [and when|from when to when|at what times]?",
+    "{day}: [when|hours|times|from when to when]?",
+    "[between what times|in which hours|at which times|when exactly] [can we shop|may i come|can i buy something|"
+    "do you serve] on {day}?",
+    "[talk to me about|and now|next question:|then] {day}",
+    "[what's the plan|how is it|what applies|what do you have] [for|on] {day}?",
+]  # fmt: skip
+ASK_IF += [
+    "on {day}, [is somebody there|are you open|do you work|is there service|anyone]?",
+    "{day}, [open or closed|yes or no|open|closed]?",
+    "[is|will] [anybody|somebody|someone] [be |][here|in|working|around] on {day}?",
+    "[any service|business as usual|normal day] on {day}?",
+    "[do|can] [guests|people|we] [come|get in|visit] on {day}?",
+    "[is {day}|would {day} be] [a day off|a rest day|free|an open day]?",
+]  # fmt: skip
+ASK_OPEN += [
+    "[how early|what time|when] [can we get in|does somebody arrive|is the first service|does the day begin] on "
+    "{day}?",
+    "[the|your] [first|earliest] [hour|time|moment] on {day}?",
+    "on {day}, [when do you begin|what time do you open|how early are you there]?",
+    "[from when|starting when|as of when] [can i|may i|can we] [buy|get|order] [something|things] on {day}?",
+    "[opening|start] on {day} is at?",
+    "[when|what time] [do the doors|does the door|does the gate] open on {day}?",
+    "{day}, [the earliest|opening time|from when|when do you start]?",
+    "[i get up early|early bird here], when do you [open|begin|start] on {day}?",
+]  # fmt: skip
+ASK_CLOSE += [
+    "[how late|what time|when] [is the last order|does everybody leave|does the day end|do the lights go out] on "
+    "{day}?",
+    "[the|your] [last|latest] [hour|time|moment|chance] on {day}?",
+    "on {day}, [when do you finish|what time do you close|how late are you there]?",
+    "[up to when|up to what time|how late] [can i|may i|can we] [buy|order|come for] [something|things] on {day}?",
+    "[closing|end] on {day} is at?",
+    "[when|what time] [do the doors|does the door|does the gate] [close|shut] on {day}?",
+    "{day}, [the latest|closing time|until when|when do you stop]?",
+    "[i work late|i'm always late], [when do you close|how late is it open|until when can i come] on {day}?",
+]  # fmt: skip
+#: what tells that hours are meant, whatever stands around it
+CUES = """
+hours|opening hours|times|opening times|schedule|when open|from when to when|when are you there|from when until when|
+from when till when|from what time to what time|business hours|when can i come|what times|open from to|when is service|
+opening time|when do you open|earliest|start|begin|open from when|doors open when|how early|what time do you start|
+first hour|in the morning from when|as of when|closing time|when do you close|latest|end|until when|how late|till when|
+last hour|what time do you stop|in the evening till when|up to when|when do you leave|open or closed|anyone in|
+is it open|when unlocked|when locked|door open when|free day or not
+""".replace("\n", "").split("|")
+#: a day, and the question beside it
+FRAMES = """
+{day} [early|morning|forenoon|noon|lunchtime|afternoon|late afternoon|evening|night][,|:|?|...|] {q}?
+[thinking|dreaming] of {day}[,|:|.] {q}?|[it's|this is] about {day}[,|:|.] {q}?|i have time [on |]{day}[,|.|:] {q}?
+[my|our|the] [plan|choice|date|appointment|day] is {day}[,|.|:] {q}?|we'd come [on |]{day}[,|:|.] {q}?
+let's say {day}[,|.|:] {q}?|{day} [works|suits me|suits us|fits|is] best[,|.|:] {q}?|{q} on {day}?|{q} {day}?
+{q}, on {day} i mean?|{q}[, say,|, for example,|, let's say,] on {day}?|{q} if [i|we] come [on |]{day}?
+[as for|regarding|concerning|for|about] {day}[,|:] {q}?|[i|we] will be [in town|near|around] on {day}[,|.|:] {q}?
+[someone|my friend|my mother|a colleague] wants to come on {day}[,|.|:] {q}?|{q} when it is {day}?
+what if it's {day}[,|?|:] {q}?|[i|we] [only |]have [|the ]{day} [off|free][,|.|:] {q}?|{day} it is[,|.|:] {q}?
+[can't make it before|nothing before|not until] {day}[,|.|:] {q} then?|{day} then[,|.|:] {q}?|{day} - {q}?
+[i'm|we're] free [on |]{day}[,|.|:] {q}?|{q}, {day}?|{q}? {day}|{q}? on {day}[, please|]
+""".strip().replace("\n", "|")
+ASKED = """
+when do you open|when do you close|how long are you [there|open|here|in]|when is [someone|somebody|anyone] in|
+are you around|is anyone in|when can [i|we] [buy something|come by|drop by|order|get something to go]|
+how early can [i|we] come|how late can [i|we] come|when does the [door|shop|place|counter] [open|close]|
+what's the [first|last] hour|until what time|from what time|when is the door [unlocked|locked]|
+when do the shutters go [up|down]|[is it|is this place|is the shop] [open|closed|shut]|what times do you keep|
+which hours do you [have|keep|work]|when do you [begin|start|stop|end|finish]|do you work|do you open at all|
+are you [open|closed|shut|off]|what's the schedule|between which hours|when is it possible|
+from when [to|till|until] when [are you in|is it open|]|when will you be [in|here|open]|how soon can i come|
+is there [service|a break|somebody]|when must i be there|at what time is it over|when is it too late
+""".strip().replace("\n", "")
+ASK_ALL = [
+    "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
+    "]hours[, please|]?",
+    "when are you open[, please|]?", "[opening |]hours[, please|]?", "what are your opening times?",
+    "[when|on which days|what days] are you open?", "[when|at what times] can i come?", "what hours do you keep?",
+    "are you open [every day|all week|seven days a week|daily]?", "what time do you open and close?",
+    "[please|] give me [your|the] opening [hours|times].", "[when|which days] are you closed?",
+    "how about your [opening |]hours?", "[what|which] days are you open?", "do you have fixed [opening |]hours?",
+    "can you [list|read me|show me] the [opening |]hours?",
+]  # fmt: skip
+ASK_WEEKEND = [
+    "are you open [on|at|over] the weekend?", "what about [the weekend|weekends]?",
+    "[when|what time] are you open on weekends?",
+    "do you open [on|at] weekends?", "what are your weekend hours?",
+    "[can i come|is it open|are you here] on the weekend?",
+    "[opening |]hours [on|for] the weekend?", "and on [weekends|the weekend]?",
+]  # fmt: skip
+ASK_TODAY = [
+    "are you [still |]open [today|now|right now|tonight|this evening|at the moment]?",
+    "[when|what time] do you close [today|tonight]?", "how long are you open [today|tonight]?",
+    "[until when|how late] are you open [today|tonight|this evening]?", "are you open tomorrow?",
+    "[when|what time] do you open tomorrow?", "what are [your|the] hours [today|tomorrow]?",
+]  # fmt: skip
+
+ASK_AT = [
+    "are you [still |already |]open at {time} on {day}?", "can i [come|visit|drop by] [on |]{day} at {time}?",
+    "[is it|is the shop|is this place|will you be] open [on |]{day} at {time}?",
+    "i want to come on {day} at {time}, [ok|possible]?",
+    "would {time} on {day} [be ok|work|be too late|be too early]?", "is anyone [here|there] at {time} on {day}?",
+    "do you [open|close] at {time} on {day}?", "you close at {time} on {day}, right?",
+    "is {day} at {time} too [late|early]?",
+]  # fmt: skip
