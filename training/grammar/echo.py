@@ -161,14 +161,18 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
-    """Opening hours, alone or among other facts, asked for day by day."""
-    week = opening.draw(rng)
-    parts = [notice.written(rng, week)]
-    if rng.random() < 0.4:
+    """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
+    week = opening.draw(rng) if rng.random() < 0.9 else None
+    notes = [make(rng, split)[0] for make, _ in rng.sample(list(shops.NOTES.values()), 2)]
+    if week:
+        parts = [notice.written(rng, week), *notes[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
+    else:
+        parts = notes[: rng.randint(1, 2)]
+    if rng.random() < 0.2:
+        rng.shuffle(parts)
+    if rng.random() < 0.4 or not week:
         parts.insert(0, shops.house_name(rng, split))
-    if rng.random() < 0.25:
-        parts.append(rng.choice(list(shops.NOTES.values()))[0](rng, split)[0])
-    if rng.random() < 0.65:
+    if rng.random() < 0.65 or not week:
         found = opening.drill(rng, voice, week)
     else:
         found = [turn for _ in range(rng.randint(2, 4)) for turn in opening.turns(rng, voice, week)]
@@ -208,8 +212,8 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
     kind = rng.random()
-    if kind < 0.58:
-        exercise = _hours if kind < 0.42 else _table if kind < 0.48 else _menu
+    if kind < 0.54:
+        exercise = _hours if kind < 0.38 else _table if kind < 0.44 else _menu
         return exercise(rng, voice, split)
     voice.chatty = 0.0  # nothing beside what is to be repeated
     exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)

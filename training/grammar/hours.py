@@ -147,12 +147,12 @@ def ask_day(rng: Random, voice: Voice, day: int, after: bool = False) -> str:
     return voice.says(f"{babble(rng, 3)} {parts[0]} {babble(rng, 2)} {parts[1]} {babble(rng, 2)}?", day=name)
 
 
-def drill(rng: Random, voice: Voice, hours: Hours) -> list[tuple[str, str]]:
-    """The week looked up day by day, some days twice in other words."""
+def drill(rng: Random, voice: Voice, hours: Hours | None) -> list[tuple[str, str]]:
+    """The week looked up day by day, some days twice in other words; without hours nothing is found."""
     found: list[tuple[str, str]] = []
-    for day in rng.sample(range(7), rng.randint(3, 7) if len(hours.runs) > 1 else 2):
+    for day in rng.sample(range(7), rng.randint(3, 7) if hours and len(hours.runs) > 1 else 2):
         for _ in range(rng.choice((1, 1, 1, 1, 2))):
-            found.append((ask_day(rng, voice, day, bool(found)), answer_day(hours, day)))
+            found.append((ask_day(rng, voice, day, bool(found)), answer_day(hours, day) if hours else UNKNOWN))
     return found
 
 

@@ -290,7 +290,7 @@ ASK_PRICE += [
     "[can i afford|is it a lot for] the {item}? [how much is it|what does it cost|tell me the price]",
     "how [costly|pricey|cheap] is the {item}?", "what must i [spend|hand over|put down] for [the|a|one] {item}?",
 ]  # fmt: skip
-_AND_PRICE = "[and|what about|how about|and what about|then] [the|a|one] {item}[?|]"
+_AND_PRICE = "[and|what about|how about|and what about] the {item}[?|]|and the {item}, [how much|what price][?|]"
 ASK_MENU = [
     "what do you [have|sell|offer|serve]?", "what's on the menu?", "what is there [to eat|to drink|to buy|]?",
     "can i [see|hear|have] the menu[, please|]?", "what can i [get|order|buy|have][ here|]?",
@@ -317,6 +317,13 @@ ALLERGIC = [
 ]  # fmt: skip
 
 
+def _ask_price(rng: Random, voice: Voice, pattern: str, item: str) -> str:
+    asked = expand(rng, pattern)
+    if item[0].lower() in "aeio":
+        asked = asked.replace("a {item}", "an {item}")
+    return voice.says(asked, item=voice.form(item))
+
+
 def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
     """What does it cost, what is on the menu."""
     if rng.random() < 0.25:
@@ -328,7 +335,7 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
         item = rng.choice(list(shop.prices))
     else:
         item = item_of(rng, split, shop.kind if shop.kind in GOODS_OF else "snacks", 0.3)
-    asked = voice.says(rng.choice(ASK_PRICE), item=voice.form(item))
+    asked = _ask_price(rng, voice, rng.choice(ASK_PRICE), item)
     if item in shop.prices:
         return [(asked, f"The {item} is {shop.money(shop.prices[item])}.")]
     if shop.prices:
@@ -341,7 +348,7 @@ def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices))):
         pattern = _AND_PRICE if found and rng.random() < 0.35 else rng.choice(ASK_PRICE)
-        asked = voice.says(pattern, item=voice.form(item))
+        asked = _ask_price(rng, voice, pattern, item)
         found.append((asked, f"The {item} is {shop.money(shop.prices[item])}."))
     return found
 
@@ -451,8 +458,8 @@ def _menu(rng: Random, split: str, shop: Shop) -> str:
     style = rng.choice(("{m}", "{m}", "{m}", "costs", "is", "for", "colon"))
     rows = []
     for item, cents in shop.prices.items():
-        money = shop.money(cents)
-        row = {"costs": f"{item} costs {money}", "is": f"a {item} is {money}", "for": f"{item} for {money}",
+        money, article = shop.money(cents), "an" if item[0] in "aeio" else "a"
+        row = {"costs": f"{item} costs {money}", "is": f"{article} {item} is {money}", "for": f"{item} for {money}",
                "colon": f"{item}: {money}"}.get(style, f"{item} {money}")  # fmt: skip
         rows.append(row)
     head = rng.choice(("Menu: ", "Prices: ", "We sell ", "Price list: ", "On the menu: ", "We have ", "", "Menu: ",
