@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from training.grammar import booking, echo, order, shop, talk
+from training.grammar import booking, echo, facts, menu, notes, order, shop, talk
 from training.grammar import hours as opening
 from training.grammar.text import Voice
 from training.heldout import clean
@@ -53,7 +53,7 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
 def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
     kind = rng.choice(list(shop.GOODS_OF if rng.random() < 0.45 else shop.NAMES_OF))
-    here = shop.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
+    here = facts.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
     turns: Turns = []
     for _ in range(visits):
         turns += _visit(rng, split, here, whole=visits > 1)
@@ -77,7 +77,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         if asks < 0.46:
             return opening.turns(rng, voice, here.hours, here.today)
         if asks < 0.60:
-            return shop.note_turns(rng, voice, here)
+            return notes.note_turns(rng, voice, here)
         if asks < 0.72:
             return talk.off_topic(rng, voice, split)
         if asks < 0.80:
@@ -89,8 +89,8 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         if here.kind not in shop.GOODS_OF:
             return opening.turns(rng, voice, here.hours, here.today)
         if asks < 0.93:
-            return shop.price_turns(rng, voice, here, split)
-        return shop.allergy_turns(rng, voice, here, split)
+            return menu.price_turns(rng, voice, here, split)
+        return menu.allergy_turns(rng, voice, here, split)
 
     for _ in range(rng.choices((0, 1, 2, 3), (30, 40, 20, 10))[0]):
         parts.append(question())

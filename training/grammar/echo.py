@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from training.grammar import facts, menu, notice, values, words
 from training.grammar import hours as opening
-from training.grammar import notice, values, words
 from training.grammar import shop as shops
+from training.grammar.notes import NOTES
 from training.grammar.talk import ASK_NAME, say
 from training.grammar.text import Voice, listed, number, plural, sentence
 
@@ -163,7 +164,7 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
     week = opening.draw(rng) if rng.random() < 0.9 else None
-    notes = [make(rng, split)[0] for make, _ in rng.sample(list(shops.NOTES.values()), 2)]
+    notes = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
         parts = [notice.written(rng, week), *notes[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
     else:
@@ -181,12 +182,12 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """A price list and nothing else: what things cost, what is in them."""
-    here = shops.draw(rng, split, rng.choice(list(shops.GOODS_OF)), told=1.0)
+    here = facts.draw(rng, split, rng.choice(list(shops.GOODS_OF)), told=1.0)
     while not here.prices:
-        here = shops.draw(rng, split, here.kind, told=1.0)
+        here = facts.draw(rng, split, here.kind, told=1.0)
     if rng.random() < 0.7:
-        return here.facts, shops.price_drill(rng, voice, here)
-    return here.facts, [turn for _ in range(rng.randint(2, 5)) for turn in shops.price_turns(rng, voice, here, split)]
+        return here.facts, menu.price_drill(rng, voice, here)
+    return here.facts, [turn for _ in range(rng.randint(2, 5)) for turn in menu.price_turns(rng, voice, here, split)]
 
 
 def _order(rng: Random, voice: Voice, split: str) -> Turns:

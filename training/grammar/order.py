@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from training.grammar import menu, talk, values, words
 from training.grammar import shop as shops
-from training.grammar import talk, values, words
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
 
@@ -447,12 +447,8 @@ class Counter:
 
     def bill(self) -> str:
         """Two lattes 2 x $3.50 = $7.00, one scone $2.50. That is $9.50."""
-        money, lines = self.shop.money, self.order.lines
-        prices = [self.shop.prices[line.item] for line in lines]
-        each = [f"{line.text()} " + (f"{line.n} x {money(price)} = " if line.n > 1 else "") + money(line.n * price)
-                for line, price in zip(lines, prices)]  # fmt: skip
-        total = money(sum(line.n * self.shop.prices[line.item] for line in lines))
-        return f"{', '.join(each)}. That is {total}." if len(lines) > 1 or lines[0].n > 1 else f"{each[0]}."
+        lines = self.order.lines
+        return menu.bill(self.shop, [(line.n, line.text(), line.item) for line in lines])
 
     def read_back(self) -> None:
         """What did I order?"""

@@ -1,0 +1,64 @@
+"""The "facts" turn: what the assistant is told of the shop before anybody speaks."""
+
+from __future__ import annotations
+
+from random import Random
+
+from training.grammar import hours as opening
+from training.grammar import menu, notice, values
+from training.grammar.notes import NOTES
+from training.grammar.shop import GOODS_OF, NAMES_OF, Shop, house_name
+from training.grammar.text import expand, sentence
+
+
+def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
+    """A shop of a kind; ``told``: the chance that the assistant is given any facts at all."""
+    shop = Shop(kind)
+    if rng.random() > told:
+        return shop
+    shop.sign = rng.choices(("$", "€", "£"), (70, 18, 12))[0]
+    parts: list[str] = []
+    if rng.random() < 0.62:
+        shop.hours = opening.draw(rng)
+        text = notice.written(rng, shop.hours)
+        if rng.random() < 0.2:
+            shop.today = rng.randrange(7)
+            today = expand(rng, f"[today is|it is|the day is|today:] {values.DAYS[shop.today]}")
+            text = f"{today}. {sentence(text)}" if rng.random() < 0.5 else f"{text}. {sentence(today)}"
+        parts.append(text)
+    if kind in GOODS_OF and rng.random() < 0.68:
+        parts.append(menu.written(rng, split, shop))
+        if rng.random() < 0.4:
+            parts.append(menu.contents(rng, shop))
+    for topic in rng.sample(list(NOTES), rng.choices((0, 1, 2, 3), (35, 30, 22, 13))[0]):
+        text, shop.notes[topic] = NOTES[topic][0](rng, split)
+        parts.append(text)
+    rng.shuffle(parts)
+    named = rng.random()
+    house = expand(rng, "[" + NAMES_OF[kind] + "]")
+    if named < 0.55:
+        shop.name = house_name(rng, split)
+        intro = expand(
+            rng,
+            f"you are the [kiosk|assistant|order desk|helper|voice] [of|at|in] [the |]{shop.name}[, a {house}|]|"
+            f"you work at {shop.name}[, a {house}|]|{shop.name}, {house}|welcome to {shop.name}|"
+            f"facts about {shop.name}|this is {shop.name}[, a {house}|]|kiosk of {shop.name}|{house} {shop.name}",
+        )
+    elif named < 0.85:
+        intro = expand(
+            rng,
+            f"you are the [kiosk|assistant|helper|order desk] [of|in|at] a {house}|kiosk of a {house}|"
+            f"you work in a {house}|{house}|this is a {house}|facts",
+        )
+    else:
+        intro = ""
+    if intro:
+        parts.insert(0, intro)
+    joint = rng.choices((". ", "\n", "; "), (80, 12, 8))[0]
+    if joint == "; ":
+        parts = [part.replace("; ", ", ") for part in parts]
+    shop.facts = joint.join(sentence(part) if joint != "; " else part for part in parts)
+    if shop.facts and joint != "\n" and shop.facts[-1] not in ".?!":
+        shop.facts += "."
+    shop.facts = sentence(shop.facts)
+    return shop
