@@ -16,7 +16,7 @@ from training import corpus, grammar
 from training.exam import __main__ as exam
 from training.exam import marks
 from training.exam.marks import Mark
-from training.exam.requests import Request, all_requests
+from training.exam.requests import Request, _slots, all_requests
 from training.heldout import NAMES
 
 REQUESTS = all_requests()
@@ -62,6 +62,7 @@ def test_invented_hours(answer: str, invented: bool) -> None:
 def test_marks() -> None:
     order = Request("order", ("x",), (("two", "2"), ("tea",)))
     assert marks.repeated(order, "Two coffees.") == (1, 2)
+    assert marks.repeated(Request("order", ("x",), tuple(_slots(2, "", "diary"))), "Two diaries.") == (2, 2)
     assert Mark(order, ["Two teas."], True).right and not Mark(order, ["A tea."], True).right
     assert Mark(Request("off-topic", ("x",)), ["Sorry, I know only this place."], True).right
     assert not Mark(Request("off-topic", ("x",)), ["It is 300 meters tall."], True).right

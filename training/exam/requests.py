@@ -84,10 +84,10 @@ def _said(n: int, size: str, item: str, rng: Random) -> str:
 
 
 def _slots(n: int, size: str, item: str) -> list[Slot]:
-    """What must come back of n things; "a" counts as one only before the thing."""
+    """What must come back of n things, in singular or plural; "a" counts as one only before the thing."""
     thing = f"{size} {item}".strip()
     count = goods.COUNTS[n] if n > 1 else ("one", "1", f"a {thing}", f"an {thing}")
-    return [count, (item,), *([(size,)] if size else [])]
+    return [count, (item, _noun(item, 2)), *([(size,)] if size else [])]
 
 
 def _orders(rng: Random) -> Iterator[Request]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from training.grammar import booking, echo, facts, menu, notes, order, shop, talk
+from training.grammar import booking, echo, facts, menu, notes, order, rude, shop, talk
 from training.grammar import hours as opening
 from training.grammar.text import Voice
 from training.heldout import clean
@@ -52,7 +52,8 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
 
 def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
-    kind = rng.choice(list(shop.GOODS_OF if rng.random() < 0.45 else shop.NAMES_OF))
+    kinds = rng.choices((shop.GOODS_OF, booking.COMMON, shop.NAMES_OF), (44, 24, 32))[0]
+    kind = rng.choice(list(kinds))
     here = facts.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
     turns: Turns = []
     for _ in range(visits):
@@ -66,9 +67,11 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     parts: list[Turns] = []
     if rng.random() < 0.22:
         parts.append(talk.greeting(rng, voice, here))
-    if rng.random() < 0.12:
+    if rng.random() < 0.13:
         parts.append(talk.introduction(rng, voice, split))
         name = parts[-1][0][1].removeprefix("Hello, ").partition("!")[0]
+        if rng.random() < 0.3:
+            parts.append(talk.who(rng, voice, name) if rng.random() < 0.7 else rude.turns(rng, voice, split))
 
     dealing = False  # a name may have been given
 
@@ -78,9 +81,11 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
             return opening.turns(rng, voice, here.hours, here.today)
         if asks < 0.60:
             return notes.note_turns(rng, voice, here)
-        if asks < 0.72:
+        if asks < 0.70:
             return talk.off_topic(rng, voice, split)
-        if asks < 0.80:
+        if asks < 0.76:
+            return rude.turns(rng, voice, split)
+        if asks < 0.81:
             return talk.aside(rng, voice)
         if asks < 0.83:
             return talk.joke(rng, voice)

@@ -189,6 +189,18 @@ WHOLE = {
         "{time}][, please|]",
         "[my parents|my friends|my team|our group] [would like|need|want] a table {on} at {time}[, we are|, they "
         "are| for] {n}",
+        "[an early|a late|a family|a birthday|a farewell|a team|a wedding] [dinner|lunch|breakfast|meal] for {n}[ "
+        "people|][,|] [{on}|{day}][,|] [at |]{time}",
+        "{meal} for {n}[ people| persons| of us|][,|] [{on}|{day}][,|] [at |around |]{time}[, please|]",
+        "{meal}, {n} people, {day}, {time}", "[{on}|{day}][,|] [at |]{time}[,|] {meal} for {n}[, please|]",
+        "{n} for {meal}[,|] [{on}|{day}][,|] [at |]{time}",
+        "[may|can|is it fine if|is there room if|do you mind if|would it work if|shall] {n} [of us|friends|colleagues|"
+        "hungry people|grown-ups|ladies] [dine|have lunch|sit down|eat a bite|come for dinner|celebrate|have a meal|"
+        "get fed|come by to eat|take seats|have supper] [with you |at yours |there |]{on} [at|around] {time}?",
+        "[we are|we're] [thinking of|hoping for|looking at|after] {meal} for {n}[,| on] {day}[,| at] {time}",
+        "[keep|set aside|prepare|lay] a table for {n}[,|] {on}[,|] {time}[, please|]",
+        "{n} of us [will |want to |would like to |]eat [with you |at your place |here together |]{on} at {time}",
+        "{babble} {n} {babble} [table|eat|{meal}] {babble} {on} {babble} {time}",
         "{time} {on}, table for {n}[, please|]", "[a|one] table, {n} [people|persons], {on} [at |]{time}",
         "[i hope|i wonder if|please tell me] [you have|there is] a table for {n} {on} at {time}",
     ],
@@ -208,6 +220,12 @@ WHOLE = {
         "[are we lucky|is it sold out|any luck]? {n} tickets, {title}, {on} at {time}",
         "[at {time} {on}|{on} at {time}] {n} [of us|people|friends] [go to|come to|will see|are going to see] "
         "{title}",
+        "{title}[,|:| -] {n} [seats|people|places][,|] [{day}|{on}][,|] [at |]{time}",
+        "[does|is] {title} [still |][run|running|on|shown] {on} at {time}? [we are {n}|{n} tickets|i need {n} seats]",
+        "{n} [tickets|seats] for {title} [for|,] {day}[,| at] {time}",
+        "{day}, {time}, {title}[,|:] {n} [tickets|seats]",
+        "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} [tickets|seats] {on} "
+        "at {time}", "[i want|we want|let's go] to {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
     ],
     "train": [
         "[we go|we're off|i'm going|we need to go|i go] to {title} {on} at {time}[, {n} tickets|, {n} people| with "
@@ -222,6 +240,11 @@ WHOLE = {
         "{title}: {n} [tickets|seats] [for {on} at {time}|at {time} {on}]",
         "[my|our] [trip|train|ride|journey] [goes|is] to {title} {on} at {time}[, {n} tickets|, {n} of us]",
         "[the destination is|our goal is] {title}, {on} at {time}, {n} tickets",
+        "[i must reach|we need to get to|they expect me in|my aunt lives in|our hotel is in|there is a wedding in|"
+        "we are due in] {title}[:|,|.| so|, so] {n} [tickets|seats] [for|on] {day}[,| at] {time}[, please|]",
+        "{n} [tickets|seats] for {day}[,| at] {time}, to {title}", "{day}, {time}, {n} [tickets|seats], to {title}",
+        "{title}, {n} [tickets|seats] for {day}, {time}", "[on|for] {day}, {time}: {n} to {title}",
+        "[a train|the train] to {title} for {n}[ people|], {day}, {time}",
     ],
     "tours": [
         "[we'd like|i'd like] to [join|take|do] the {title} tour {on} at {time}[, {n} people|, we are {n}|, {n} of "
@@ -237,6 +260,13 @@ WHOLE = {
     "hotel": ["[a|one] room {on} for {n} nights[, please|]",
     "[we arrive|i arrive|we come|starting] {on} [for|and stay] {n} nights"],
 }  # fmt: skip
+MEALS = """
+breakfast|brunch|lunch|supper|a meal|a big meal|a quick bite|a long lunch|a birthday party|drinks|coffee and cake|
+a romantic evening|a family reunion|a team evening|fondue|sushi|a christmas dinner|an anniversary dinner|
+dinner with friends|a celebration|tapas|a quiet supper|the wedding meal|a business lunch
+""".replace("\n", "").split("|")
+#: kinds of booking that are asked for most
+COMMON = ("table", "cinema", "train")
 YES = ["yes", "yes[,|] please", "[yes|yeah|yep|sure|right|correct|exactly|perfect]",
     "[yes|yeah|yep][,|] [that's right|that is correct|perfect|exactly|please do|it is|great|thanks|thank you]",
        "[that's|that is] [right|correct|fine|perfect|it|good]", "[sounds|looks] [good|right|great|perfect]",
@@ -251,11 +281,48 @@ CHANGE = ["[no|sorry|actually|wait][,|] {new}[, please| please|]",
           "[that's wrong|not quite][,|] [it's|i said] {new}", "{new} instead[, please|]"]  # fmt: skip
 
 
+ASK_BOOKING = [
+    "what did i [book|reserve|ask for][ again|]?",
+    "[can|could] you [repeat|read back] my [booking|reservation][, please|]?",
+    "[which|what] booking do i have?", "what [do i have|have i got|have i booked][ now| so far|]?",
+    "[repeat|tell me|say|read me] my [booking|reservation][ again|][, please|]", "[and |]what was it all again?",
+    "what is [booked|reserved][ for me| in my name|]?", "[sorry|wait][,|] what did [i|we] [book|reserve]?",
+    "[let me hear|go over] [it|the booking] [again|once more][, please|]", "what have you [noted|written down]?",
+]
+ASK_WHEN = [
+    "when [is|was] [it|that|my booking|my appointment][ again|]?", "[for |]when did [i|we] [book|reserve]?",
+    "when [do|should|must] [i|we] [come|be here|be there]?", "[i forgot|tell me|sorry], when is it?",
+    "[what|which] day and [what |]time [was it|is it|did i say]?", "and when was that[ again|]?",
+]
+ASK_WHICH_DAY = [
+    "[what|which] day [is|was] [it|that|my booking][ again|]?", "[on |]which day did [i|we] [say|book|choose]?",
+    "what day [did i say|do we come|was that]?", "[is it|which day], [i forgot|remind me]?", "[and |]the day was?",
+]
+ASK_WHICH_TIME = [
+    "[at |]what time [is|was] [it|that|my booking][ again|]?", "[at |]what time did [i|we] [say|book|choose]?",
+    "what time [do we come|should we be there|was that]?", "which hour did i say?", "[and |]the time was?",
+]
+_HEADS = [
+    "for how many [people |persons |of us |]did [i|we] [book|reserve]?", "how many [people|of us|guests] did i say?",
+    "how many [are we|people is it for|will we be]?", "[and |]for how many was it?",
+]
+_PIECES = ["how many [{noun} |]did [i|we] [book|order|take]?", "how many {noun} [is it|was it|do i have|do we get]?"]
 #: what is counted where everything is said in a row
 TERSE = {
     "cinema": "tickets", "train": "tickets", "museum": "museum tickets", "pool": "pool tickets", "bikes": "bikes",
     "table": "people", "tours": "people", "hotel": "nights",
 }  # fmt: skip
+ASK_COUNT = {
+    kind: _HEADS if kind in ("table", "tours", "boats") else [each.replace("{noun}", noun) for each in _PIECES]
+    for kind, noun in [*TERSE.items(), ("boats", "people")]
+}
+
+
+def _amount(kind: str, n: str) -> str:
+    """for four people; four tickets"""
+    if kind in ("table", "tours", "boats"):
+        return f"for {n} {'person' if n == 'one' else 'people'}"
+    return f"{n} {_single(TERSE[kind]) if n == 'one' else TERSE[kind]}"
 
 
 def _single(text: str) -> str:
@@ -379,8 +446,11 @@ class Desk:
         rng.shuffle(parts)
         if kind in ("table", "hotel", "tours"):
             parts.insert(0, {"table": "a table", "hotel": "a room", "tours": "a tour"}[kind])
-        if rng.random() < 0.75 and self.known.get("n") != "one":
+        if rng.random() < 0.8 and self.known.get("n") != "one":
             pattern = rng.choice(WHOLE[kind])
+            while "{babble}" in pattern:
+                pattern = pattern.replace("{babble}", babble(rng, 2), 1)
+            pattern = pattern.replace("{meal}", rng.choice(MEALS))
         else:
             pattern = rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]"
         if "name" not in self.known and rng.random() < 0.2:
@@ -447,6 +517,23 @@ class Desk:
         asked = self.voice.says(rng.choice(CHANGE), new=shown, old=self.voice.small(old) if slot == "day" else old)
         self.turns.append((asked, self._led(asked)))
 
+    def recall(self, done: bool) -> None:
+        """What was it again, when was it, for how many?"""
+        s, rng = self.known, self.rng
+        patterns, reply = ASK_BOOKING, f"You have {self.text()}."
+        kind = rng.random()
+        on, at = values.on(s.get("day", "")) if "day" in s else "", f"at {s['time']}" if "time" in s else ""
+        if kind < 0.5 and (on or at) and self.shop.kind != "hotel":
+            patterns, reply = ASK_WHEN, f"It is {on} {at}".rstrip().replace("  ", " ") + "."
+            if on and kind < 0.2:
+                patterns, reply = ASK_WHICH_DAY, f"It is {on}."
+            elif at and kind < 0.35:
+                patterns, reply = ASK_WHICH_TIME, f"It is {at}."
+        elif kind < 0.65 and "n" in s:
+            patterns, reply = ASK_COUNT[self.shop.kind], f"It is {_amount(self.shop.kind, s['n'])}."
+        asked = self.voice.says(rng.choice(patterns))
+        self.turns.append((asked, reply + ("" if done else " Is that right?")))
+
     def close(self) -> None:
         """Yes: it is booked."""
         asked = self.voice.says(self.rng.choice(YES))
@@ -458,6 +545,8 @@ def turns(
 ) -> Turns:
     """One booking from the wish to the confirmation; arguments as in :func:`training.grammar.order.turns`."""
     desk = Desk(rng, voice, shop, split)
+    if not whole and rng.random() < 0.02:
+        desk.turns.append((voice.says(rng.choice(ASK_BOOKING)), "You have not booked anything yet."))
     if guest and "name" in desk.kind.slots:
         desk.known["name"] = guest
     if rng.random() > 0.42 or not desk.terse():
@@ -469,8 +558,15 @@ def turns(
     desk.fill()
     for _ in range(rng.choices((0, 1, 2), (65, 27, 8))[0]):
         desk.correct()
+    if rng.random() < 0.06:
+        desk.recall(done=False)
     if whole or rng.random() < 0.8:
         desk.close()
-        if "name" in desk.known and rng.random() < 0.06:
-            desk.turns += talk.recall(rng, voice, desk.known["name"])
+        kind = rng.random()
+        if kind < 0.06:
+            desk.turns += talk.recall(rng, voice, desk.known.get("name", guest))
+        elif kind < 0.11:
+            desk.turns += talk.who(rng, voice, desk.known.get("name", guest))
+        elif kind < 0.20:
+            desk.recall(done=True)
     return desk.turns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import facts, menu, notice, values, words
+from training.grammar import facts, menu, notice, rude, talk, values, words
 from training.grammar import hours as opening
 from training.grammar import shop as shops
 from training.grammar.notes import NOTES
@@ -84,6 +84,22 @@ def _name(rng: Random, voice: Voice, split: str) -> Turns:
     if rng.random() < 0.3:
         turns.append(_repeat(rng, voice, split)[0])
     turns.append((say(rng, voice, ASK_NAME), f"Your name is {name}."))
+    return turns
+
+
+def _who(rng: Random, voice: Voice, split: str) -> Turns:
+    """I am, you are, who am I, who are you, mixed: only who says it of himself has told a name."""
+    turns: Turns = []
+    name = ""
+    for _ in range(rng.randint(2, 5)):
+        kind = rng.random()
+        if kind < 0.35:
+            turns += rude.turns(rng, voice, split)
+        elif kind < 0.7 or not turns:
+            turns += talk.who(rng, voice, name)
+        elif not name:
+            turns += talk.introduction(rng, voice, split)
+            name = turns[-1][1].removeprefix("Hello, ").partition("!")[0]
     return turns
 
 
@@ -217,6 +233,6 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
         exercise = _hours if kind < 0.38 else _table if kind < 0.44 else _menu
         return exercise(rng, voice, split)
     voice.chatty = 0.0  # nothing beside what is to be repeated
-    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order)
-    drill = rng.choices(exercises, (20, 22, 3, 3, 24, 8, 8, 18))[0]
+    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order, _who)
+    drill = rng.choices(exercises, (18, 20, 3, 3, 18, 7, 7, 18, 16))[0]
     return "", drill(rng, voice, split)

@@ -47,9 +47,11 @@ def _pay(rng: Random, split: str) -> tuple[str, str]:
 def _allowed(what: str) -> Callable[[Random, str], tuple[str, str]]:
     def note(rng: Random, split: str) -> tuple[str, str]:
         if rng.random() < 0.5:
-            return (expand(rng, f"{what} are [allowed|welcome|permitted]|you may bring {what}|yes to {what}"),
+            return (expand(rng, f"{what} are [allowed|welcome|permitted|fine]|you may bring {what}|yes to {what}|"
+                                f"we [like|welcome|love] {what}|{what}: [yes|allowed|welcome]"),
                     f"Yes, {what} are welcome.")  # fmt: skip
-        return (expand(rng, f"{what} are [not allowed|not permitted|not welcome|forbidden]|no {what}[, please|]"),
+        return (expand(rng, f"{what} are [not allowed|not permitted|not welcome|forbidden]|no {what}[, please|]|"
+                            f"{what} [wait outside|must stay outside|stay at home]|{what}: [no|not allowed]"),
                 f"Sorry, {what} are not allowed.")  # fmt: skip
 
     return note
@@ -121,7 +123,12 @@ NOTES: dict[str, tuple[Callable[[Random, str], tuple[str, str]], list[str]]] = {
     "dogs": (_allowed("dogs"), [
         "[can|may|could] i bring my dog[ in|]?", "are dogs [allowed|ok|welcome][ here|]?",
         "is my dog [allowed|welcome]?",
-        "do you allow [dogs|pets]?", "i have a dog with me, is that ok?"]),
+        "do you allow [dogs|pets]?", "i have a dog with me, is that ok?",
+        "[can|could|does] [my|the|our] [dog|puppy|dogs] [come along|come inside|come too|stay outside|wait in here]?",
+        "[may|can] [he|she|the little one], [my|our] dog, [come in|stay with me]?",
+        "[what about|and] [my|our] dog[s|]?",
+        "[do|would] [you|they] mind [my|a] [dog|puppy]?", "is a [small |big |]dog [ok|welcome|allowed|a problem]?",
+        "[we|i] [brought|have|came with] [our|a|my] [dog|puppy], [may|can] [it|he|she] [come in|enter|stay]?"]),
     "photos": (_allowed("photos"), [
         "[can|may] i take [photos|pictures|a photo]?", "are [photos|pictures] [allowed|ok][ here|]?",
         "is photography allowed?",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from training.grammar import menu, talk, values, words
+from training.grammar import correction, menu, talk, values, words
 from training.grammar import shop as shops
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
@@ -73,6 +73,15 @@ in addition|and in addition|and after it|and later|or rather and|and not to forg
 with an extra|accompanied by|, to be followed by|, next|, also|, likewise|; also|, and for us|, and for the others|
 for the boys and|for the girls,|on one tray with|and at the end|also|as the second thing|, secondly|. And|. Also|. Then
 """.replace("\n", "").split("|")
+
+#: a wish that depends on something; the thing itself comes after it
+CONDITIONS = [
+    "if [there is|there's] [one|any|some] left", "if you [still |][have|got] [it|any|one|some]", "if [possible|i may]",
+    "if [it is|that is|it's] [not too late|fine|no trouble|still there|in the house]", "if nobody [took|wants] it",
+    "[should there be|provided there is] [one|any][ left|]", "should you have [it|one]", "if the kitchen has it",
+]  # fmt: skip
+#: where a thing may be: part of what is ordered
+WHERE = ("by the", "from the", "in the", "on the", "near the", "under the")
 
 # ---- what guests say -------------------------------------------------------------------------------------------------
 
@@ -155,50 +164,6 @@ MORE += [
     "[we also need|i also need|i'd add|let's add] {items}[, please|]",
     "[and for her|and for him|for my friend] {items}",
 ]  # fmt: skip
-MAKE_THAT = [
-    "[no|actually|sorry|oh|wait][,|] make [that|it] {n}[, please|]", "make [that|it] {n}[, please| please|]",
-    "[actually|sorry|no][,|] i [want|need|meant|said] {n}[, please|]",
-    "[can|could] you make [that|it] {n}[, please|]?",
-    "[change|switch] that to {n}[, please|]", "{n} [instead|actually], [please|sorry]",
-    "i'd rather have {n}[, please|]",
-    "[oh|ah] [sorry|wait][,|] {n}[, please|]", "[hmm|well][,|] let's [make it|say|do] {n}",
-    "on second thought, {n}[, please|]",
-    "[i meant|i said|better] {n}[, please| please|]", "not {old}, {n}[, please|]", "{n}, not {old}[, please|]",
-]  # fmt: skip
-MAKE_THAT += [
-    "[sorry|oops|excuse me][,|] [i|we] [counted wrong|forgot somebody|changed our minds|miscounted][,|:] {n}",
-    "[the number|the count|the amount] [should be|is|has to be] {n}",
-    "[please|] [correct|update] [it|that|the number] to {n}",
-    "[we are|there are] [fewer|more|others] [of us|coming], [make it|take|so] {n}[, please|]",
-    "[no no|nope|nah], {n}[, please|]", "[only|rather|maybe|in fact] {n}[, please|]",
-    "{n} is [right|correct|enough|better]",
-    "[would|could] [it|that] be {n}[ instead|, please|]?",
-    "[i take|we take|give me|let's have] {n} [after all|then|instead]",
-    "[raise|lower|set] [it|that] to {n}[, please|]", "[my friend|my sister|someone] [joined|left], so [we need|] {n}",
-    "[you misheard|that's not right|wrong number][,|] {n}[, please|]", "[more like|rather|better] {n}[, please|]",
-    "[it has to be|should be|must be] {n}[, sorry|]", "my [husband|friend] wants one too, so {n}",
-    "{n} would be better", "[i have to change that|change of plan|one more thing][:|,] {n}",
-]  # fmt: skip
-RATHER = [
-    "[no|actually|sorry|wait][,|] [a|one|the] {item} instead[, please|]",
-    "[can|could] i [have|get] [a|the] {item} instead[ of the {old}|][, please|]?",
-    "[change|switch] the {old} to [a|one|] {item}[, please|]", "not [a|the] {old}, [a|the] {item}[, please|]",
-    "{item}, not {old}",
-    "[i meant|i said|i want] [a|the] {item}, not [a|the] {old}",
-    "[actually|on second thought|hmm][,|] i'd rather have [a|the] {item}[ than the {old}|]",
-    "replace the {old} with [a|one|] {item}[, please|]", "[a|one|] {item} instead of the {old}[, please|]",
-    "make the {old} [a|into a] {item}[, please|]",
-    "[could|can] you [swap|change] the {old} for [a|the] {item}[, please|]?",
-]  # fmt: skip
-DROP = [
-    "[no|actually|sorry][,|] no {item}[, please|]",
-    "[take off|remove|cancel|drop|leave out|forget|skip] the {item}[, please| please|]",
-    "[i don't want|i don't need|without] the {item}[ after all| anymore|]",
-    "[can|could] you [remove|take off|cancel] the {item}[, please|]?",
-    "[actually|on second thought|sorry][,|] [forget|skip|leave out|remove] the {item}",
-    "not the {item} [after all|anymore]",
-    "delete the {item}[, please|]", "please [take off|take out|remove|cancel] the {item}", "the {item} can go",
-]  # fmt: skip
 DONE = [
     "[that's|that is|that'll be|that will be] [all|it|everything|all for now|it for today][, thanks| thank you| "
     "please|]", "no[,|] that's [all|it|everything][, thanks|]",
@@ -273,12 +238,25 @@ READ_BACK = [
     "my order[, please|]?", "can we go over my order?", "[read|say] it back to me[, please|]", "is my order right?",
 ]  # fmt: skip
 
+#: {items}: in plural, without a count, which makes it a question and not a wish
+ASK_STOCK = [
+    "do you [have|sell|make|offer|serve|keep] [any |some |]{items}[ here| today| too|]?",
+    "[are there|got] any {items}[ left|]?",
+    "have you [got |]any {items}?", "any {items}[ left| today| here|]?", "is it possible to get {items} here?",
+    "do you still have {items}?", "[and |]what about {items}, do you have [them|any|those]?",
+    "are {items} on the menu?",
+    "you don't [have|sell] {items}, do you?", "[i see no|i can't see any] {items}, do you have [any|some]?",
+    "[can|could] one [get|buy] {items} here?", "are you selling {items}[ too|]?",
+]  # fmt: skip
+
 
 def spoken(rng: Random, voice: Voice, line: Line, shown_size: bool = True) -> str:
     """A line as a guest says it: 2 large lattes with oat milk."""
     article = "an" if ((line.size if shown_size else "") or line.item)[0].lower() in "aeiou" else "a"
     if line.n == 1:
         count = rng.choice((article, article, article, "one", "1", "one", ""))
+        if any(f" {where} " in line.item for where in WHERE) and rng.random() < 0.6:
+            count = "the"
     elif line.n == 2 and rng.random() < 0.1:
         count = "a couple of"
     else:
@@ -317,6 +295,8 @@ class Counter:
         if menu and not free:
             return None
         item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
+        if not menu and rng.random() < 0.05:
+            item += f" {rng.choice(WHERE)} {rng.choice(words.THINGS)}"
         if item in taken:
             return None
         n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (34, 18, 12, 9, 6, 5, 16, 1))[0]
@@ -374,7 +354,10 @@ class Counter:
         if len(parts) < 2:
             return parts[0]
         joint = babble(self.rng, 4) if self.rng.random() < 0.35 else self.rng.choice(JOINTS)
-        return f"{', '.join(parts[:-1])} {joint or 'and'} {parts[-1]}".replace(" ,", ",").replace(" ;", ";").replace(
+        last = parts[-1]
+        if self.rng.random() < 0.1:
+            last = f", {expand(self.rng, self.rng.choice(CONDITIONS))}, {last}"
+        return f"{', '.join(parts[:-1])} {joint or 'and'} {last}".replace(" ,", ",").replace(" ;", ";").replace(
             " .", ".")
 
     def _named(self, patterns: list[str], items: str) -> tuple[str, str]:
@@ -399,40 +382,14 @@ class Counter:
                   "i want [it|them] {size}", "{size} would be [great|good|fine]"],
                  f"{self.whole()}. {self.follow_up()}", size=size)  # fmt: skip
 
+    def change(self, patterns: list[str], **slots: str) -> None:
+        """A turn after which the whole order is repeated."""
+        self.say(patterns, f"{self.whole()}. {self.follow_up()}", **slots)
+
     def correct(self) -> None:
         """No, make that two; a tea instead of the coffee; no muffin after all; large, not small."""
-        rng, order, voice = self.rng, self.order, self.voice
-        if not order.lines:
-            return
-        at = len(order.lines) - 1
-        old, kind = order.lines[at], rng.random()
-        if kind < 0.4:
-            n = rng.choice([m for m in (1, 2, 3, 4, 5, 6, 8, 10) if m != old.n])
-            order.lines[at] = replace(old, n=n)
-            shown = number(n) if rng.random() < 0.7 else str(n)
-            if rng.random() < 0.3:
-                shown += " " + (voice.form(old.item) if n == 1 else plural(voice.form(old.item)))
-            self.say(MAKE_THAT, f"{self.whole()}. {self.follow_up()}", n=shown, old=number(old.n))
-        elif kind < 0.55 and old.size:
-            size = self.combined([size for size in ("small", "medium", "large") if size != old.size], old.item)
-            if not size:
-                return
-            order.lines[at] = replace(old, size=size)
-            self.say(MAKE_THAT + ["[actually|no][,|] a {n} one[, please|]", "{n}[, please|], not {old}"],
-                     f"{self.whole()}. {self.follow_up()}", n=order.lines[at].size, old=old.size)  # fmt: skip
-        elif kind < 0.8:
-            at = rng.randrange(len(order.lines))
-            old = order.lines[at]
-            new = self.line()
-            if not new:
-                return
-            order.lines[at] = Line(new.item, old.n)
-            self.say(RATHER, f"{self.whole()}. {self.follow_up()}", item=voice.form(new.item), old=voice.form(old.item))
-        elif len(order.lines) > 1:
-            at = rng.randrange(len(order.lines))
-            gone = order.lines.pop(at)
-            noun = gone.item if gone.n == 1 else plural(gone.item)
-            self.say(DROP, f"{self.whole()}. {self.follow_up()}", item=voice.form(noun))
+        if self.order.lines:
+            correction.turn(self)
 
     def not_sold(self) -> None:
         """Something that is not on the menu."""
@@ -461,7 +418,38 @@ class Counter:
             reply = self.bill() if self.shop.prices else "I do not know the prices. Please pay at the desk."
             self.say(ASK_TOTAL, f"{reply} {self.follow_up()}")
 
-    def finish(self) -> None:
+    def ask_stock(self) -> None:
+        """Do you have lattes?"""
+        menu = self.shop.prices
+        held = menu and self.rng.random() < 0.5
+        item = self.rng.choice(list(menu)) if held else shops.item_of(self.rng, self.split, self.shop.kind, 0.5)
+        if not held and any(item in each or each in item for each in menu):
+            return
+        reply = "I have no menu here. Tell me what you would like."
+        if menu:
+            reply = f"Sorry, we do not have {plural(item)}. We have {listed(list(menu))}."
+        if held:
+            reply = f"Yes, the {item} is {self.shop.money(menu[item])}."
+        self.turns.append((self.voice.says(self.rng.choice(ASK_STOCK), items=plural(self.voice.form(item))), reply))
+
+    def after(self, aside: Callable[[], Turns]) -> None:
+        """When all is ordered: what was it, a question, one thing more."""
+        rng, name = self.rng, self.order.name or self.guest
+        kind = rng.random()
+        if kind < 0.07:
+            self.turns += talk.recall(rng, self.voice, name)
+        elif kind < 0.20:
+            self.say(READ_BACK, f"You have {self.whole()}.")
+        elif kind < 0.27:
+            self.turns += talk.who(rng, self.voice, name)
+        elif kind < 0.33:
+            self.turns += aside()
+            self.say(READ_BACK, f"You have {self.whole()}.")
+        elif kind < 0.40:
+            self.add(MORE)
+            self.finish(aside)
+
+    def finish(self, aside: Callable[[], Turns]) -> None:
         """That is all; the bill; the name; coming up."""
         rng, order = self.rng, self.order
         if not order.lines:
@@ -471,6 +459,8 @@ class Counter:
             self.say(DONE, f"{bill}Thank you, {order.name or self.guest}. {sentence(order.text())}, coming up.")
             return
         self.say(DONE, f"{bill}What name is it for?")
+        if rng.random() < 0.12:
+            self.turns += aside()
         order.name = self.voice.form(values.full_name(rng, self.split))
         asked = self.voice.says(rng.choice(TELL_NAME), name=order.name, thing=words.word(rng))
         self.turns.append((asked, f"Thank you, {order.name}. {sentence(order.text())}, coming up."))
@@ -486,23 +476,29 @@ def turns(
     counter = Counter(rng, voice, shop, split, guest)
     if rng.random() < 0.06:
         counter.not_sold()
+    if not whole and rng.random() < 0.03:
+        counter.say(READ_BACK[:-2], "You have not ordered anything yet. What would you like?")
+    if rng.random() < 0.08:
+        counter.ask_stock()
     counter.add(WANT)
     if rng.random() < 0.12:
         counter.turns += aside()
     for _ in range(rng.choices((0, 1, 2, 3), (30, 38, 22, 10))[0]):
         kind = rng.random()
-        if kind < 0.40:
+        if kind < 0.34:
             counter.add(MORE)
-        elif kind < 0.74:
+        elif kind < 0.72:
             counter.correct()
-        elif kind < 0.84:
+        elif kind < 0.83:
             counter.read_back()
-        elif kind < 0.95:
+        elif kind < 0.92:
             counter.total()
+        elif kind < 0.96:
+            counter.ask_stock()
         else:
             counter.not_sold()
     if whole or rng.random() < 0.8:
-        counter.finish()
-        if (name := counter.order.name or guest) and rng.random() < 0.06:
-            counter.turns += talk.recall(rng, voice, name)
+        counter.finish(aside)
+        if counter.order.lines:
+            counter.after(aside)
     return counter.turns

@@ -57,6 +57,7 @@ TAILS = """
 roll cake tea bar bowl pie soup wrap shake bun drink salad cookie box special juice toast bread slice cup plate burger
 pizza latte sandwich stick book pen card bag jar set ring mix dish steak curry stew cream syrup bottle biscuit punch
 """.split()
+HOLDERS = "glass cup pot bowl mug slice piece bag bottle plate jar box basket portion scoop tray tin pair".split()
 
 
 @dataclass
@@ -83,7 +84,11 @@ def coined_item(rng: Random, split: str) -> str:
 
     def draw() -> str:
         kind = rng.random()
-        if kind < 0.17:
+        if kind < 0.10:
+            held = values.coined(rng) if rng.random() < 0.4 else words.word(rng)
+            held += " " + rng.choice(TAILS) if rng.random() < 0.5 else ""
+            return f"{rng.choice(HOLDERS)} of {held}"
+        if kind < 0.22:
             return values.coined(rng)
         if kind < 0.45:
             return f"{values.coined(rng)} {rng.choice(TAILS)}"

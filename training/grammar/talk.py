@@ -317,29 +317,6 @@ MORE_OFF_TOPIC: dict[str, list[str]] = {
 }  # fmt: skip
 for _reply, _patterns in MORE_OFF_TOPIC.items():
     OFF_TOPIC[_reply] += _patterns
-#: rude, dirty or sad: what is not taken up
-NOT_TAKEN_UP = [
-    ("[you are|you're|what] [a|such a|one|] [{like} |][idiot|fool|liar|clown|loser|thing|piece of junk|{word}]|"
-     "[you|this] [{like} |][tin can|heap|computer|thing|junk|{word}] [is|are|] [awful|rubbish|terrible|broken|"
-     "worthless|]|"
-     "i [can't stand|despise|don't like|am sick of] [you|this machine|this place]|[go away|get lost|leave me alone|"
-     "be quiet]|"
-     "[worst|dullest|silliest] [kiosk|computer|machine|thing] [ever|in town|i know]",
-     "I am sorry. Please tell me again what you need."),
-    ("[call|make fun of|laugh at|curse|mock] [my [boss|sister|neighbor|teacher]|{name}|him|them|that {word}]|"
-     "[say|use|shout|know] [a|some|any] [bad|dirty|nasty|rude|naughty|filthy] [word|words|thing|jokes]|"
-     "[are|aren't] [men|girls|boys|old people|teachers|foreigners|the people of {name}] [{like}|lazy|bad|worse|"
-     "crazy]?|"
-     "[don't you|do you] [think|find|agree] [that |][{name}|my [boss|sister|brother]|they|he|she] [is|are] [{like}|"
-     "awful|dumb|crazy]?|"
-     "what do you think of [{name}|my boss|old people|strangers|them]?|[he|she|{name}|my brother|my boss|they] [is|"
-     "are] [so |][{like}|a {word}|mean|awful|annoying]|"
-     "[everyone|everything|nobody|my neighbor|the guy there] is [so |][{like}|mean|awful|{like} and {like}]|"
-     "[flirt with|kiss|tease|insult|offend|threaten] [me|him|her|them|{name}]|[let's|i could] [fight|steal "
-     "something|break something|beat {name}]|"
-     "[tell|whisper|give] me [something|a story|jokes] [dirty|nasty|bad|for adults]",
-     "Sorry, I help only with what we have here."),
-]  # fmt: skip
 COUNTRIES = """
 France Spain Peru Japan Canada Norway Kenya Brazil India Italy Egypt Greece Chile Poland Turkey Mexico China
 Ireland Iceland Portugal Sweden Finland Denmark Cuba Nepal Ghana Vietnam Thailand Mongolia Paris London Berlin Rome
@@ -375,11 +352,14 @@ def aside(rng: Random, voice: Voice) -> Turns:
 
 
 def joke(rng: Random, voice: Voice) -> Turns:
-    """A joke, perhaps another."""
-    told = rng.sample(JOKES, 3)
-    found = [(say(rng, voice, ASK_JOKE), told[0])]
-    for text in told[1 : rng.choice((1, 1, 2, 3))]:
-        found.append((say(rng, voice, MORE_JOKES), text))
+    """A joke, perhaps others: after each comes the next of the list, so that none comes twice."""
+    at = rng.randrange(len(JOKES))
+    found = [(say(rng, voice, ASK_JOKE), JOKES[at])]
+    for _ in range(rng.choice((0, 1, 1, 2, 3))):
+        at = (at + 1) % len(JOKES)
+        if rng.random() < 0.15:
+            found.append((say(rng, voice, LAUGH), "I am glad you like it. What can I do for you?"))
+        found.append((say(rng, voice, MORE_JOKES if rng.random() < 0.7 else ASK_JOKE), JOKES[at]))
     if rng.random() < 0.3:
         found.append((say(rng, voice, LAUGH), "I am glad you like it. What can I do for you?"))
     return found
@@ -387,9 +367,6 @@ def joke(rng: Random, voice: Voice) -> Turns:
 
 def off_topic(rng: Random, voice: Voice, split: str) -> Turns:
     """A question for somebody else, refused."""
-    if rng.random() < 0.1:
-        pattern, reply = rng.choice(NOT_TAKEN_UP)
-        return [(_filled(rng, voice, split, "[" + pattern + "]"), reply)]
     reply = rng.choice(list(OFF_TOPIC))
     if rng.random() < 0.3:
         reply = "Sorry, I know only this place."
@@ -460,6 +437,18 @@ ASK_NAME = (
     "[tell|show] me that you know my name|[i forgot|what's] my own name[, what is it|]?|how am i called?|did you "
     "get my name?|what name did you [note|write down]?|my name?"
 )
+
+
+def who(rng: Random, voice: Voice, name: str) -> Turns:
+    """Who are you, who am I: the one and the other, in any order."""
+    found = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        if rng.random() < 0.6:
+            pattern, reply = rng.choice(ASIDES[:9])
+            found.append((say(rng, voice, pattern), reply))
+        else:
+            found += recall(rng, voice, name)
+    return found
 
 
 def recall(rng: Random, voice: Voice, name: str) -> Turns:

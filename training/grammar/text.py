@@ -26,9 +26,13 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+#: what follows the thing itself: the corner table by the window
+TAIL = " (?:with|by|from|in|on|near|under) "
+
+
 def plural(item: str) -> str:
     """latte -> lattes, slice of cake -> slices of cake, sandwich -> sandwiches; fries stay fries."""
-    head, joint, rest = re.match(r"(.*?)( of | with |$)(.*)", item, re.DOTALL).groups()  # type: ignore[union-attr]
+    head, joint, rest = re.match(rf"(.*?)( of |{TAIL}|$)(.*)", item, re.DOTALL).groups()  # type: ignore[union-attr]
     if head.endswith("s"):
         return item
     if re.search(r"(?:ch|sh|x|z)$", head):

@@ -171,7 +171,8 @@ def title(rng: Random, split: str) -> str:
     """The title of a film or book."""
 
     def draw() -> str:
-        a, n, kind = _big(rng, ADJECTIVES, words.LIKE), _big(rng, NOUNS, words.THINGS), rng.random()
+        a, n = _big(rng, ADJECTIVES, words.LIKE), _big(rng, NOUNS, words.THINGS)
+        kind = rng.random() * 1.3
         if kind < 0.18:
             return f"The {a} {n}"
         if kind < 0.24:
@@ -198,24 +199,27 @@ def title(rng: Random, split: str) -> str:
             "{count} {n}s", "{n}s {joint} {x}", "{joint} the {n}", "{joint} {a} {m}s", "A {n} {joint} {count}",
             "{n}, {m} and {x}", "No {n} {joint} {m}", "Mrs {x}", "Doctor {x}", "Captain {x} {joint} {m}",
             "{do} the {n}", "{do} {joint} {x}", "The {do} {n}", "{count} {a} {n}s", "I {do} {joint} {m}",
+            "{n}s {joint} {count}", "{n} {joint} {place}", "{do} {joint} {place}", "{a} {n}s {joint} {place}",
+            "{n}s for {count}", "{do} for {count}", "{n} on {place}", "{m} at {place}", "{count} to {place}",
+            "{count} {joint} {m}", "{n}, {n} and {m}", "{m} to {place} and Back", "At {place}", "The {n} at {count}",
         ))  # fmt: skip
         filled = form.replace("{count}", count).replace("{joint}", joint).replace("{n}", n).replace("{m}", m)
-        filled = filled.replace("{a}", a).replace("{x}", coined(rng).capitalize())
+        filled = filled.replace("{place}", _place(rng)).replace("{a}", a).replace("{x}", coined(rng).capitalize())
         filled = filled.replace("{do}", rng.choice(words.DO).capitalize())
         return filled[0].upper() + filled[1:]
 
     return pick(rng, split, draw)
 
 
+def _place(rng: Random) -> str:
+    word = coined(rng).capitalize()
+    return word + rng.choice(["", "", "", "ton", "ford", "burg", "ville", " Park", " Hill", " Central", " North",
+        " Falls", " Bay", "haven", "field", "bridge"])
+
+
 def place(rng: Random, split: str) -> str:
     """A town or a station."""
-
-    def draw() -> str:
-        word = coined(rng).capitalize()
-        return word + rng.choice(["", "", "", "ton", "ford", "burg", "ville", " Park", " Hill", " Central", " North",
-            " Falls", " Bay", "haven", "field", "bridge"])
-
-    return pick(rng, split, draw)
+    return pick(rng, split, lambda: _place(rng))
 
 
 def code(rng: Random) -> str:
