@@ -82,12 +82,14 @@ class Shop:
 def coined_item(rng: Random, split: str) -> str:
     """A product that nobody sells."""
 
+    def held() -> str:
+        inner = values.coined(rng) if rng.random() < 0.4 else words.word(rng)
+        return f"{inner} {rng.choice(TAILS)}" if rng.random() < 0.5 else inner
+
     def draw() -> str:
         kind = rng.random()
         if kind < 0.10:
-            held = values.coined(rng) if rng.random() < 0.4 else words.word(rng)
-            held += " " + rng.choice(TAILS) if rng.random() < 0.5 else ""
-            return f"{rng.choice(HOLDERS)} of {held}"
+            return f"{rng.choice(HOLDERS)} of {values.pick(rng, split, held)}"
         if kind < 0.22:
             return values.coined(rng)
         if kind < 0.45:
