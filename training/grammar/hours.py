@@ -68,16 +68,16 @@ def draw(rng: Random) -> Hours:
 
     kind, usual = rng.random(), span()
     week = [usual] * 7
-    if kind < 0.12:
+    if kind < 0.10:
         return merged(week)
-    if kind < 0.36:  # one day is different, or some are closed
-        first, n = rng.randrange(7), 1 if kind < 0.24 else rng.choice((2, 2, 2, 3))
-        together, other = rng.random() < 0.7, span() if kind < 0.24 and rng.random() < 0.35 else None
+    if kind < 0.34:  # one day is different, or some are closed
+        first, n = rng.randrange(7), 1 if kind < 0.20 else rng.choice((2, 2, 2, 3))
+        together, other = rng.random() < 0.7, span() if kind < 0.20 and rng.random() < 0.35 else None
         for day in [(first + i) % 7 for i in range(n)] if together else rng.sample(range(7), n):
             week[day] = other
         return merged(week)
-    cuts = [5, 7] if kind < 0.52 else [5, 6, 7] if kind < 0.66 else [6, 7] if kind < 0.70 else list(range(1, 8))
-    if 0.70 <= kind < 0.84:
+    cuts = [5, 7] if kind < 0.54 else [5, 6, 7] if kind < 0.66 else [6, 7] if kind < 0.69 else list(range(1, 8))
+    if 0.69 <= kind < 0.82:
         cuts = sorted({*rng.sample(range(1, 7), rng.choice((1, 1, 1, 2, 3))), 7})
     first = 0
     for cut in cuts:

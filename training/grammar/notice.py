@@ -30,8 +30,8 @@ class _Writer:
         self.between = rng.choice(("-", "-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
         #: Monday to Friday and the weekend by other names
         weeks = ("weekdays", "weekdays", "weekday", "working days", "the week", "workdays")
-        self.week = rng.choice(weeks) if rng.random() < 0.5 else ""
-        ends = ("weekends", "the weekend", "weekend", "Saturday and Sunday")
+        self.week = rng.choice(weeks) if rng.random() < 0.65 else ""
+        ends = ("weekends", "weekends", "the weekend", "weekend", "weekend days", "Saturday and Sunday")
         self.end = rng.choice(ends) if self.week else ""
 
     def days(self, first: int, last: int) -> str:
@@ -253,4 +253,4 @@ def written(rng: Random, hours: Hours) -> str:
         rng.shuffle(w.runs)
     long = len(w.runs) > 5
     forms: tuple[Callable[[_Writer], str], ...] = (_list, _labels, _sentence, _sentences)
-    return rng.choices(forms, (50, 4, 20, 26) if long else (26, 22, 32, 20))[0](w).replace("..", ".")
+    return rng.choices(forms, (50, 4, 20, 26) if long else (25, 25, 30, 20))[0](w).replace("..", ".")
