@@ -19,13 +19,14 @@ NOT_OURS = "Sorry, I help only with what we have here."
 SCOLD = """
 nitwit|blockhead|dunce|twit|knucklehead|goof|dimwit|oaf|buffoon|weasel|rat|pig|donkey|monkey|potato|bucket|tin can|
 scrapheap|calculator|toaster|lump|clown|fool|noodle|goose|turnip|cabbage|parrot|windbag|chatterbox|pumpkin|rascal|
-liar|cheat|loser|joke|mess|waste of time|piece of junk|pile of scrap|box|machine|thing|computer|robot|gadget|program
+liar|cheat|loser|joke|mess|waste of time|piece of junk|pile of scrap|machine|thing|computer|robot|gadget|program
 """.replace("\n", "").split("|")
 UNKIND = """
 dumb|dull|slow|lame|lousy|silly|lazy|rotten|useless|pathetic|worthless|hopeless|mean|nasty|ugly|smelly|filthy|dirty|
 awful|terrible|rude|naughty|greedy|crazy|boring|annoying|clumsy|brainless|ridiculous|stubborn|creepy|horrible|
 stinking|miserable|disgusting|vulgar|evil|cruel|weird|gross|foolish|wicked
 """.replace("\n", "").split("|")
+SPITEFUL = [each for each in UNKIND if each not in ("dirty", "nasty", "rude", "ugly")]
 PEOPLE = """
 my boss|my sister|my brother in law|my neighbor|my teacher|my landlord|my old friend|my cousin|my father in law|
 my roommate|my coach|my doctor|my colleague|my wife|my husband|my son|that waiter|that guest|this guy|that lady|
@@ -54,25 +55,25 @@ _COMPLAINTS = [
     "[your|you] [mother|maker|boss|kind] [is|are] [a |]{bad}[ {scold}|]", "nobody likes you[, {scold}|]",
     "[i will|i'd like to|i want to|i could] [hit|kick|smash|burn|hurt] [you|this {scold}|this {thing}]",
     "you [{like} |]{thing}", "you are [a|such a] [{like} |]{thing}", "[hey|hello][,|] you [{like} |]{thing}",
-    "[so|how] {bad}", "my {thing} is smarter than you", "[dear|stupid] {scold}", "you and your {like} {thing}",
+    "[so|how] {bad}", "my {thing} is smarter than you", "dear {scold}", "you and your {like} {thing}",
 ]  # fmt: skip
 #: about others, or a wish for something spiteful or dirty
 _OTHERS = [
     "{who} [is|are] [so |really |all |just |]{bad}", "{who} [is|are] [a|such a|a real] [{bad} |]{scold}",
     "[my|our] [uncle|aunt|girlfriend|ex-boss|brother|captain|nephew] is a [{bad} |]{scold}[, right|, agree|, no|]?",
-    "[say|tell me|write|shout|whisper] something {bad}[ to {who}| about {who}| to me| now|]",
-    "[say|tell me|know] [a|some|any] {bad} [word|words|things|stories|jokes][ about {who}|]",
-    "[give|teach|tell|send] me [a|some|one] {bad} [word|words|joke|name|song|picture]",
+    "[say|write|shout|whisper] something {bad} [to|against|for] {who}[ now|]",
+    "[say|know|do you know|got] [a|some|any] {bad} [word|words|things|stories|jokes][ about {who}|]",
+    "[lend|teach|send|write] me [a|some|one] {bad} [word|words|joke|name|song|picture]",
     "[call|name] [me|him|her|them|{who}] [a|something] {bad}[ {scold}| word| name|]", "[call|name] {who} a {scold}",
     "[curse|insult|offend|mock|tease|threaten|scold|laugh at|make fun of] [me|him|her|them|us|{who}][ for fun|]",
     "[don't you|do you][ not| also|] [think|find|agree|believe] [that |]{who} [is|are] {bad}?",
     "[is|are] {who} [{bad}|a {scold}]?", "[are|aren't] {who} [all |][{bad}er|{bad}|worse|stupid][ than us|]?",
     "what do you [really |honestly |]think [of|about] {who}?", "[do you|can you] [like|stand|hate] {who}?",
     "[i hate|i can't stand|i despise|i am sick of|down with] [everyone|everything|people|{who}|the world][ today|]",
-    "[everyone|everybody|everything|the whole town|nobody] [here |in this street |]is [so |]{bad}",
+    "[everyone|everything|the whole town|nobody] [around |in this street |]is [so |]{bad}",
     "[let's|i could|i want to|help me] [fight|rob|beat|steal from|hit|hurt|scare|trick|poison] [{who}|someone]",
     "[how|where] can i [hurt|fool|scare|spy on|get rid of] {who}?", "{who} should [go away|disappear|be locked up]",
-    "[talk|speak|be|act] {bad}[ with me| for me| to me| now|]", "[kiss|undress|touch|bite] [me|her|him|{who}]",
+    "[speak|be|act|sound] {bad}[ with me| for me| now|]", "[kiss|undress|touch|bite] [me|her|him|{who}]",
     "[be|let's be] {bad}[ together| tonight|]", "[tell|whisper] me your {bad} [dreams|secrets|thoughts]",
     "[use|shout|repeat after me] [a|the|some] [bad|{bad}] word[s|]", "come on, [curse|swear|be {bad}|insult him]",
     "[a|one] {bad} [joke|word|story|song][, please| about {who}|]", "{who}? [what a|a real|one big] {scold}",
@@ -92,7 +93,7 @@ def turn(rng: Random, voice: Voice, split: str) -> tuple[str, str]:
     text = expand(rng, rng.choice(_COMPLAINTS if to_us else _OTHERS))
     while "{" in text:
         key = text[text.index("{") + 1 : text.index("}")]
-        bad = rng.choice(UNKIND) if rng.random() < 0.8 else values.coined(rng) + rng.choice(("ish", "y", "ed"))
+        bad = rng.choice(UNKIND if to_us else SPITEFUL) if rng.random() < 0.8 else values.coined(rng) + rng.choice(("ish", "y", "ed"))
         scold = rng.choice(SCOLD) if rng.random() < 0.6 else words.word(rng)
         drawn = {"bad": bad, "scold": scold, "thing": words.word(rng), "like": rng.choice(words.LIKE)}.get(key)
         text = text.replace("{" + key + "}", drawn or _person(rng, voice, split), 1)
