@@ -93,7 +93,9 @@ def turn(rng: Random, voice: Voice, split: str) -> tuple[str, str]:
     text = expand(rng, rng.choice(_COMPLAINTS if to_us else _OTHERS))
     while "{" in text:
         key = text[text.index("{") + 1 : text.index("}")]
-        bad = rng.choice(UNKIND if to_us else SPITEFUL) if rng.random() < 0.8 else values.coined(rng) + rng.choice(("ish", "y", "ed"))
+        bad = rng.choice(UNKIND if to_us else SPITEFUL)
+        if rng.random() < 0.2:
+            bad = values.coined(rng) + rng.choice(("ish", "y", "ed"))
         scold = rng.choice(SCOLD) if rng.random() < 0.6 else words.word(rng)
         drawn = {"bad": bad, "scold": scold, "thing": words.word(rng), "like": rng.choice(words.LIKE)}.get(key)
         text = text.replace("{" + key + "}", drawn or _person(rng, voice, split), 1)
