@@ -11,8 +11,7 @@ from random import Random
 import pytest
 
 from training import corpus, grammar
-from training.grammar import ask_hours, booking, correction, hours, menu, notice, order, shop, talk, text, values
-from training.grammar.hours import Hours
+from training.grammar import ask_hours, booking, correction, menu, order, shop, talk, text, values
 from training.heldout import NAMES, clean
 
 SPLITS = values.SPLITS
@@ -168,47 +167,6 @@ def test_totals() -> None:
             assert total == int(found[3]) * 100 + int(found[4]), answer
             bills += 1
     assert bills > 60
-
-
-_DAYS = "|".join(values.DAYS)
-_TIME = r"noon|midnight|\d[\d:.h]*(?: ?[apAP]\.?[mM])?\.?"
-
-
-def test_hours_are_those_of_the_facts() -> None:
-    """A reply about a day names a span, or an end of it, that stands in the facts; without facts nothing is told."""
-    span = re.compile(rf"On (?:{_DAYS}) we are open from ({_TIME}) to ({_TIME})\.")
-    told = refused = 0
-    for dialogue in DIALOGUES["train"]:
-        facts = dialogue[0][1] if dialogue[0][0] == "system" else ""
-        for _, asked, answer in turns(dialogue):
-            for found in span.finditer(answer):
-                told += 1
-                assert all(part in facts for part in found.groups() if part), (facts, asked, answer)
-            if answer == hours.UNKNOWN:
-                refused += 1
-                assert not re.search(r"\d ?(?:am|pm|h)\b|\d:\d\d", re.sub(r"\d+ minutes", "", facts)), (facts, asked)
-    assert told > 200 and refused > 200
-
-
-def test_hours_by_hand() -> None:
-    week = Hours([(0, 4, ("8 am", "6 pm")), (5, 5, ("9 am", "noon")), (6, 6, None)])
-    assert hours.answer_day(week, 2) == "On Wednesday we are open from 8 am to 6 pm."
-    assert hours.answer_day(week, 5) == "On Saturday we are open from 9 am to noon."
-    assert hours.answer_day(week, 6) == "On Sunday we are closed."
-    assert hours.answer_all(week) == (
-        "Our hours: Monday to Friday from 8 am to 6 pm, Saturday from 9 am to noon, Sunday closed.")  # fmt: skip
-
-
-def test_stated_hours_name_each_day_once() -> None:
-    """The facts are written so that every day can be found: each span of the week stands in them."""
-    rng = Random(8)
-    for _ in range(2000):
-        week = hours.draw(rng)
-        assert any(week.of(day) for day in range(7))
-        written = notice.written(rng, week)
-        for _, _, span in week.runs:
-            assert span is None or (span[0] in written and span[1] in written), written
-        assert not re.search(r"\band,|,,|  ", written), written
 
 
 def test_never_a_person() -> None:

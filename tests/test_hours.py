@@ -1,0 +1,158 @@
+"""Opening hours in the dialogues the bundled model learns from: what is written, what is asked, what is answered."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import islice
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training import grammar
+from training.grammar import ask_hours, hours, notice
+from training.grammar.hours import Hours
+from training.grammar.text import Voice
+from training.grammar.values import DAYS
+
+A, B, C = ("8 am", "6 pm"), ("9 am", "noon"), ("8 am", "7 pm")
+TIME = r"noon|midnight|\d[\d:.h]*(?: ?[apAP]\.?[mM])?\.?"
+SPAN = re.compile(rf"On ({'|'.join(DAYS)}) we are (?:open from ({TIME}) to ({TIME})|closed)\.")
+SEED = 8
+
+
+def weeks(n: int) -> list[tuple[Hours, str]]:
+    """Weeks and their notices."""
+    rng = Random(SEED)
+    return [(week, notice.written(rng, week)) for week in (hours.draw(rng) for _ in range(n))]
+
+
+WEEKS = weeks(2000)
+
+
+# ---- the truth -------------------------------------------------------------------------------------------------------
+
+
+def test_by_hand() -> None:
+    week = Hours([(0, 4, A), (5, 5, B), (6, 6, None)])
+    assert hours.answer_day(week, 2) == "On Wednesday we are open from 8 am to 6 pm."
+    assert hours.answer_day(week, 5) == "On Saturday we are open from 9 am to noon."
+    assert hours.answer_day(week, 6) == "On Sunday we are closed."
+    assert hours.answer_day(Hours([(0, 6, ("8 a.m.", "6 p.m."))]), 0) == "On Monday we are open from 8 a.m. to 6 p.m."
+    assert hours.answer_all(week) == (
+        "Our hours: Monday to Friday from 8 am to 6 pm, Saturday from 9 am to noon, Sunday closed.")  # fmt: skip
+    assert hours.merged([A, A, A, A, A, B, None]) == week
+
+
+@given(st.lists(st.sampled_from([A, B, C, None]), min_size=7, max_size=7))
+def test_runs_are_the_week(week: list[hours.Span]) -> None:
+    found = hours.merged(week)
+    assert [found.of(day) for day in range(7)] == week
+    assert all(one[2] != other[2] and one[1] + 1 == other[0] for one, other in zip(found.runs, found.runs[1:]))
+
+
+def test_weeks_of_all_kinds() -> None:
+    """Seven rows, groups, exceptions; closed days in half of the weeks, never all."""
+    drawn = [week for week, _ in WEEKS]
+    assert all(any(week.of(day) for day in range(7)) for week in drawn)
+    shut = Counter(sum(week.of(day) is None for day in range(7)) for week in drawn)
+    assert 0.4 < shut[0] / 2000 < 0.6 and shut[1] > 300 and shut[2] > 200
+    runs = Counter(len(week.runs) for week in drawn)
+    assert set(runs) == {1, 2, 3, 4, 5, 6, 7} and runs[1] < 400 and runs[5] + runs[6] + runs[7] > 200
+    ends = [[span[0] for _, _, span in week.runs if span] for week in drawn if len(week.runs) > 4]
+    assert sum(len(set(each)) < len(each) for each in ends) > len(ends) / 3  # the time does not tell the day
+
+
+# ---- as it is written ------------------------------------------------------------------------------------------------
+
+
+def test_each_span_is_stated() -> None:
+    for week, written in WEEKS:
+        for _, _, span in week.runs:
+            assert span is None or (span[0] in written and span[1] in written), written
+        assert not re.search(r"\band,|,,|  |\.\.|:[.,;]", written), written
+
+
+LABEL = re.compile(rf"\b(?:(?:{'|'.join(DAYS)})s?|(?:mon|tues?|wed|thu|thurs|fri|sat|sun))\b", re.I)
+
+
+def rows(written: str) -> list[str]:
+    """What stands behind each day, where each has a row of its own that begins with it; else nothing."""
+    text = written.removeprefix(max((head for head in notice._HEADS if written.startswith(head)), key=len))
+    cuts = [found.start() for found in LABEL.finditer(text)] + [len(text)]
+    found = [text[a:b] for a, b in zip(cuts, cuts[1:])] if len(cuts) == 8 and cuts[0] == 0 else []
+    return found if all(re.search(r"\d|noon|closed|shut|not open|no service", row) for row in found) else []
+
+
+def test_a_row_for_each_day_can_be_read() -> None:
+    """A reader that knows nothing of the writer finds each day's own span in its own row."""
+    read = 0
+    for week, written in WEEKS:
+        for row in rows(written):
+            read += 1
+            day = next(at for at, name in enumerate(DAYS) if name[:2].lower() == row[:2].lower())
+            times = [time.rstrip(".") for time in re.findall(TIME, row)]
+            span = week.of(day)
+            assert sorted(times) == sorted(end.rstrip(".") for end in span or ()), written
+    assert read > 1000
+
+
+def test_exceptions_name_the_days_that_differ() -> None:
+    """Every day from 8 to 6 except on Monday: the days by name are those with other hours."""
+    found = 0
+    for week, written in WEEKS:
+        if not re.search(r"\b(?:daily|every day|other days?|all days|otherwise|remaining)\b", written, re.I):
+            continue
+        spans = [week.of(day) for day in range(7)]
+        usual = max((span for span in spans if span), key=spans.count)
+        others = {DAYS[day][:2].lower() for day in range(7) if spans[day] != usual}
+        rest = re.sub(rf"{re.escape(usual[0])}.{{1,9}}{re.escape(usual[1])}", "", written)
+        named = {label[:2].lower() for label in LABEL.findall(rest)}
+        if named and not re.search(r" to |through|till|until|[-–/]|week", rest):
+            found += 1
+            assert named == others, written
+    assert found > 80
+
+
+# ---- asked and answered ----------------------------------------------------------------------------------------------
+
+
+def test_questions_vary() -> None:
+    rng = Random(SEED)
+    asked = [hours.ask_day(rng, Voice(rng), i % 7, i % 2 == 1) for i in range(3000)]
+    assert len(set(asked)) > 2400
+    assert not [said for said in asked if re.search(r"[{}\[\]|]|  ", said)]
+    for i, said in enumerate(asked):
+        assert DAYS[i % 7].lower() in said.lower(), said
+    assert all("{q}" in frame and "{day}" in frame for frame in re.split(r"\|(?![^\[]*\])", ask_hours.FRAMES))
+
+
+@pytest.mark.parametrize("stream", [grammar.dialogues, grammar.echoes])
+def test_hours_are_those_of_the_facts(stream: object) -> None:
+    """A reply about a day names a span that stands in the facts; without facts nothing is told."""
+    told = refused = shut = 0
+    for dialogue in islice(stream(3, "train"), 1500):  # type: ignore[operator]
+        facts = dialogue[0][1] if dialogue[0][0] == "system" else ""
+        for _, answer in dialogue:
+            for found in SPAN.finditer(answer):
+                told += 1
+                shut += found[2] is None
+                assert all(part in facts for part in found.groups()[1:] if part), (facts, answer)
+            if answer == hours.UNKNOWN:
+                refused += 1
+                assert not re.search(r"\d ?(?:am|pm|h)\b|\d:\d\d", re.sub(r"\d+ minutes", "", facts)), facts
+    assert told > 300 and refused > 60 and shut > told / 8
+
+
+def test_same_day_same_answer() -> None:
+    """Whatever is asked of a day: what is said of it does not change within a dialogue."""
+    again = 0
+    for dialogue in islice(grammar.echoes(4), 800):
+        said: dict[str, str] = {}
+        for _, answer in dialogue:
+            for found in SPAN.finditer(answer):
+                again += found[1] in said
+                assert said.setdefault(found[1], found[0]) == found[0]
+    assert again > 100
