@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from training.grammar import booking, echo, facts, menu, notes, order, rude, shop, talk
+from training.grammar import booking, desks, echo, facts, menu, names, notes, off_topic, order, rude, shop, talk
 from training.grammar import hours as opening
 from training.grammar.text import Voice
 from training.heldout import clean
@@ -52,7 +52,7 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
 
 def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
-    kinds = rng.choices((shop.GOODS_OF, booking.COMMON, shop.NAMES_OF), (44, 24, 32))[0]
+    kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF), (44, 24, 32))[0]
     kind = rng.choice(list(kinds))
     here = facts.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
     turns: Turns = []
@@ -68,10 +68,10 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     if rng.random() < 0.22:
         parts.append(talk.greeting(rng, voice, here))
     if rng.random() < 0.13:
-        parts.append(talk.introduction(rng, voice, split))
+        parts.append(names.introduction(rng, voice, split))
         name = parts[-1][0][1].removeprefix("Hello, ").partition("!")[0]
         if rng.random() < 0.3:
-            parts.append(talk.who(rng, voice, name) if rng.random() < 0.7 else rude.turns(rng, voice, split))
+            parts.append(names.who(rng, voice, name) if rng.random() < 0.7 else rude.turns(rng, voice, split))
 
     dealing = False  # a name may have been given
 
@@ -82,7 +82,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         if asks < 0.60:
             return notes.note_turns(rng, voice, here)
         if asks < 0.70:
-            return talk.off_topic(rng, voice, split)
+            return off_topic.turns(rng, voice, split)
         if asks < 0.76:
             return rude.turns(rng, voice, split)
         if asks < 0.81:
@@ -90,7 +90,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         if asks < 0.83:
             return talk.joke(rng, voice)
         if asks < 0.86 and not (name or whole or dealing):
-            return talk.recall(rng, voice, "")
+            return names.recall(rng, voice, "")
         if here.kind not in shop.GOODS_OF:
             return opening.turns(rng, voice, here.hours, here.today)
         if asks < 0.93:
@@ -104,7 +104,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
         deal = order.turns if here.kind in shop.GOODS_OF else booking.turns
         parts.append(deal(rng, voice, here, split, question, name, whole))
     if name and rng.random() < 0.5:
-        parts.append(talk.recall(rng, voice, name))
+        parts.append(names.recall(rng, voice, name))
     if rng.random() < 0.2 and not (whole and name):
         parts.append(question())
     if rng.random() < 0.25:

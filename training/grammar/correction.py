@@ -87,6 +87,22 @@ COUNT_OF = [
     "[we need|give us|let it be] {n} {item} [instead|now|in all]", "how about {n} {item} instead of {old}?",
     "[raise|lower|reduce|increase] the {items} to {n}", "[wait|sorry], {n} {item} [is right|was meant]",
 ]  # fmt: skip
+_SOMEBODY = (
+    "[grandpa|grandma|my aunt|my uncle|our neighbor|one more guest|the boss|my cousin|somebody|a colleague|the driver] "
+    "[is coming|comes along|joins us|wants one|is here|will eat|is hungry|gets one][ too| as well| after all|]"
+)
+_NOBODY = (
+    "[grandpa|grandma|my aunt|our neighbor|the boss|somebody|a colleague|one of us] "
+    "[is not coming|has gone home|is not hungry|had enough|left|changed his mind|wants nothing]"
+)
+COUNT_OF += [
+    f"[oh|no|ah|so|sorry][,|] {{n}} {{item}}, [{_SOMEBODY}|{_NOBODY}]",
+    f"[{_SOMEBODY}|{_NOBODY}][,|:|, so|, make it|, that makes] {{n}} {{item}}",
+    "{n} {item}, [i forgot one|i miscounted|that was too many|we are fewer|we are more|not more|that's enough]",
+]  # fmt: skip
+MAKE_THAT += [
+    f"[oh|no|ah|so|sorry][,|] {{n}}, [{_SOMEBODY}|{_NOBODY}]", f"[{_SOMEBODY}|{_NOBODY}][,|:|, so|, make it] {{n}}",
+]  # fmt: skip
 SIZE_OF = [
     "make the {items} {size}[, please|]", "the {items} {size}[, please|]",
     "[i want|i'd like|we want] the {items} {size}",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import facts, menu, notice, rude, talk, values, words
+from training.grammar import facts, menu, names, notice, rude, values, words
 from training.grammar import hours as opening
 from training.grammar import shop as shops
+from training.grammar.names import ASK_NAME
 from training.grammar.notes import NOTES
-from training.grammar.talk import ASK_NAME, say
+from training.grammar.talk import say
 from training.grammar.text import Voice, listed, number, plural, sentence
 
 Turns = list[tuple[str, str]]
@@ -96,9 +97,9 @@ def _who(rng: Random, voice: Voice, split: str) -> Turns:
         if kind < 0.35:
             turns += rude.turns(rng, voice, split)
         elif kind < 0.7 or not turns:
-            turns += talk.who(rng, voice, name)
+            turns += names.who(rng, voice, name)
         elif not name:
-            turns += talk.introduction(rng, voice, split)
+            turns += names.introduction(rng, voice, split)
             name = turns[-1][1].removeprefix("Hello, ").partition("!")[0]
     return turns
 

@@ -103,7 +103,7 @@ def coined_item(rng: Random, split: str) -> str:
     return values.pick(rng, split, draw)
 
 
-def item_of(rng: Random, split: str, kind: str, coined: float = 0.4) -> str:
+def item_of(rng: Random, split: str, kind: str, coined: float = 0.5) -> str:
     """Something this kind of shop sells, or something invented."""
     if rng.random() < coined:
         return coined_item(rng, split)

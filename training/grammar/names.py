@@ -1,0 +1,80 @@
+"""Names of guests: how they introduce themselves, who they are and who the assistant is."""
+
+from __future__ import annotations
+
+from random import Random
+
+from training.grammar import values
+from training.grammar.talk import ASIDES, say
+from training.grammar.text import Voice, babble
+
+Turns = list[tuple[str, str]]
+
+NAMING = (
+    "my parents named me|i answer to|i present myself as|write me down as|my card says|my name is|name is|i am "
+    "called|"
+    "call me|i'm|i am|named|called|they call me|known as|the name"
+).split("|")
+HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
+INTRODUCE = (
+    "my name is {name}|i'm {name}|i am {name}|this is {name}|{name} here|[you can |just |]call me {name}|"
+    "[people|my friends|they|most people] call me {name}|the name is {name}|{name} is my name|i go by {name}|"
+    "[i'm|i am] {name}[,|] [and i'm new here|from next door|from the office|by the way|your neighbor|nice to meet "
+    "you]|"
+    "{name}, [hello|hi|pleased to meet you|that's me]|it's [me, |]{name}[ again|]|my first name is {name}|"
+    "[it's|this is|here is] {name} [on the line|again|from upstairs|the painter|your guest|with a question]|"
+    "[everybody|most folks|my mother|my colleagues] [says|say|knows me as|know me as|named me] {name}|{name}, [and "
+    "you|good day|at your service]|"
+    "[my|the] [full |first |nick|]name [would be|happens to be|is just|reads] {name}|[here comes|here stands|meet] "
+    "{name}|"
+    "[allow me|to introduce myself|a word about me]: [i'm |]{name}|{name} is [who i am|how i'm called|the name|here]|"
+    "[i was|i've been] [named|called|christened] {name}|[you're|you are] [talking to|speaking with|dealing with] "
+    "{name}|"
+    "[we|i] [have|did] not [met|meet] yet, {name}|[please |][say|address me as|use the name|just say] {name}[ to "
+    "me|]|"
+    "i'm called {name}|may i introduce myself, [i'm|my name is|i am] {name}|{name}'s the name|it is {name}"
+)
+ASK_NAME = (
+    "what's my name?|what is my name?|do you [know|remember] my name?|who am i?|what did i say my name was?|can you "
+    "[say|repeat] my name?|my name was what again|what was my name[ again|]?|say my name|tell me my name|what name "
+    "did i [give|tell] you|under which name did i [book|order]|"
+    "[do|can] you [recall|guess|tell me] [my name|who i am|what my name is]?|which name do you have[ for me|]?|"
+    "what do you call me?|do you [still |][have|hold] my name?|[and |]who [did i say i was|am i again|are you "
+    "talking to]?|"
+    "[which|what] [is|was] the name [i said|i used|i told you|from before|of mine]?|"
+    "[quick question|one question|tell me|a little test|let me see][:|,] [my name|who am i|the name i told you|"
+    "what am i called]?|"
+    "[which|what] name [was it|is mine|did i tell you|is on it]?|[remind me|test]: my name?|have you [noted|kept|"
+    "forgotten] my name?|"
+    "[tell|show] me that you know my name|[i forgot|what's] my own name[, what is it|]?|how am i called?|did you "
+    "get my name?|what name did you [note|write down]?|my name?"
+)
+
+
+def introduction(rng: Random, voice: Voice, split: str) -> Turns:
+    """My name is Kofi. ... What is my name?"""
+    name = voice.form(values.full_name(rng, split))
+    hello = rng.choice(("", "", f"[{HELLO}][,|] "))
+    pattern = f"{hello}[{INTRODUCE}]"
+    if rng.random() < 0.15:
+        tail = "" if voice.small_names else babble(rng, 3)  # where does a name end?
+        pattern = f"{babble(rng, 3)} {rng.choice(NAMING)} {{name}} {tail}"
+    return [(voice.says(pattern, name=name), f"Hello, {name}! What can I do for you?")]
+
+
+def who(rng: Random, voice: Voice, name: str) -> Turns:
+    """Who are you, who am I: the one and the other, in any order."""
+    found = []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        if rng.random() < 0.6:
+            pattern, reply = rng.choice(ASIDES[:9])
+            found.append((say(rng, voice, pattern), reply))
+        else:
+            found += recall(rng, voice, name)
+    return found
+
+
+def recall(rng: Random, voice: Voice, name: str) -> Turns:
+    """What is my name? ``name`` is empty where the guest has not said it."""
+    reply = f"Your name is {name}." if name else "I do not know your name yet."
+    return [(say(rng, voice, ASK_NAME), reply)]
