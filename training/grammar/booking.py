@@ -253,10 +253,9 @@ def turns(
     if whole or rng.random() < 0.8:
         desk.close()
         kind = rng.random()
-        if kind < 0.06:
-            desk.turns += names.recall(rng, voice, desk.known.get("name", guest))
-        elif kind < 0.11:
-            desk.turns += names.who(rng, voice, desk.known.get("name", guest))
-        elif kind < 0.20:
+        name = desk.known.get("name", guest)
+        if kind < 0.11 and (name or not whole):  # else an earlier guest's name may stand above
+            desk.turns += (names.recall if kind < 0.06 else names.who)(rng, voice, name)
+        elif 0.11 < kind < 0.20:
             desk.recall(done=True)
     return desk.turns

@@ -38,10 +38,6 @@ def _thing(singular: str, joint: str = " for ") -> Callable[[dict[str, str]], st
     return thing
 
 
-def _one(text: str, joint: str = " to ") -> Callable[[dict[str, str]], str]:
-    return lambda s: text + (joint + s["title"] if "title" in s else "")
-
-
 DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
 KINDS = {
     "table": Kind({"n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
