@@ -92,6 +92,7 @@ def test_patterns() -> None:
 @pytest.mark.parametrize(("one", "more"), [
     ("latte", "lattes"), ("slice of cake", "slices of cake"), ("ham sandwich", "ham sandwiches"), ("lily", "lilies"),
     ("white loaf", "white loaves"), ("nachos", "nachos"), ("tray", "trays"), ("zyx", "zyxes"),
+    ("glass of milk", "glasses of milk"),
 ])  # fmt: skip
 def test_plurals(one: str, more: str) -> None:
     assert text.plural(one) == more

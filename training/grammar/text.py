@@ -33,9 +33,9 @@ TAIL = " (?:with|by|from|in|on|near|under) "
 def plural(item: str) -> str:
     """latte -> lattes, slice of cake -> slices of cake, sandwich -> sandwiches; fries stay fries."""
     head, joint, rest = re.match(rf"(.*?)( of |{TAIL}|$)(.*)", item, re.DOTALL).groups()  # type: ignore[union-attr]
-    if head.endswith("s"):
+    if re.search(r"[^s]s$", head):
         return item
-    if re.search(r"(?:ch|sh|x|z)$", head):
+    if re.search(r"(?:ss|ch|sh|x|z)$", head):
         head += "es"
     elif head.endswith("loaf"):
         head = head[:-1] + "ves"
@@ -178,7 +178,8 @@ class Voice:
         pieces = re.split(f"({_OPEN}.*?{_SHUT})", text)
         for i, piece in enumerate(pieces):
             if not piece.startswith(_OPEN):
-                pieces[i] = self._styled(piece)
+                kept = re.match(r"(?:'s\b)?", piece)[0]  # type: ignore[index]  # without it a name would end elsewhere
+                pieces[i] = kept + self._styled(piece[len(kept) :])
         text = "".join(pieces)
         if self.kind == "careful" and not text.startswith(_OPEN):
             text = sentence(text)
