@@ -202,6 +202,18 @@ def test_corpus(source: str) -> None:
     assert source == "refuse" or all(dialogue[0][0] == "system" for dialogue in found)
 
 
+@needs_corpus
+def test_no_invented_hours_are_learned() -> None:
+    """The pilots' assistant told hours that nobody gave it; those dialogues are kept for comparison only."""
+    told = re.compile(r"\bwe (?:are )?(?:open|close)\b|opening hours are", re.IGNORECASE)
+
+    def telling(split: str) -> int:
+        return sum(any(role == "assistant" and told.search(said) for role, said in dialogue)
+                   for dialogue in corpus.dialogues("pilot", split))  # fmt: skip
+
+    assert telling("test") > 20 and telling("train") == 0
+
+
 def test_sources(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(corpus, "FOLDER", tmp_path)
     assert not corpus.available()

@@ -39,6 +39,8 @@ STYLES = {
     "topical-chat": ("free", "Style: free talk."),
     "kiosk": ("pilot", "Style: first kiosk."),  # kiosk-coffee, kiosk-pizza, ...: the grammar of the pilots
 }
+#: not learned: the assistant of the pilots tells opening hours that nobody gave it
+INVENTED = {"kiosk-hours"}
 #: what the kiosk answers to guests who talk as in the free talk of strangers: the first that fits
 REFUSALS = [
     (re.compile(r"\b(?:weather|rain|rainy|snow|sunny|forecast)\b", re.IGNORECASE),
@@ -90,7 +92,7 @@ def _read(source: str, split: str) -> list[Dialogue]:
             record = json.loads(line)
             tag = record["source"]
             ours, style = STYLES.get(tag) or STYLES[tag.partition("-")[0]]
-            if ours != source:
+            if ours != source or (tag in INVENTED and split == "train"):
                 continue
             dialogue = [("system", style)]
             dialogue += [(turn["role"], " ".join(turn["content"].split())) for turn in record["messages"]]
