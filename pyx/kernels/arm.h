@@ -185,55 +185,34 @@ INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, c
             sum[r * n_token + t] = vaddvq_s32(s[r][t]);
 }
 
-/* ---- output head ------------------------------------------------------------------------------------------------ */
+/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
 /* x = 256 * high + low with both halves signed bytes (|x| <= 8191, so |high| <= 32), two dot products instead of four
  * widening multiplies.  A lane of int32 gains at most 4 * 128 * 128 = 65536 per step of 16 elements; 16384 steps are
  * 2^30. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 16384 };
 
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
-                         float *logits)
+typedef int8x16x2_t head_x; /* low, high */
+typedef int32x4x2_t head_sums;
+
+INLINE head_x head_load(const int16_t *x)
 {
-    int64_t i = 0, total[4];
-    for (int r = 0; r < n; r++)
-        total[r] = 0;
-    while (i + HEAD_STEP <= k) {
-        int64_t end = k - i < (int64_t)HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
-        int32x4_t low[4], high[4];
-        for (int r = 0; r < n; r++)
-            low[r] = high[r] = vdupq_n_s32(0);
-        for (; i <= end; i += HEAD_STEP) {
-            int16x8_t a = vld1q_s16(x + i), b = vld1q_s16(x + i + 8), half = vdupq_n_s16(128);
-            int8x16_t xl = vuzp1q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b));
-            int8x16_t xh = vuzp2q_s8(vreinterpretq_s8_s16(vaddq_s16(a, half)),
-                                     vreinterpretq_s8_s16(vaddq_s16(b, half)));
-            for (int r = 0; r < n; r++) {
-                prefetch_stream(w + r * k + i);
-                int8x16_t wv = vld1q_s8(w + r * k + i);
-                low[r] = vdotq_s32(low[r], wv, xl);
-                high[r] = vdotq_s32(high[r], wv, xh);
-            }
-        }
-        for (int r = 0; r < n; r++)
-            total[r] += vaddlvq_s32(low[r]) + 256 * vaddlvq_s32(high[r]);
-    }
-    for (int r = 0; r < n; r++) {
-        for (int64_t j = i; j < k; j++)
-            total[r] += (int32_t)w[r * k + j] * x[j];
-        logits[r] = (float)total[r] * (scale[r] / s);
-    }
+    int16x8_t a = vld1q_s16(x), b = vld1q_s16(x + 8), half = vdupq_n_s16(128);
+    return (head_x){{vuzp1q_s8(vreinterpretq_s8_s16(a), vreinterpretq_s8_s16(b)),
+                     vuzp2q_s8(vreinterpretq_s8_s16(vaddq_s16(a, half)), vreinterpretq_s8_s16(vaddq_s16(b, half)))}};
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 {
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+    int8x16_t wv = vld1q_s8(w);
+    sums.val[0] = vdotq_s32(sums.val[0], wv, x.val[0]);
+    sums.val[1] = vdotq_s32(sums.val[1], wv, x.val[1]);
+    return sums;
 }
+
+INLINE int64_t head_total(head_sums sums) { return vaddlvq_s32(sums.val[0]) + 256 * vaddlvq_s32(sums.val[1]); }
+
+#include "head.h"
 
 /* ---- KV pages --------------------------------------------------------------------------------------------------- */
 

@@ -129,52 +129,28 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 #include "tiles.h"
 
-/* ---- output head ------------------------------------------------------------------------------------------------ */
+/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
 
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
-                         float *logits)
+typedef __m512i head_x;
+typedef __m512i head_sums;
+
+INLINE head_x head_load(const int16_t *x) { return load512(x); }
+
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 {
-    int64_t i = 0;
-    __m512i wide[4];
-    for (int r = 0; r < n; r++)
-        wide[r] = _mm512_setzero_si512();
-    while (i + HEAD_STEP <= k) {
-        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
-        __m512i sum[4];
-        for (int r = 0; r < n; r++)
-            sum[r] = _mm512_setzero_si512();
-        for (; i <= end; i += HEAD_STEP) {
-            __m512i xv = load512(x + i);
-            for (int r = 0; r < n; r++) {
-                prefetch_stream(w + r * k + i);
-                sum[r] = _mm512_dpwssd_epi32(sum[r], _mm512_cvtepi8_epi16(load256(w + r * k + i)), xv);
-            }
-        }
-        for (int r = 0; r < n; r++)
-            wide[r] = _mm512_add_epi64(wide[r],
-                                       _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sum[r])),
-                                                        _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sum[r], 1))));
-    }
-    for (int r = 0; r < n; r++) {
-        int64_t total = _mm512_reduce_add_epi64(wide[r]);
-        for (int64_t j = i; j < k; j++)
-            total += (int32_t)w[r * k + j] * x[j];
-        logits[r] = (float)total * (scale[r] / s);
-    }
+    return _mm512_dpwssd_epi32(sums, _mm512_cvtepi8_epi16(load256(w)), x);
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
+INLINE int64_t head_total(head_sums sums)
 {
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+    return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
+                                                    _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sums, 1))));
 }
+
+#include "head.h"
 
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
 

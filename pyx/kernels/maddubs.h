@@ -147,52 +147,26 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 #include "tiles.h"
 
-/* ---- output head ------------------------------------------------------------------------------------------------ */
+/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
 
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
-                         float *logits)
+typedef vb head_x;
+typedef vb head_sums;
+
+INLINE head_x head_load(const int16_t *x) { return load32(x); }
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x) { return dot16(sums, widen16(w), x); }
+
+INLINE int64_t head_total(head_sums sums)
 {
-    int64_t i = 0;
-    vb wide[4];
-    for (int r = 0; r < n; r++)
-        wide[r] = ints(0);
-    while (i + HEAD_STEP <= k) {
-        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
-        vb sum[4];
-        for (int r = 0; r < n; r++)
-            sum[r] = ints(0);
-        for (; i <= end; i += HEAD_STEP) {
-            vb xv = load32(x + i);
-            for (int r = 0; r < n; r++) {
-                prefetch_stream(w + r * k + i);
-                sum[r] = dot16(sum[r], widen16(w + r * k + i), xv);
-            }
-        }
-        for (int r = 0; r < n; r++)
-            wide[r] = add_wide(wide[r], sum[r]);
-    }
-    for (int r = 0; r < n; r++) {
-        int64_t lane[4];
-        memcpy(lane, &wide[r], sizeof lane);
-        int64_t total = lane[0] + lane[1] + lane[2] + lane[3];
-        for (int64_t j = i; j < k; j++)
-            total += (int32_t)w[r * k + j] * x[j];
-        logits[r] = (float)total * (scale[r] / s);
-    }
+    int64_t lane[4];
+    vb wide = add_wide(ints(0), sums);
+    memcpy(lane, &wide, sizeof lane);
+    return lane[0] + lane[1] + lane[2] + lane[3];
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
-{
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
-}
+#include "head.h"
 
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
 

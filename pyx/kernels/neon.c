@@ -105,53 +105,30 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 #include "tiles.h"
 
-/* ---- output head ------------------------------------------------------------------------------------------------ */
+/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
 
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
-                         float *logits)
+typedef int16x8x2_t head_x;
+typedef int32x4x2_t head_sums;
+
+INLINE head_x head_load(const int16_t *x) { return (head_x){{vld1q_s16(x), vld1q_s16(x + 8)}}; }
+
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 {
-    int64_t i = 0, total[4];
-    for (int r = 0; r < n; r++)
-        total[r] = 0;
-    while (i + HEAD_STEP <= k) {
-        int64_t end = k - i < HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
-        int32x4_t a[4], b[4];
-        for (int r = 0; r < n; r++)
-            a[r] = b[r] = vdupq_n_s32(0);
-        for (; i <= end; i += HEAD_STEP) {
-            int16x8_t x0 = vld1q_s16(x + i), x1 = vld1q_s16(x + i + 8);
-            for (int r = 0; r < n; r++) {
-                prefetch_stream(w + r * k + i);
-                int8x16_t wv = vld1q_s8(w + r * k + i);
-                int16x8_t w0 = vmovl_s8(vget_low_s8(wv)), w1 = vmovl_high_s8(wv);
-                a[r] = vmlal_s16(a[r], vget_low_s16(w0), vget_low_s16(x0));
-                b[r] = vmlal_high_s16(b[r], w0, x0);
-                a[r] = vmlal_s16(a[r], vget_low_s16(w1), vget_low_s16(x1));
-                b[r] = vmlal_high_s16(b[r], w1, x1);
-            }
-        }
-        for (int r = 0; r < n; r++)
-            total[r] += vaddlvq_s32(a[r]) + vaddlvq_s32(b[r]);
-    }
-    for (int r = 0; r < n; r++) {
-        for (int64_t j = i; j < k; j++)
-            total[r] += (int32_t)w[r * k + j] * x[j];
-        logits[r] = (float)total[r] * (scale[r] / s);
-    }
+    int8x16_t wv = vld1q_s8(w);
+    int16x8_t w0 = vmovl_s8(vget_low_s8(wv)), w1 = vmovl_high_s8(wv);
+    sums.val[0] = vmlal_s16(sums.val[0], vget_low_s16(w0), vget_low_s16(x.val[0]));
+    sums.val[1] = vmlal_high_s16(sums.val[1], w0, x.val[0]);
+    sums.val[0] = vmlal_s16(sums.val[0], vget_low_s16(w1), vget_low_s16(x.val[1]));
+    sums.val[1] = vmlal_high_s16(sums.val[1], w1, x.val[1]);
+    return sums;
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
-{
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
-}
+INLINE int64_t head_total(head_sums sums) { return vaddlvq_s32(sums.val[0]) + vaddlvq_s32(sums.val[1]); }
+
+#include "head.h"
 
 /* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
 
