@@ -102,7 +102,7 @@ def test_commands_and_options_exist(page: Path) -> None:
                     assert word.partition("=")[0] in known, f"{page.name}: {command.name} has no {word} ({line!r})"
 
 
-@pytest.mark.parametrize("script", ["make_model", "against_peers"])
+@pytest.mark.parametrize("script", ["make_model", "against_peers", "drafts"])
 def test_benchmark_examples_parse(script: str) -> None:
     parser = importlib.import_module(f"benchmarks.{script}").arguments_parser()
     lines = [line for line in command_lines(ROOT / "benchmarks" / "README.md") if f"{script}.py" in line]
