@@ -203,8 +203,10 @@ def test_corpus(source: str) -> None:
 
 
 @needs_corpus
-def test_no_invented_hours_are_learned() -> None:
+def test_no_invented_hours_are_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pilots' assistant told hours that nobody gave it; those dialogues are kept for comparison only."""
+    lines = corpus.lines
+    monkeypatch.setattr(corpus, "lines", lambda group, split: islice(lines(group, split), 1000))
     told = re.compile(r"\bwe (?:are )?(?:open|close)\b|opening hours are", re.IGNORECASE)
 
     def telling(split: str) -> int:
