@@ -50,8 +50,9 @@ def _allowed(what: str) -> Callable[[Random, str], tuple[str, str]]:
             return (expand(rng, f"{what} are [allowed|welcome|permitted|fine]|you may bring {what}|yes to {what}|"
                                 f"we [like|welcome|love] {what}|{what}: [yes|allowed|welcome]"),
                     f"Yes, {what} are welcome.")  # fmt: skip
+        away = "" if what == "photos" else f"|{what} [wait outside|must stay outside|stay at home]"
         return (expand(rng, f"{what} are [not allowed|not permitted|not welcome|forbidden]|no {what}[, please|]|"
-                            f"{what} [wait outside|must stay outside|stay at home]|{what}: [no|not allowed]"),
+                            f"{what}: [no|not allowed]{away}"),
                 f"Sorry, {what} are not allowed.")  # fmt: skip
 
     return note
