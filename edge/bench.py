@@ -30,6 +30,7 @@ from edge.errors import UsageError
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.sampling import Sampling
 
 #: bytes of the summing loop: more than the caches of a board, little beside its memory
 YARDSTICK = 256 << 20
@@ -91,7 +92,7 @@ class Report:
         lines = [
             f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}); a token reads "
             f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head; "
-            f"median of {head['repeats']}; bitnet-edge {head['version']}",
+            f"{_drawn(head['top_k'])}median of {head['repeats']}; bitnet-edge {head['version']}",
             "",
             "| isa | threads | weights | head | kv | depth | pp t/s | tg t/s | spread | ms/token p50 | p95 | "
             "MB/token | memory GB/s | reached | KV MB | RSS MB | C | MHz |",
@@ -110,6 +111,11 @@ class Report:
         return "\n".join(lines) + "\n"
 
 
+def _drawn(top_k: int) -> str:
+    """How tokens are chosen, where it is not the likeliest."""
+    return "" if top_k == 1 else f"tokens drawn from {f'the {top_k} likeliest' if top_k else 'all'}; "
+
+
 def run(
     model: str | None = None,
     *,
@@ -120,10 +126,13 @@ def run(
     kv: Sequence[str] = ("int8",),
     head: Sequence[str] = ("int8",),
     weights: Sequence[str] = ("auto",),
+    top_k: int = 1,
     progress: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Report:
     """Measure every combination; ``options`` go to :func:`edge.load` (isa, memory, ...).
+
+    Tokens are drawn from the ``top_k`` likeliest, 0: all; 1 is greedy.  What a two-stage head reads depends on it.
 
     A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
     missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
@@ -132,7 +141,9 @@ def run(
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
         raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
     import edge
+    from edge.sampling import Sampling
 
+    sampling = Sampling(temp=0.0) if top_k == 1 else Sampling(top_k=top_k, seed=1)
     say = progress or (lambda what: None)
     header: dict[str, Any] = {}
     rows: list[Row] = []
@@ -144,11 +155,11 @@ def run(
         with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
             usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
             engine.settle()
-            _answer(engine, min(usable), 2)  # warm-up: pages in, clocks up
-            header = header or _header(engine, repeats, left_out)
+            _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
+            header = header or _header(engine, repeats, left_out, top_k)
             for depth in usable:
                 say(f"{what}, depth {depth}")
-                rows.append(_row(engine, kv_type, depth, n_gen, repeats))
+                rows.append(_row(engine, kv_type, depth, n_gen, repeats, sampling))
     header["throttling"] = Board().throttling()
     return Report(header, rows)
 
@@ -183,16 +194,14 @@ def _prompt(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
     return ids
 
 
-def _answer(engine: Engine, depth: int, n_gen: int) -> _Sample:
+def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Sample:
     """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a session that knows nothing."""
-    from edge.sampling import Sampling
-
     tokenizer = engine.tokenizer
     ids = _prompt(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
     last = 0.0
     with engine.session() as session:
-        for piece in session.complete(ids, max_tokens=n_gen, sampling=Sampling(temp=0.0), ignore_eos=True):
+        for piece in session.complete(ids, max_tokens=n_gen, sampling=sampling, ignore_eos=True):
             now = time.perf_counter()
             if last and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
@@ -207,7 +216,7 @@ def _answer(engine: Engine, depth: int, n_gen: int) -> _Sample:
     )
 
 
-def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int) -> Row:
+def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int, sampling: Sampling) -> Row:
     from pyx import cpu, memory
 
     board = Board()
@@ -217,7 +226,7 @@ def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int) -> 
     rates, samples = [], []
     for _ in range(repeats):
         rates.append(read_rate(weights, engine.path, min(token_bytes, YARDSTICK), engine.n_threads))
-        samples.append(_answer(engine, depth, n_gen))
+        samples.append(_answer(engine, depth, n_gen, sampling))
     tg = median(sample.tg for sample in samples)
     pauses = sorted(pause for sample in samples for pause in sample.pauses)
     return Row(
@@ -283,7 +292,7 @@ def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
     return len(data) / max(median(seconds), 1e-9)
 
 
-def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]:
+def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> dict[str, Any]:
     import edge
 
     return {
@@ -293,6 +302,7 @@ def _header(engine: Engine, repeats: int, left_out: list[int]) -> dict[str, Any]
         "path": engine.path,
         **Board().summary(),
         "repeats": repeats,
+        "top_k": top_k,
         "left_out": left_out,
         "load_seconds": round(engine.load_seconds, 3),
         "weight_bytes": engine.transformer.weight_bytes,

@@ -50,6 +50,24 @@ def test_every_placement_and_head_in_turn(tiny: str) -> None:
     assert f16 - int8 == shape.n_vocab * (2 * shape.hidden - (shape.hidden + 4))
 
 
+def test_tokens_of_the_likeliest(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--top-k reaches the head, which reads less for few, and the table says so."""
+    from edge.context import Context
+
+    asked, step = set(), Context.step
+
+    def noted(self: Context, ids: Any, logits: Any, winners: int = 0, all_logits: bool = False) -> None:
+        asked.add(winners)
+        step(self, ids, logits, winners, all_logits)
+
+    monkeypatch.setattr(Context, "step", noted)
+    for top_k, words in ((1, ""), (40, "drawn from the 40 likeliest"), (0, "drawn from all")):
+        report = bench.run(tiny, depths=(16,), n_gen=2, repeats=1, head=("two-stage",), top_k=top_k)
+        assert asked == {top_k} and report.header["top_k"] == top_k
+        assert words in report.to_markdown() and ("drawn" in report.to_markdown()) == (top_k != 1)
+        asked.clear()
+
+
 def test_token_bytes_grow_with_the_depth(report: bench.Report) -> None:
     """Weights and head once, and the part of the KV cache in sight."""
     shallow, deep = report.rows[0], report.rows[1]

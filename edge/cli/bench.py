@@ -47,6 +47,8 @@ class Words(Text):
            "compare (default int8)."),
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
            "compare: map,huge (default auto)."),
+    option("--top-k", type=click.IntRange(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
+           "all; 1, the default, the likeliest. A two-stage head reads less for few."),
 )  # fmt: skip
 @heading(
     "Output",
@@ -65,6 +67,7 @@ def bench(
     kv: tuple[str, ...],
     head: tuple[str, ...],
     weights: tuple[str, ...],
+    top_k: int,
     as_csv: bool,
     as_json: bool,
     **flags: Any,
@@ -84,6 +87,7 @@ def bench(
         kv=kv,
         head=head,
         weights=weights,
+        top_k=top_k,
         progress=(lambda what: out.info(what, "dim")) if is_tty(sys.stderr) else None,
         **options.load_arguments(flags),
     )
