@@ -295,7 +295,8 @@ def turns(
     if rng.random() < 0.06:
         counter.not_sold()
     if not whole and rng.random() < 0.03:
-        counter.say(said.READ_BACK[:-2], "You have not ordered anything yet. What would you like?")
+        asked = voice.says(rng.choice(said.READ_BACK[:-2]))
+        counter.turns.append((asked, "You have not ordered anything yet. What would you like?"))
     if rng.random() < 0.08:
         counter.ask_stock()
     counter.add(said.WANT)
