@@ -136,7 +136,7 @@ WHOLE = {
         "{day}, {time}, {title}[,|:] {n} [tickets|seats]",
         "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} [tickets|seats] {on} "
         "at {time}",
-        "[i'd love to go|we may go|let's go|take us] to {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
+        "[i'd love to go|let's go|take us] to {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
     ],
     "train": [
         "[we go|we're off|i'm going|we need to go|i go] to {title} {on} at {time}[, {n} tickets|, {n} people| with "
