@@ -95,7 +95,7 @@ WHEELS=$("$PY" - <<'END'
 import ast, re, importlib.metadata as m
 stated = re.search(r"^dependencies = (\[.*?^\])", open("pyproject.toml").read(), re.M | re.S)[1]
 run = [re.match(r"[\w-]+", requirement)[0] for requirement in ast.literal_eval(stated)]
-run += ["markupsafe", "wcwidth"]  # what those need; neither numpy nor tiktoken's requests, see the spec
+run += ["markupsafe", "wcwidth"]  # what those need; not numpy, see the spec
 build = ["pyinstaller", "pyinstaller-hooks-contrib", "altgraph", "packaging", "setuptools"]
 print(*(f"{name}=={m.version(name)}" for name in run + build if name != "numpy"))
 END

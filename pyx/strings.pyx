@@ -4,7 +4,7 @@ import array
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 
 def ends(data, int64_t start, int64_t count):
@@ -32,3 +32,23 @@ def ends(data, int64_t start, int64_t count):
     finally:
         PyBuffer_Release(&buffer)
     return found[:n]
+
+
+def starting(data, int64_t start, stops, bytes prefix not None):
+    """Which of the texts that :func:`ends` has walked begin with these bytes: a list of indices."""
+    cdef Py_buffer buffer
+    cdef const int64_t[::1] stop = stops
+    cdef int64_t at = start, i, size = len(prefix)
+    cdef const char *wanted = prefix
+    cdef list found = []
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        for i in range(stop.shape[0]):
+            if not 0 <= at <= stop[i] - 8 <= buffer.len - 8:
+                raise ValueError(f"text {i} ends at {stop[i]}, which cannot be")
+            if stop[i] - at - 8 >= size and memcmp(<const char *>buffer.buf + at + 8, wanted, size) == 0:
+                found.append(i)
+            at = stop[i]
+    finally:
+        PyBuffer_Release(&buffer)
+    return found

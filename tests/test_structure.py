@@ -20,6 +20,7 @@ FLOORS = {
     "pyx.cpu": 1,
     "pyx.strings": 1,
     "pyx.memory": 1,
+    "pyx.bpe": 2,
     "pyx.compare": 1,
     "pyx.page": 2,
     "pyx.sampler": 1,

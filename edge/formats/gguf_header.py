@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 import os
 import struct
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import map_file, shown
-from pyx import strings as texts
+from edge.formats.texts import StringArray
+from pyx import strings
 
 MAGIC = b"GGUF"
 VERSION = 3
@@ -75,55 +75,6 @@ _SCALAR_STRUCTS = {number: struct.Struct("<" + code) for number, code in SCALARS
 STRING, ARRAY, BOOL = 8, 9, 7
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-
-
-class StringArray(Sequence[str]):
-    """The strings of a metadata array, decoded from the file only when accessed.
-
-    An element that is not UTF-8 raises InvalidFile at that moment.
-    """
-
-    __slots__ = ("_ends", "_first", "_view", "_where")
-
-    def __init__(self, view: memoryview, first: int, ends: array[int], where: str) -> None:
-        self._view = view  # the whole file
-        self._first = first  # where the first string's length stands
-        self._ends = ends  # end of each string
-        self._where = where  # file and key, for messages
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def _decode(self, index: int, data: bytes) -> str:
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise InvalidFile(f"{self._where}, element {index}: not UTF-8; the file is damaged") from None
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        start = (self._ends[index - 1] if index else self._first) + 8
-        return self._decode(index, bytes(self._view[start : self._ends[index]]))
-
-    def __iter__(self) -> Iterator[str]:
-        raw, start = self.raw(), 8
-        for index, end in enumerate(self._ends):
-            end -= self._first
-            yield self._decode(index, raw[start:end])
-            start = end + 8
-
-    def raw(self) -> bytes:
-        """All elements as stored: length, bytes, length, bytes, ..."""
-        return bytes(self._view[self._first : self._ends[-1] if self._ends else self._first])
 
 
 @dataclass(frozen=True)
@@ -297,7 +248,7 @@ class _Cursor:
         first = self.pos
         if count > (self.size - first) // 8:
             self.fail(f"key {shown(key)} claims {count} texts, more than the file can hold; it is damaged")
-        ends = texts.ends(self.view, first, count)
+        ends = strings.ends(self.view, first, count)
         if len(ends) != count:
             self.fail(f"the file ends inside key {shown(key)}; it is incomplete, get it again")
         self.pos = ends[-1] if count else first

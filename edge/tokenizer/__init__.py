@@ -1,7 +1,7 @@
-"""One face over the two tokenizer libraries, and decoding that never cuts a character.
+"""One face over two kinds of tokenizer, and decoding that never cuts a character.
 
-Byte-level BPE runs on ``tiktoken`` (:mod:`edge.tokenizer.byte_level`), SentencePiece on ``sentencepiece``
-(:mod:`edge.tokenizer.pieces`); each is imported when a model needs it.
+Byte-level BPE is our own (:mod:`edge.tokenizer.byte_level`), SentencePiece runs on ``sentencepiece``
+(:mod:`edge.tokenizer.pieces`), which is imported when a model needs it.
 
 Text of users is never read for control tokens.  :meth:`Tokenizer.encode` looks for them only with ``special=True``,
 which is for text that a chat template wrote.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile, UsageError
 from edge.formats.mapped import shown
+from edge.formats.texts import StringArray
 from edge.tokenizer.vocabulary import (
     CONTROL,
     END_OF_TURN,
@@ -26,6 +27,7 @@ from edge.tokenizer.vocabulary import (
     USER,
     Encode,
     kinds_of,
+    of_kind,
     place_added,
 )
 
@@ -109,8 +111,9 @@ class Tokenizer:
         self.strips_blank = strips_blank  # SentencePiece: the first word brings a blank that is not part of the text
         self.special: dict[str, int] = {}
         user: dict[str, int] = {}
-        for i in [i for i, kind in enumerate(kinds) if kind in (CONTROL, USER) and texts[i]]:
-            (self.special if kinds[i] == CONTROL else user).setdefault(texts[i], i)
+        for i in of_kind(kinds, b"[%c%c]" % (CONTROL, USER)):
+            if text := texts[i]:
+                (self.special if kinds[i] == CONTROL else user).setdefault(text, i)
         ends_turn = (i for text, i in self.special.items() if text in END_OF_TURN)
         self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys((*spec.eos_ids, *ends_turn)))
         self._ends = ends
@@ -133,7 +136,7 @@ class Tokenizer:
             raise InvalidFile(f"tokenizer kind {shown(spec.kind)} is not supported")
         if max(len(spec.tokens), len(spec.merges) // 4) > MAX_TOKENS:
             raise InvalidFile(f"a vocabulary of {len(spec.tokens)} tokens is too large to be one")
-        texts, scores, types = list(spec.tokens), spec.scores, spec.types
+        texts, scores, types = spec.tokens, spec.scores, spec.types
         model = spec.model
         if spec.kind == "sentencepiece" and model is not None:
             from edge.formats import sentencepiece_model
@@ -141,32 +144,34 @@ class Tokenizer:
             parsed = sentencepiece_model.parse(model, "tokenizer.model")
             texts, scores, types = parsed.pieces, parsed.scores, parsed.types
         own = len(texts)
-        if not texts:
+        if not own:
             raise InvalidFile("the vocabulary is empty")
-        if len(types) not in (0, len(texts)) or len(scores) not in (0, len(texts)):
-            raise InvalidFile(f"{len(texts)} tokens have {len(types)} types and {len(scores)} scores; "
+        if len(types) not in (0, own) or len(scores) not in (0, own):
+            raise InvalidFile(f"{own} tokens have {len(types)} types and {len(scores)} scores; "
                               "the vocabulary is damaged")
-        if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
-            raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-
-        place_added(texts, spec.added)
-        kinds = kinds_of(spec, texts, types)
+        if spec.added:
+            texts = list(texts)
+            place_added(texts, spec.added)
+        stored = StringArray.of(texts, "the vocabulary")
+        kinds = kinds_of(spec, stored, types)
         if spec.kind == "bpe":
             from edge.tokenizer import byte_level
 
-            parts = byte_level.build(spec, texts, kinds)
-        else:
-            from edge.tokenizer import pieces
+            return cls(spec, stored, bytes(kinds), *byte_level.build(spec, stored, kinds), False)
 
-            if model is not None and any(k == CONTROL != t for k, t in zip(kinds, types)):
-                # The library finds its user-defined markers in users' text too: make them control pieces.
-                if not parsed.bpe:
-                    raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
-                model = None
-            if model is None:
-                model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), kinds)
-            parts = pieces.build(texts, kinds, model)
-        return cls(spec, texts, bytes(kinds), *parts, spec.kind == "sentencepiece" and spec.add_space_prefix)
+        from edge.tokenizer import pieces
+
+        texts = list(stored)
+        if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
+            raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
+        if model is not None and any(k == CONTROL != t for k, t in zip(kinds, types)):
+            # The library finds its user-defined markers in users' text too: make them control pieces.
+            if not parsed.bpe:
+                raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
+            model = None
+        if model is None:
+            model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), kinds)
+        return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model), spec.add_space_prefix)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Ids of ``text``, without BOS.

@@ -1,25 +1,27 @@
-"""Byte-level BPE on ``tiktoken``.
+"""Byte-level BPE: a split pattern cuts the text, :mod:`pyx.bpe` joins the bytes of each piece.
 
-tiktoken knows no merge list: it joins the neighbours whose concatenation has the lowest rank, so a rank is the position
-of the first merge that makes the token, and a table leads from ranks to ids.  That equals applying the merges for every
-vocabulary that BPE training made: while both ends of a token's bytes stay token boundaries, its inside is merged as if
-it stood alone, which is the way training found it.  (Measured on four vocabularies: every vector of llama.cpp, and no
-difference to the ``tokenizers`` library in 14 million characters; that library takes three to four times as long to
-load the 128 k vocabulary, and more than twice the memory.)
+A rank is the position of the first merge that makes a token, or its id where every split of it is listed.  That equals
+applying the merges for every vocabulary that BPE training made: while both ends of a token's bytes stay token
+boundaries, its inside is merged as if it stood alone, which is the way training found it.  (Measured on four
+vocabularies: every vector of llama.cpp, and no difference to the ``tokenizers`` and ``tiktoken`` libraries in many
+million characters; those take 0.1 s and more to load a vocabulary of 128 thousand tokens.)
+
+The letters of ASCII need no tables: the ``re`` module cuts such text by the same pattern.  ``regex``, which knows all
+others, takes longer to load than everything else here (benchmarks/SPEED.md), so it waits for a text that needs it.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
 from array import array
 from collections.abc import Callable, Iterable
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile
 from edge.formats.mapped import shown
-from edge.tokenizer.vocabulary import NORMAL, UNUSED, USER, Encode, one_line, utf8
+from edge.formats.texts import StringArray
+from edge.tokenizer.vocabulary import NORMAL, UNUSED, USER, Encode, one_line
+from pyx import bpe
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
@@ -30,8 +32,6 @@ MAX_BLANKS = 16384
 #: seconds a split pattern that a file brought may take for one text
 PATTERN_SECONDS = 10.0
 
-_T = TypeVar("_T", str, bytes)
-
 
 def _alphabet() -> str:
     """The character that stands for each byte in a byte-level vocabulary (GPT-2, bytes_to_unicode)."""
@@ -41,8 +41,8 @@ def _alphabet() -> str:
 
 
 ALPHABET = _alphabet()
-_CHARMAP = codecs.charmap_build(ALPHABET)
-_BYTES = [bytes((b,)) for b in range(256)]
+#: kind of token -> what its text is; markers add no bytes to an answer, user-defined texts are no letters
+_ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _GPT2 = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
@@ -80,6 +80,8 @@ PATTERNS: dict[str, str] = {
 }  # fmt: skip
 
 _TRUSTED = frozenset(PATTERNS.values())
+#: what properties mean among ASCII characters, inside brackets
+_ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}"}
 _BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
 
 
@@ -95,86 +97,54 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
     return PATTERNS[pre]
 
 
-def build(spec: TokenizerSpec, texts: list[str], kinds: bytearray) -> tuple[array[int], bytes, Encode]:
+def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
     """(end of each token in the joined bytes, the joined bytes, text -> ids)."""
-    n = len(texts)
-    others = [i for i, kind in enumerate(kinds) if kind != NORMAL]
-    # The alphabet is a charmap codec, so all tokens become bytes in one call and one character stays one byte.
-    # From here on whole lists at a time: a 128 k vocabulary is on the way to every first word.
-    stored = list(texts)
-    for i in others:
-        raw = kinds[i] in (USER, UNUSED)
-        stored[i] = codecs.charmap_decode(utf8(texts[i]), "strict", ALPHABET)[0] if raw else ""
-    pieces, ends, blob = _as_bytes(stored)
-    for i in others:  # no merge makes them
-        pieces[i] = b""
-        stored[i] = ""
-
-    n_merges = len(spec.merges)
-    pattern = _pattern(spec, n, n_merges)
-    unk = -1 if spec.unk_id is None else spec.unk_id
-    table: array[int] | None = None
-    if not n_merges or n_merges > n:
+    merges = StringArray.of(spec.merges, "the merges")
+    pattern = _pattern(spec, len(texts), len(merges))
+    unknown = -1 if spec.unk_id is None else spec.unk_id
+    try:
+        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, bytes(kinds).translate(_ROLES), ALPHABET, unknown)
+        if (i := pairs.stranger) >= 0:
+            raise InvalidFile(f"token {i} ({shown(texts[i])}) is not in the byte-level alphabet; "
+                              "the vocabulary is damaged or of another kind")
         # More merges than tokens: every split of each token is listed, as in files made from a tiktoken vocabulary
         # (Llama 3), whose ids are its ranks.  Reading 280 thousand merges would only find that out again.
-        ranks = _first_wins(pieces)
-        missing = [byte for byte in _BYTES if byte not in ranks]
-        if missing:
-            table = array("i", [*range(n), *(unk for _ in missing)])
-            ranks.update(zip(missing, range(n, n + 256)))
-    else:
-        ids = _first_wins(stored)
-        made = dict.fromkeys([*ALPHABET, *(merge.replace(" ", "", 1) for merge in spec.merges)])  # in rank order
-        found = list(map(ids.get, made))
-        if None in found[256:]:
-            token = list(made)[found.index(None, 256)]
-            raise InvalidFile(f"a merge makes {shown(token)}, which is no token of the vocabulary; it is damaged")
-        table = array("i", [unk if number is None else number for number in found])
-        ranks = dict(zip(_as_bytes(list(made))[0], range(len(made))))
-    return ends, blob, _bpe_encoder(pattern, ranks, table)
+        if 0 < len(merges) <= len(texts):
+            if (i := pairs.rank_by(merges.view, merges.first, merges.ends)) >= 0:
+                raise InvalidFile(f"merge {i} ({shown(merges[i])}) makes no token of the vocabulary; it is damaged")
+    except ValueError as error:
+        raise InvalidFile(f"{error}; the vocabulary is damaged") from None
+    cut = _cut(pattern)
+    return pairs.ends, pairs.blob, lambda text: pairs.encode(cut(text))
 
 
-def _as_bytes(stored: list[str]) -> tuple[list[bytes], array[int], bytes]:
-    """Tokens in the printable alphabet -> the bytes of each, the end of each in the joined bytes, the joined bytes."""
-    try:
-        blob = codecs.charmap_encode("".join(stored), "strict", _CHARMAP)[0]
-    except UnicodeEncodeError:
-        letters = frozenset(ALPHABET)
-        i = next(i for i, text in enumerate(stored) if not letters.issuperset(text))
-        raise InvalidFile(f"token {i} ({shown(stored[i])}) is not in the byte-level alphabet; "
-                          "the vocabulary is damaged or of another kind") from None
-    ends = array("I", accumulate(map(len, stored)))
-    return [blob[a:b] for a, b in zip((0, *ends), ends)], ends, blob
+def _cut(pattern: str) -> Callable[[str], list[str]]:
+    """Text -> the pieces that a pattern cuts it into."""
+    if pattern not in _TRUSTED:
+        return _foreign_split(pattern)
+    for_ascii: Callable[[str], list[str]] = re.compile(_for_ascii(pattern), re.ASCII).findall
+    for_all: Callable[[str], list[str]] | None = None
+
+    def cut(text: str) -> list[str]:
+        nonlocal for_all
+        findall = for_ascii
+        if not text.isascii():
+            if for_all is None:
+                import regex  # type: ignore[import-untyped]
+
+                for_all = regex.compile(pattern).findall
+            findall = for_all
+        return [piece for part in _blank_runs(text) for piece in findall(part)]
+
+    return cut
 
 
-def _first_wins(tokens: list[_T]) -> dict[_T, int]:
-    """Token -> its lowest index; the empty token left out."""
-    found = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1)))
-    found.pop(type(tokens[0])(), None)
-    return found
-
-
-def _bpe_encoder(pattern: str, ranks: dict[bytes, int], table: array[int] | None) -> Encode:
-    """``ranks`` must hold every single byte, and no rank twice: tiktoken panics on what it does not find."""
-    import tiktoken
-
-    trusted = pattern in _TRUSTED
-    # An unknown pattern may match nothing, or for ever, and tiktoken answers both with a panic.  Such a pattern cuts
-    # the text in the ``regex`` module, which has a time limit, and tiktoken merges each piece as a whole.
-    core = tiktoken.Encoding("bitnet-edge", pat_str=pattern if trusted else r"[\s\S]+", mergeable_ranks=ranks,
-                             special_tokens={})
-    ranks.clear()  # the object above keeps this dictionary for look-ups we do ourselves: 20 MB for 128 k tokens
-    split = _blank_runs if trusted else _foreign_split(pattern)
-
-    def encode(text: str) -> list[int]:
-        found: list[int] = []
-        for part in split(text):
-            found += core.encode_ordinary(part)
-        if table is not None:
-            return [number for rank in found if (number := table[rank]) >= 0]
-        return found
-
-    return encode
+def _for_ascii(pattern: str) -> str:
+    """The same pattern for ``re``, right where all characters are ASCII."""
+    pattern = re.sub(r"\[(?:\\.|[^\]])*\]|\\p\{.\}", lambda m: m[0] if m[0][0] == "[" else f"[{m[0]}]", pattern)
+    for name, characters in _ASCII.items():
+        pattern = pattern.replace(name, characters)
+    return pattern
 
 
 def _blank_runs(text: str) -> Iterable[str]:
@@ -185,16 +155,16 @@ def _blank_runs(text: str) -> Iterable[str]:
     return [text[a:b] for a, b in zip(cuts, cuts[1:])]
 
 
-def _foreign_split(pattern: str) -> Callable[[str], Iterable[str]]:
+def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
     """Pieces by a pattern of unknown origin; what it leaves out is a piece too (Hugging Face: "Isolated")."""
-    import regex  # type: ignore[import-untyped]
+    import regex
 
     try:
         compiled = regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
         raise InvalidFile(f"the tokenizer's split pattern is no regular expression ({one_line(error)})") from None
 
-    def split(text: str) -> Iterable[str]:
+    def split(text: str) -> list[str]:
         pieces, start = [], 0
         try:
             for match in compiled.finditer(text, timeout=PATTERN_SECONDS):

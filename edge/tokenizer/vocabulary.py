@@ -11,6 +11,7 @@ from edge.formats.mapped import shown
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
+    from edge.formats.texts import StringArray
 
 # Beyond these a vocabulary is hostile or damaged.
 MAX_TOKENS = 4_000_000
@@ -56,7 +57,7 @@ def place_added(texts: list[str], added: Mapping[str, int]) -> None:
         texts[number] = text
 
 
-def kinds_of(spec: TokenizerSpec, texts: list[str], types: Sequence[int]) -> bytearray:
+def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
     """Type of each token, put right where files are known to be wrong.
 
     Control tokens are: what the file says, BOS and EOS, added tokens, user-defined tokens that look like markers, and
@@ -64,14 +65,14 @@ def kinds_of(spec: TokenizerSpec, texts: list[str], types: Sequence[int]) -> byt
     """
     n = len(texts)
     try:
-        kinds = bytearray(list(types)) if len(types) else bytearray([NORMAL]) * n
+        kinds = bytearray(list(types)) if len(types) else bytearray((NORMAL,)) * n
     except (ValueError, TypeError):
         raise InvalidFile("a token has a type that is none; the vocabulary is damaged") from None
     kinds.extend(bytes((UNUSED,)) * (n - len(kinds)))
-    for i in [i for i, text in enumerate(texts) if text.startswith("<|")]:
+    for i in texts.starting("<|"):
         if texts[i].endswith("|>") and len(texts[i]) > 4:
             kinds[i] = CONTROL
-    for i in [i for i, kind in enumerate(kinds) if kind != NORMAL]:
+    for i in of_kind(kinds, b"[^%c]" % NORMAL):
         kind = kinds[i]
         if (kind == USER and is_marker(texts[i])) or (kind == UNKNOWN and spec.kind == "bpe"):
             kinds[i] = CONTROL
@@ -88,6 +89,11 @@ def kinds_of(spec: TokenizerSpec, texts: list[str], types: Sequence[int]) -> byt
     if spec.kind == "sentencepiece":
         _one_unknown(spec, kinds)
     return kinds
+
+
+def of_kind(kinds: bytes | bytearray, wanted: bytes) -> list[int]:
+    """The tokens whose kind matches a pattern of one byte."""
+    return [match.start() for match in re.finditer(wanted, kinds, re.DOTALL)]
 
 
 def _one_unknown(spec: TokenizerSpec, kinds: bytearray) -> None:

@@ -1,0 +1,334 @@
+"""bpe: byte-level byte-pair encoding over a vocabulary as its file stores it.
+
+A vocabulary of 128 thousand tokens is on the way to every first word, so no Python object is made of any: the stored
+texts are read once, into their joined bytes and a table from bytes to tokens.
+
+Two neighbours are joined whose bytes together are a token: those of the lowest rank first, the leftmost of equals.  A
+rank is the token's id, or the position of the first merge that makes it.
+"""
+
+import array
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from pyx.memory cimport Arena
+
+cdef enum:
+    LETTERS = 2048              # code points of two bytes of UTF-8: those of an alphabet are among them
+    MOST_PROBES = 4096          # neighbours in a table that is half full: tens, unless it was made to be slow
+    NONE = 0x7fffffff           # no rank
+    SHORT = 256                 # bytes of most pieces of text
+    LONGEST = 1 << 17           # bytes of a text: tokens are words
+    MOST = 1 << 30              # and of all
+
+#: what a stored text is: nothing to be written; bytes as they are; letters that stand for bytes, and a token to find
+SKIP, RAW, TOKEN = 0, 1, 2
+
+
+cdef class BytePairs:
+    """A vocabulary: the texts in ``stored`` from byte ``first`` on that end at ``ends``, see :func:`pyx.strings.ends`.
+
+    roles: one of SKIP, RAW, TOKEN for each text.  alphabet: the character that stands for each of the 256 bytes.
+    unknown: the id for a byte that is no token; -1 leaves it out.  Of equal tokens the first counts.
+
+    ``blob`` are the bytes of all texts, joined, ``ends`` (array("I")) where each ends there.  ``stranger`` is the first
+    text with a character outside the alphabet, or -1; then nothing can be encoded.  Raises ValueError for sizes that do
+    not fit, and for a vocabulary that was made to be slow.
+    """
+
+    cdef readonly bytes blob
+    cdef readonly object ends
+    cdef readonly int64_t stranger
+    cdef const uint8_t *data            # of blob
+    cdef uint32_t[::1] end
+    cdef uint32_t *slots                # [mask + 1] id + 1, or 0: open addressing
+    cdef int32_t *rank                  # [n]
+    cdef uint64_t mask
+    cdef int64_t n, longest, room
+    cdef int32_t single[256]            # byte -> id
+    cdef int16_t byte_of[LETTERS]       # code point -> byte, or -1
+    cdef Arena slot_arena, rank_arena, scratch
+    cdef int32_t *next                  # [room] of a piece: where the neighbour of what begins here begins
+    cdef int32_t *before                # [room]
+    cdef int32_t *joined                # [room] rank of what the two would be
+    cdef uint64_t *heap                 # [3 * room] rank << 32 | place of the left one
+
+    def __cinit__(self, stored, int64_t first, ends, roles, str alphabet not None, int32_t unknown=-1):
+        cdef const int64_t[::1] stops = ends
+        cdef const uint8_t[::1] role = roles
+        cdef int64_t i, size, pos = 0, n = stops.shape[0]
+        cdef uint64_t n_slot = 1024
+        cdef Py_buffer buffer
+        cdef Arena written
+        if len(alphabet) != 256 or role.shape[0] != n or n > 1 << 24:
+            raise ValueError(f"{n} texts, {role.shape[0]} roles, {len(alphabet)} letters do not fit")
+        for i in range(LETTERS):
+            self.byte_of[i] = -1
+        for i, letter in enumerate(alphabet):
+            self.byte_of[ord(letter)] = i
+        while n_slot < <uint64_t>(2 * n):
+            n_slot *= 2
+        self.n, self.mask, self.stranger = n, n_slot - 1, -1
+        self.slot_arena, self.rank_arena = Arena(4 * n_slot), Arena(4 * n)
+        self.slots, self.rank = <uint32_t *>self.slot_arena.data, <int32_t *>self.rank_arena.data
+        self.ends = array.array("I", bytes(4 * n))
+        self.end = self.ends
+        PyObject_GetBuffer(stored, &buffer, PyBUF_SIMPLE)
+        try:
+            written = Arena(check(stops, first, buffer.len))  # bytes take no more than their letters
+            self.data = written.data
+            for i in range(n):
+                size = self.read(<const uint8_t *>buffer.buf, first, stops, i, role[i], written.data + pos)
+                if size < 0:
+                    self.stranger, self.longest = i, 0  # from here on nothing is found
+                    break
+                pos += size
+                self.end[i] = <uint32_t>pos
+                self.rank[i] = <int32_t>i
+                if role[i] == TOKEN and size:
+                    self.longest = max(self.longest, size)
+                    self.insert(i)
+        finally:
+            PyBuffer_Release(&buffer)
+        self.blob = written.data[:pos]
+        self.data = <const uint8_t *><const char *>self.blob
+        self.find_singles(unknown)
+        self.make_room(SHORT)
+
+    cdef int64_t read(
+        self, const uint8_t *stored, int64_t first, const int64_t[::1] stops, int64_t i, uint8_t role, uint8_t *out):
+        """Write the bytes that stored text i stands for; how many, or -1 where a character is not in the alphabet."""
+        cdef int64_t at = (stops[i - 1] if i else first) + 8, stop = stops[i]
+        if role == RAW:
+            memcpy(out, stored + at, stop - at)
+            return stop - at
+        return self.spell(stored + at, stored + stop, out) if role == TOKEN else 0
+
+    cdef int64_t spell(self, const uint8_t *letter, const uint8_t *stop, uint8_t *out) noexcept:
+        """The bytes that letters (UTF-8) stand for; how many, or -1."""
+        cdef int64_t n = 0
+        cdef uint32_t point
+        while letter < stop:
+            point = letter[0]
+            letter += 1
+            if point >= 0x80:  # two bytes or none of the alphabet
+                if point & 0xe0 != 0xc0 or letter == stop or letter[0] & 0xc0 != 0x80:
+                    return -1
+                point = (point & 0x1f) << 6 | letter[0] & 0x3f
+                letter += 1
+            if self.byte_of[point] < 0:
+                return -1
+            out[n] = <uint8_t>self.byte_of[point]
+            n += 1
+        return n
+
+    cdef insert(self, int64_t id):
+        cdef uint32_t start = self.end[id - 1] if id else 0
+        cdef int64_t size = self.end[id] - start
+        cdef uint64_t slot = hash_of(self.data + start, size) & self.mask
+        cdef int64_t probes = 0
+        while self.slots[slot]:
+            if self.holds(slot, self.data + start, size):
+                return
+            slot = (slot + 1) & self.mask
+            probes += 1
+            if probes > MOST_PROBES:
+                raise ValueError("its tokens were made to be slow to find")
+        self.slots[slot] = <uint32_t>(id + 1)
+
+    cdef bint holds(self, uint64_t slot, const uint8_t *piece, int64_t size) noexcept:
+        cdef uint32_t id = self.slots[slot] - 1
+        cdef uint32_t start = self.end[id - 1] if id else 0
+        return self.end[id] - start == size and memcmp(self.data + start, piece, size) == 0
+
+    cdef int32_t find(self, const uint8_t *piece, int64_t size) noexcept:
+        """The token of these bytes, or -1."""
+        cdef uint64_t slot
+        if size > self.longest:
+            return -1
+        slot = hash_of(piece, size) & self.mask
+        while self.slots[slot]:
+            if self.holds(slot, piece, size):
+                return <int32_t>self.slots[slot] - 1
+            slot = (slot + 1) & self.mask
+        return -1
+
+    cdef void find_singles(self, int32_t unknown) noexcept:
+        cdef int i
+        cdef uint8_t byte
+        for i in range(256):
+            byte = <uint8_t>i
+            self.single[i] = self.find(&byte, 1)
+            if self.single[i] < 0:
+                self.single[i] = unknown
+
+    def rank_by(self, stored, int64_t first, ends):
+        """Tokens rank by the first of these merges, stored as the texts are ("left right"), that makes them.
+
+        Tokens that no merge makes are none any more, but for single bytes.  Returns the first merge that makes no
+        token, -1 for none.  Raises ValueError for sizes that do not fit.
+        """
+        cdef const int64_t[::1] stops = ends
+        cdef int64_t i, at, stop, blank, left, right, n = stops.shape[0]
+        cdef int32_t id
+        cdef Py_buffer buffer
+        cdef const uint8_t *text
+        cdef Arena made
+        for i in range(self.n):
+            self.rank[i] = NONE
+        PyObject_GetBuffer(stored, &buffer, PyBUF_SIMPLE)
+        try:
+            check(stops, first, buffer.len)
+            text = <const uint8_t *>buffer.buf
+            made = Arena(2 * self.longest + 2)
+            for i in range(n):
+                at, stop = (stops[i - 1] if i else first) + 8, stops[i]
+                blank = at
+                while blank < stop and text[blank] != 32:
+                    blank += 1
+                id = -1
+                if blank < stop and stop - at <= 2 * self.longest + 1:  # a letter is two bytes at most
+                    left = self.spell(text + at, text + blank, made.data)
+                    right = -1 if left < 0 else self.spell(text + blank + 1, text + stop, made.data + left)
+                    id = self.find(made.data, left + right) if right >= 0 else -1
+                if id < 0:
+                    return i
+                if self.rank[id] == NONE:
+                    self.rank[id] = <int32_t>i
+        finally:
+            PyBuffer_Release(&buffer)
+        return -1
+
+    def encode(self, pieces):
+        """Ids of texts (a list of str) that a split pattern has cut: no token reaches from one into the next."""
+        cdef list out = []
+        cdef const char *piece
+        cdef Py_ssize_t size
+        cdef int32_t id
+        for text in pieces:
+            piece = PyUnicode_AsUTF8AndSize(text, &size)
+            if size == 1:
+                id = self.single[<uint8_t>piece[0]]
+                if id >= 0:
+                    out.append(id)
+                continue
+            id = self.find(<const uint8_t *>piece, size) if size else -1
+            if id >= 0 and self.rank[id] != NONE:
+                out.append(id)
+            elif size:
+                self.join(<const uint8_t *>piece, size, out)
+        return out
+
+    cdef join(self, const uint8_t *piece, int64_t n, list out):
+        """Begin with single bytes and join neighbours while any can be."""
+        cdef int64_t i, left, middle, right, n_heap = 0
+        cdef uint64_t top
+        cdef int32_t id
+        if n >= 1 << 30:
+            raise ValueError(f"a piece of text of {n} bytes")
+        if n > self.room:
+            self.make_room(n)
+        for i in range(n):
+            self.next[i], self.before[i] = <int32_t>i + 1, <int32_t>i - 1
+        for i in range(n):
+            self.consider(piece, n, i, &n_heap)
+        while n_heap:
+            top = self.heap[0]
+            n_heap = pop(self.heap, n_heap)
+            left = <int64_t>(top & 0xffffffff)
+            if self.joined[left] != <int32_t>(top >> 32):
+                continue  # one of the two has been joined to another meanwhile
+            middle = self.next[left]
+            right = self.next[middle]
+            self.next[left], self.joined[middle] = <int32_t>right, NONE
+            if right < n:
+                self.before[right] = <int32_t>left
+            self.consider(piece, n, left, &n_heap)
+            if left:
+                self.consider(piece, n, self.before[left], &n_heap)
+        i = 0
+        while i < n:
+            right = self.next[i]
+            id = self.single[piece[i]] if right == i + 1 else self.find(piece + i, right - i)
+            if id >= 0:
+                out.append(id)
+            i = right
+
+    cdef void consider(self, const uint8_t *piece, int64_t n, int64_t left, int64_t *n_heap) noexcept:
+        """See what the token at ``left`` and its right neighbour would be."""
+        cdef int64_t middle = self.next[left]
+        cdef int32_t id
+        self.joined[left] = NONE
+        if middle == n:
+            return
+        id = self.find(piece + left, self.next[middle] - left)
+        if id >= 0 and self.rank[id] != NONE:
+            self.joined[left] = self.rank[id]
+            n_heap[0] = push(self.heap, n_heap[0], <uint64_t>self.rank[id] << 32 | <uint64_t>left)
+
+    cdef make_room(self, int64_t n):
+        """For pieces of n bytes: n pairs at first, and two for each that is joined."""
+        self.scratch = Arena(n * (3 * 8 + 3 * 4))
+        self.room = n
+        self.heap = <uint64_t *>self.scratch.data
+        self.next = <int32_t *>(self.heap + 3 * n)
+        self.before = self.next + n
+        self.joined = self.before + n
+
+
+cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except -1:
+    """The bytes of texts, seen to lie in order in ``size`` bytes.  Raises ValueError."""
+    cdef int64_t i, at = first, total = 0
+    if first < 0:
+        raise ValueError(f"texts from byte {first} on")
+    for i in range(stops.shape[0]):
+        if stops[i] > size or stops[i] - 8 < at:
+            raise ValueError(f"text {i} ends at {stops[i]}, outside {at + 8} to {size}")
+        if stops[i] - 8 - at > LONGEST:
+            raise ValueError(f"text {i} has {stops[i] - 8 - at} bytes")
+        total += stops[i] - 8 - at
+        at = stops[i]
+    if total > MOST:
+        raise ValueError(f"{total} bytes of texts")
+    return total
+
+
+cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
+    """FNV-1a, with the upper bits brought down to where the table looks."""
+    cdef uint64_t h = 0xcbf29ce484222325
+    cdef int64_t i
+    for i in range(size):
+        h = (h ^ piece[i]) * <uint64_t>0x100000001b3
+    return h ^ h >> 32
+
+
+cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
+    """A heap of n keys with the least on top takes one more; n + 1."""
+    cdef int64_t at = n, above
+    while at:
+        above = (at - 1) // 2
+        if heap[above] <= key:
+            break
+        heap[at] = heap[above]
+        at = above
+    heap[at] = key
+    return n + 1
+
+
+cdef int64_t pop(uint64_t *heap, int64_t n) noexcept:
+    """Take the least key off; n - 1."""
+    cdef int64_t at = 0, below = 1
+    cdef uint64_t key = heap[n - 1]
+    n -= 1
+    while below < n:
+        if below + 1 < n and heap[below + 1] < heap[below]:
+            below += 1
+        if heap[below] >= key:
+            break
+        heap[at] = heap[below]
+        at, below = below, 2 * below + 1
+    heap[at] = key
+    return n
