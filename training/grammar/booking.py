@@ -156,15 +156,17 @@ class Desk:
         ways, n = self.draw("n")
         shown |= ways
         self.known["n"] = n
+        whole = "title" in self.kind.slots and rng.random() < 0.8
         noun = desks.singular(desks.TERSE[kind])
-        if kind in ("train", "pool"):
-            noun = {"train": "[train |]ticket", "pool": "[pool|swimming] ticket"}[kind]
-        noun += "" if n == "one" else "s"
-        text = "{n} " + noun
-        if "title" in self.kind.slots and rng.random() < 0.8:
+        if kind == "pool":
+            noun = "[pool|swimming] ticket"
+        elif kind in ("cinema", "train") and not whole:  # else nobody could tell what to ask for next
+            noun = {"cinema": "[cinema|movie|film] ticket", "train": "train ticket"}[kind]
+        text = "{n} " + noun + ("" if n == "one" else "s")
+        if whole:
             ways, self.known["title"] = self.draw("title")
             shown |= ways
-            text += " to {title}" if kind == "train" else " [for|for|to] {title}"
+            text += " to {title}" if kind == "train" else " [for|for|to see] {title}"
         return text
 
     def _led(self, asked: str) -> str:

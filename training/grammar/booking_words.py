@@ -136,7 +136,7 @@ WHOLE = {
         "{day}, {time}, {title}[,|:] {n} [tickets|seats]",
         "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} [tickets|seats] {on} "
         "at {time}",
-        "[i'd love to go|let's go|take us] to {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
+        "[i'd love to see|let's see|show us] {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
     ],
     "train": [
         "[we go|we're off|i'm going|we need to go|i go] to {title} {on} at {time}[, {n} tickets|, {n} people| with "
@@ -166,8 +166,9 @@ WHOLE = {
     "bikes": ["{n} bikes {on} at {time}[, please|]",
     "[we need|we want|can we have|are there] {n} [bikes|bicycles] {on} at {time}[?|, please|]",
               "{on} at {time} we [need|will pick up|want to ride] {n} bikes"],
-    "museum": ["[we visit|we come|we'll come] {on}, {n} tickets", "{n} [museum |]tickets {on}[, please|]"],
-    "pool": ["{n} [swim|pool|] tickets {on}[, please|]", "[we swim|we come] {on}[, so|:] {n} tickets"],
+    "museum": ["[we visit the museum|we come to the exhibition|a visit to the museum] {on}, {n} tickets",
+               "{n} museum tickets {on}[, please|]"],
+    "pool": ["{n} [swim|pool] tickets {on}[, please|]", "[we swim|we come to swim] {on}[, so|:] {n} tickets"],
     "hotel": ["[a|one] room {on} for {n} nights[, please|]",
     "[we arrive|i arrive|we come|starting] {on} [for|and stay] {n} nights"],
 }  # fmt: skip

@@ -110,7 +110,7 @@ class Counter:
         if menu and not free:
             return None
         item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
-        if not menu and rng.random() < 0.05:
+        if not menu and rng.random() < 0.04:
             item += f" {rng.choice(said.WHERE)} {rng.choice(words.THINGS)}"
         if item in taken:
             return None
