@@ -87,6 +87,7 @@ COUNT_OF = [
     "[we need|give us|let it be] {n} {item} [instead|now|in all]", "how about {n} {item} instead of {old}?",
     "[raise|lower|reduce|increase] the {items} to {n}", "[wait|sorry], {n} {item} [is right|was meant]",
 ]  # fmt: skip
+#: {who}: the reason for more, and for less
 _SOMEBODY = (
     "[grandpa|grandma|my aunt|my uncle|our neighbor|one more guest|the boss|my cousin|somebody|a colleague|the driver] "
     "[is coming|comes along|joins us|wants one|is here|will eat|is hungry|gets one][ too| as well| after all|]"
@@ -96,12 +97,11 @@ _NOBODY = (
     "[is not coming|has gone home|is not hungry|had enough|left|changed his mind|wants nothing]"
 )
 COUNT_OF += [
-    f"[oh|no|ah|so|sorry][,|] {{n}} {{item}}, [{_SOMEBODY}|{_NOBODY}]",
-    f"[{_SOMEBODY}|{_NOBODY}][,|:|, so|, make it|, that makes] {{n}} {{item}}",
+    "[oh|no|ah|so|sorry][,|] {n} {item}, {who}", "{who}[,|:|, so|, make it|, that makes] {n} {item}",
     "{n} {item}, [i forgot one|i miscounted|that was too many|we are fewer|we are more|not more|that's enough]",
 ]  # fmt: skip
 MAKE_THAT += [
-    f"[oh|no|ah|so|sorry][,|] {{n}}, [{_SOMEBODY}|{_NOBODY}]", f"[{_SOMEBODY}|{_NOBODY}][,|:|, so|, make it] {{n}}",
+    "[oh|no|ah|so|sorry][,|] {n}, {who}", "{who}[,|:|, so|, make it] {n}",
 ]  # fmt: skip
 SIZE_OF = [
     "make the {items} {size}[, please|]", "the {items} {size}[, please|]",
@@ -136,13 +136,16 @@ def _recount(counter: Counter) -> None:
     n = rng.choice([m for m in (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) if m != old.n])
     lines[at] = replace(old, n=n)
     shown = number(n) if rng.random() < 0.7 else str(n)
+    pattern = rng.choice(COUNT_OF if named else MAKE_THAT)
+    pattern = pattern.replace("{who}", f"[{_SOMEBODY if n > old.n else _NOBODY}]")
     if not named:
-        patterns = [f"{babble(rng, 5)} {{n}} {babble(rng, 3)}"] if rng.random() < 0.12 else MAKE_THAT
-        counter.change(patterns, n=shown, old=number(old.n))
+        if rng.random() < 0.12:
+            pattern = f"{babble(rng, 5)} {{n}} {babble(rng, 3)}"
+        counter.change([pattern], n=shown, old=number(old.n))
         return
     one = n == 1 and rng.random() < 0.3
     item = _called(rng, voice, lines, at, n)
-    counter.change(COUNT_OF, n="a single" if one else shown, item=item, items=_called(rng, voice, lines, at, old.n),
+    counter.change([pattern], n="a single" if one else shown, item=item, items=_called(rng, voice, lines, at, old.n),
                    old=number(old.n))  # fmt: skip
 
 

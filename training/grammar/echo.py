@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import facts, menu, names, notice, rude, values, words
+from training.grammar import (
+    booking,
+    desks,
+    facts,
+    menu,
+    names,
+    notes,
+    notice,
+    order,
+    order_words,
+    rude,
+    values,
+    words,
+)
 from training.grammar import hours as opening
 from training.grammar import shop as shops
 from training.grammar.names import ASK_NAME
 from training.grammar.notes import NOTES
+from training.grammar.shop import Shop
 from training.grammar.talk import say
 from training.grammar.text import Voice, listed, number, plural, sentence
 
@@ -181,11 +195,11 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
     week = opening.draw(rng) if rng.random() < 0.9 else None
-    notes = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
+    other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
-        parts = [notice.written(rng, week), *notes[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
+        parts = [notice.written(rng, week), *other[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
     else:
-        parts = notes[: rng.randint(1, 2)]
+        parts = other[: rng.randint(1, 2)]
     if rng.random() < 0.2:
         rng.shuffle(parts)
     if rng.random() < 0.4 or not week:
@@ -226,6 +240,35 @@ def _order(rng: Random, voice: Voice, split: str) -> Turns:
     return turns
 
 
+def _change(rng: Random, voice: Voice, split: str) -> Turns:
+    """An order and nothing but changes of it: which line is meant."""
+    counter = order.Counter(rng, voice, Shop(rng.choice(list(shops.GOODS_OF))), split, "")
+    counter.add(order_words.WANT)
+    for _ in range(rng.randint(1, 4)):
+        counter.correct()
+    return counter.turns
+
+
+def _booked(rng: Random, voice: Voice, split: str) -> Turns:
+    """Tables, films and trips, all in one sentence: where a title ends, what is a number of people, what a time."""
+    desk = booking.Desk(rng, voice, Shop(rng.choice(desks.COMMON)), split)
+    desk.terse()
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+        desk.correct()
+    return desk.turns
+
+
+def _house(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
+    """Facts of the house, and questions that they answer or do not."""
+    here = Shop("snacks")
+    parts = []
+    for topic in rng.sample(list(NOTES), rng.randint(1, 5)):
+        text, here.notes[topic] = NOTES[topic][0](rng, split)
+        parts.append(sentence(text).rstrip("."))
+    turns = [turn for _ in range(rng.randint(2, 4)) for turn in notes.note_turns(rng, voice, here)]
+    return rng.choice((". ", ". ", "\n")).join(parts) + ".", turns
+
+
 def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
@@ -233,7 +276,9 @@ def draw(rng: Random, split: str) -> tuple[str, Turns]:
     if kind < 0.54:
         exercise = _hours if kind < 0.38 else _table if kind < 0.44 else _menu
         return exercise(rng, voice, split)
+    if kind < 0.58:
+        return _house(rng, voice, split)
     voice.chatty = 0.0  # nothing beside what is to be repeated
-    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order, _who)
-    drill = rng.choices(exercises, (18, 20, 3, 3, 18, 7, 7, 18, 16))[0]
+    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order, _who, _change, _booked)
+    drill = rng.choices(exercises, (10, 12, 2, 2, 12, 5, 5, 12, 14, 14, 12))[0]
     return "", drill(rng, voice, split)
