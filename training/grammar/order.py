@@ -264,8 +264,10 @@ class Counter:
             self.turns += aside()
             self.say(said.READ_BACK, f"You have {self.whole()}.")
         elif kind < 0.40:
+            before = len(self.turns)
             self.add(said.MORE)
-            self.finish(aside)
+            if len(self.turns) > before:
+                self.finish(aside)
 
     def finish(self, aside: Callable[[], Turns]) -> None:
         """That is all; the bill; the name; coming up."""
