@@ -15,8 +15,8 @@ sys.path.insert(0, str(PAGE.parent.parent))
 
 import click  # noqa: E402
 
+from edge.cli.command import CONTEXT  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
-from edge.cli.options import CONTEXT  # noqa: E402
 
 INTRO = """\
 # The commands

@@ -17,9 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import parse_size
 from edge.drafting import OFF, Drafting
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
-from edge.kv_config import DEFAULT_OFFLOAD, Footprint, KVConfig, KVPlan, available_memory, parse_size
+from edge.footprint import Footprint, available_memory
+from edge.kv_config import DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.session import Session
 from edge.stream import Piece
 from edge.usage import Timings, Usage
@@ -477,7 +479,8 @@ def _choose_isa(isa: str | None) -> None:
     try:
         from pyx import cpu
     except ImportError as error:
-        raise EdgeError(f"the compiled part is missing or does not fit this Python: {error}") from error
+        raise EdgeError(f"the compiled part is missing or does not fit this Python ({error}): "
+                        "python setup.py build_ext --inplace builds it") from error
     try:
         if isa is None:
             cpu.isa()

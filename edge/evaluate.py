@@ -20,8 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import count, human
 from edge.errors import EdgeError, MemoryRefused, UsageError
-from edge.kv_config import KVConfig, KVPlan, available_memory, human, parse_kv_type
+from edge.footprint import available_memory
+from edge.kv_config import KVConfig, KVPlan, parse_kv_type
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -68,7 +70,7 @@ def segments(engine: Engine, tokens: Sequence[int], n: int) -> list[array[int]]:
     bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
     room = n - len(bos)
     if room < 2:
-        raise UsageError(f"{n} tokens are too few to predict anything")
+        raise UsageError(f"{count(n, 'token')} {'is' if n == 1 else 'are'} too few to predict anything")
     pieces = [array("i", [*bos, *tokens[i : i + room]]) for i in range(0, len(tokens), room)]
     pieces = [piece for piece in pieces if len(piece) > len(bos) + 1]
     if not pieces:
@@ -232,7 +234,7 @@ class Report:
         head = self.header
         yield (
             f"{head['model']}: {head['tokens']} tokens of {head['text']} in segments of {head['context']}, against "
-            f"{head['reference']}; {head['isa']}, {head['threads']} threads"
+            f"{head['reference']}; {head['isa']}, {count(head['threads'], 'thread')}"
         )
         yield ""
         wide = max(len("mode"), *(len(row.mode) for row in self.rows))

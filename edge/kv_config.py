@@ -1,21 +1,20 @@
 """KVConfig: what the caller asks of the KV cache -> KVPlan: exactly what will be allocated, before it is.
 
 Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
-Sizes are powers of ten, read as they are printed (MB, GB); KiB, MiB and GiB are understood, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from edge.amounts import count, human, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
+from edge.footprint import Footprint
 from edge.kv_policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, read_budget, without_layers
 
 #: what ``memory`` may take by itself, most exact first
@@ -26,28 +25,11 @@ HADAMARD = ("auto", "on", "off")
 DEFAULT_CTX = 2048
 DEFAULT_SINKS = 4
 LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
+SENSIBLE = 64  # tokens that a short question takes, with its template and its answer
 PAGE = 32
 #: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
-
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def human(n: int) -> str:
-    """Bytes as people read them: ``81 MB``, ``1.1 GB``."""
-    return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
-
-
-def parse_size(value: str | int | None, name: str = "memory") -> int | None:
-    """``"1500M"``, ``"1.5G"`` (powers of ten, as sizes are printed), ``"2GiB"`` or a number of bytes -> bytes."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
-    if not match or isinstance(value, bool) or float(match[1]) <= 0 or (match[3] and not match[2]):
-        raise UsageError(f"{name} is {value!r}; write it like 1500M, 1.5G or 800MiB")
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
-
 
 def parse_kv_type(value: str) -> str:
     """A KV type as users write it, ``int8``, ``q8_0`` or ``KEYS:VALUES`` -> as :class:`pyx.kv.KVCache` spells it."""
@@ -72,52 +54,6 @@ def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
     return (kv_type, *(each for each in known if size(each) < size(kv_type)))
 
 
-def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that can be taken without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
-    found = []
-    try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)
-        if match:
-            found.append(int(match[1]) * 1024)
-        match = re.search(r"^0::(/.*)$", (proc / "self/cgroup").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    group = cgroups / match[1].lstrip("/") if match else cgroups
-    for folder in (group, *group.parents):
-        try:
-            limit = int((folder / "memory.max").read_text())
-            used = int((folder / "memory.current").read_text())
-            cache = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
-            found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
-        except (OSError, ValueError):  # no such file, or "max": no limit here
-            pass
-        if folder == cgroups:
-            break
-    return min(found, default=None)
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """Bytes a model takes beside its KV cache."""
-
-    mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
-    allocated: int = 0  # weights copied into memory of our own
-    head_mapped: int = 0
-    head_allocated: int = 0
-    scratch: int = 0  # activations, logits, sampler
-    program: int = 0  # resident before the weights were touched: interpreter, libraries, tokenizer
-
-    @property
-    def total(self) -> int:
-        """Everything, the program included."""
-        return self.program + self.coming
-
-    @property
-    def coming(self) -> int:
-        """What loading will add to the process as it is."""
-        return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch
-
-
 @dataclass(frozen=True)
 class KVPlan:
     """What a session will allocate and what the process will take with one session open."""
@@ -130,6 +66,7 @@ class KVPlan:
     overflow: str
     footprint: Footprint
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notes that concern the answers: to be seen unasked
     policy: str = "recent"  # what goes when room is needed, see edge.kv_policy
     positions: str = "absolute"
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
@@ -262,7 +199,8 @@ class KVConfig:
         window = min(QUARTER, n_ctx) if self.kv_policy == "quarter" and not self.window else self.window
         if window:
             if window + sinks > n_ctx:
-                raise UsageError(f"window {window} and {sinks} sinks do not fit a context of {n_ctx} tokens")
+                both = f"window {window} and {count(sinks, 'sink')}"
+                raise UsageError(f"{both} do not fit a context of {count(n_ctx, 'token')}")
             return window, sinks
         if self.overflow == "stop":
             if self.kv_policy == "heavy" and budget is None:
@@ -270,7 +208,7 @@ class KVConfig:
             return 0, sinks if budget else 0
         sinks = min(sinks, n_ctx - 1) if self.sinks is None else sinks
         if sinks >= n_ctx:
-            raise UsageError(f"{sinks} sinks leave no window in a context of {n_ctx} tokens")
+            raise UsageError(f"{count(sinks, 'sink')} leave no window in a context of {count(n_ctx, 'token')}")
         return n_ctx - sinks, sinks
 
     def plan(self, config: ModelConfig, footprint: Footprint | None = None, available: int | None = None) -> KVPlan:
@@ -338,14 +276,22 @@ class KVConfig:
                 f"policy quarter: {POLICIES['quarter']}; it forgets a prompt while reading it; for comparison only, "
                 "docs/kv_claims.md has the price"
             )
+        warnings = []
         if n_ctx > config.n_ctx_train:
-            remarks.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")
+            warnings.append(f"context {n_ctx} is longer than the {config.n_ctx_train} the model was trained on")
+        for what, n in (("context", n_ctx), ("window", self.window or SENSIBLE)):
+            if n < SENSIBLE:
+                warnings.append(
+                    f"a {what} of {count(n, 'token')} holds no question and its answer; the smallest sensible one has "
+                    f"{SENSIBLE}"
+                )
         offload = self._offload(plan, config)
         if offload and not window:
-            remarks.append("kv_offload has no effect without a window")
+            remarks.append("--kv-offload has no effect without a window")
         if self.sinks and not window:
-            remarks.append(f"{self.sinks} sinks have no effect without a window")
-        return dataclasses.replace(plan, kv_bytes=kv_bytes, offload=offload, notes=tuple(remarks))
+            remarks.append(f"{count(self.sinks, 'sink')} have no effect without a window")
+        return dataclasses.replace(plan, kv_bytes=kv_bytes, offload=offload, notes=(*remarks, *warnings),
+                                   warnings=tuple(warnings))  # fmt: skip
 
     def _offload(self, plan: KVPlan, config: ModelConfig) -> tuple[str, int] | None:
         """Folder and bytes of the file for pages that leave; UsageError where it holds not one of each head."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edge.amounts import count
 from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.kv_config import PAGE, KVConfig, parse_kv_type
@@ -86,10 +87,8 @@ class Table:
     def lines(self) -> Iterator[str]:
         """For people; sizes in MB, powers of ten."""
         c, w = self.config, self.weights
-        yield (
-            f"{c.name}: {c.n_layer} layers, {c.n_kv_head} key/value heads of {c.head_dim}, trained on {c.n_ctx_train} "
-            f"tokens"
-        )
+        layers, heads = count(c.n_layer, "layer"), count(c.n_kv_head, "key/value head")
+        yield f"{c.name}: {layers}, {heads} of {c.head_dim}, trained on {c.n_ctx_train} tokens"
         yield (
             f"a token reads {w.projections / 1e6:.1f} MB of ternary weights and {w.head / 1e6:.1f} MB of output head "
             f"({w.parameters / 1e6:.1f} million parameters; all at 1.58 bits: {w.paper / 1e6:.1f} MB)"
@@ -98,8 +97,8 @@ class Table:
         yield "KV cache in MB (1e6 bytes), as allocated; at the longest context its share of all memory read for a"
         yield "token, and how much faster than with f16 decoding can get at most"
         wide = max(len("when full"), *(len(row.full) for row in self.rows))
-        heads = "".join(f"{n:>9}" for n in self.contexts)
-        yield f"{'type':<10}{'when full':<{wide}}{'B/token':>10}{heads}{'share':>9}{'gain':>8}"
+        contexts = "".join(f"{n:>9}" for n in self.contexts)
+        yield f"{'type':<10}{'when full':<{wide}}{'B/token':>10}{contexts}{'share':>9}{'gain':>8}"
         for row in self.rows:
             cells = "".join(f"{'-' if n is None else f'{n / 1e6:.1f}':>9}" for n in row.bytes.values())
             yield (
@@ -163,7 +162,7 @@ def table(
                     continue
                 sizes[n_ctx] = plan.kv_bytes
                 if plan.window:
-                    full = f"{name}, {plan.sinks} sinks"
+                    full = f"{name}, {count(plan.sinks, 'sink')}"
             per_token = bytes_per_token(config, kv_type)
             attended = min(longest, plan.window + plan.sinks) if plan.window else longest
             if plan.budgets is not None:

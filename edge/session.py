@@ -6,45 +6,18 @@ import os
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from edge.context import Context, OnPrefill, common
 from edge.errors import ContextFull, EdgeError, UsageError
 from edge.parking import Parked, park, unpark
+from edge.request import DEFAULT_MAX_TOKENS, Request, check_text
 from edge.sampling import Sampling
-from edge.stream import BY, Piece, Stream, check_stop
+from edge.stream import Piece, Stream, check_stop
 from edge.usage import Timings, Usage, stats_line
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-
-DEFAULT_MAX_TOKENS = 512
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Validated arguments of one call."""
-
-    max_tokens: int
-    sampling: Sampling
-    stop: tuple[str, ...]
-    by: str
-    timeout: float | None
-    ignore_eos: bool
-    on_prefill: OnPrefill | None
-    lead: str  # what the template puts before every answer
-
-    def __post_init__(self) -> None:
-        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
-            raise UsageError(f"max_tokens is {self.max_tokens!r}; it is a whole number from 0")
-        if not isinstance(self.sampling, Sampling):
-            raise UsageError(f"sampling is {self.sampling!r}; it is an edge.Sampling")
-        if self.by not in BY:
-            raise UsageError(f"by is {self.by!r}; it is one of {', '.join(BY)}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise UsageError(f"timeout is {self.timeout!r}; it is a number of seconds above 0")
-
 
 class Session:
     """Made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
@@ -92,7 +65,7 @@ class Session:
         Stopping early (closing the iterator, :meth:`cancel`, a timeout) keeps what was said as the answer; a turn
         without any text leaves no trace.  Raises ContextFull when the prompt does not fit and ``overflow`` is "stop".
         """
-        _check_text(text)
+        check_text(text)
         lead = self.engine.answer_lead
         options = self._options(max_tokens, sampling, stop, by, timeout, ignore_eos, on_prefill, lead)
         return self._run(options, message=text)
@@ -114,7 +87,7 @@ class Session:
         No template, ``messages`` stays as it is.  Arguments as in :meth:`ask`.
         """
         if isinstance(prompt, str):
-            _check_text(prompt)
+            check_text(prompt)
         options = self._options(max_tokens, sampling, stop, by, timeout, ignore_eos, on_prefill)
         return self._run(options, prompt=prompt)
 
@@ -247,19 +220,11 @@ class Session:
         ignore_eos: bool,
         on_prefill: OnPrefill | None,
         lead: str = "",
-    ) -> _Options:
+    ) -> Request:
         self._not_busy()
         self._cancelled = False  # here, not at the first token: a cancel() right after ask() counts
-        return _Options(
-            DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens,
-            sampling or Sampling(),
-            check_stop(stop),
-            by,
-            timeout,
-            ignore_eos,
-            on_prefill,
-            lead,
-        )
+        most = DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens
+        return Request(most, sampling or Sampling(), check_stop(stop), by, timeout, ignore_eos, on_prefill, lead)
 
     def _interrupted(self, deadline: float | None) -> str | None:
         """Why the call has to end now, or None."""
@@ -345,12 +310,13 @@ class Session:
         return ids
 
     def _too_long(self, n: int) -> str:
-        return f"the prompt has {n} tokens, the context {self.engine.plan.n_ctx}; a larger ctx or overflow slide helps"
+        held = self.engine.plan.n_ctx
+        return f"the prompt has {n} tokens, the context {held}; a larger --ctx or --overflow slide helps"
 
     # ---- answer -----------------------------------------------------------------------------------------------------
 
     def _run(
-        self, options: _Options, message: str | None = None, prompt: str | Sequence[int] | None = None
+        self, options: Request, message: str | None = None, prompt: str | Sequence[int] | None = None
     ) -> Iterator[Piece]:
         """The whole call, as a generator; ``message`` for a turn of the conversation, ``prompt`` for a raw one."""
         begun = time.perf_counter()
@@ -374,7 +340,7 @@ class Session:
             self._end()
 
     def _generate(
-        self, context: Context, ids: array[int], options: _Options, begun: float, answer: list[str], share: int
+        self, context: Context, ids: array[int], options: Request, begun: float, answer: list[str], share: int
     ) -> Iterator[Piece]:
         """Evaluate the prompt, then sample, pass on and evaluate one token after the other."""
         engine, plan = self.engine, self.engine.plan
@@ -463,13 +429,3 @@ class Session:
             self.finish_reason = reason
             self.usage = Usage(len(ids), cached, count, *context.drafts)
             self.timings = Timings(prompt_seconds, first_seconds, decode_seconds)
-
-
-def _check_text(text: str) -> None:
-    """A message or prompt is a text that can be written in UTF-8."""
-    if not isinstance(text, str):
-        raise UsageError(f"a message is a text, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"character {error.start} of the message is half a surrogate pair, not text") from None

@@ -83,6 +83,11 @@ ALIASES = {
 }
 
 
+def names() -> dict[str, list[str]]:
+    """Short name -> the names under which that model was published."""
+    return {short: [name for name, of in ALIASES.items() if of == short] for short in SHAPES}
+
+
 def find(name: str) -> ModelConfig | None:
     """The configuration of a published model by one of its names, None if there is none of that name."""
     short = name.lower().rpartition("/")[2]

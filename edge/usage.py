@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from edge.kv_config import KVPlan, human
+from edge.amounts import human
+from edge.kv_config import KVPlan
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import click  # noqa: E402
 
 from edge import __version__  # noqa: E402
+from edge.cli.command import CONTEXT  # noqa: E402
 from edge.cli.group import COMMANDS, cli  # noqa: E402
-from edge.cli.options import CONTEXT  # noqa: E402
 from edge.errors import EXIT_CODES  # noqa: E402
 
 FILES = [

@@ -20,7 +20,8 @@ sys.path.insert(0, str(ROOT))
 from edge.config import ModelConfig  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UnsupportedCPU  # noqa: E402
-from edge.kv_config import Footprint, KVConfig  # noqa: E402
+from edge.footprint import Footprint  # noqa: E402
+from edge.kv_config import KVConfig  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259
 N_VOCAB = 260

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from edge.config import ModelConfig
 from edge.engine import Engine
-from edge.kv_config import Footprint, KVPlan
+from edge.footprint import Footprint
+from edge.kv_config import KVPlan
 
 BOS, EOT, SYSTEM, USER, ASSISTANT = 256, 257, 258, 259, 260
 JOINED = [b"he", b"ll", b"th", b"er", b"ing "]

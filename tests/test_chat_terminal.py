@@ -81,7 +81,7 @@ def test_pasted_lines_are_one_message(terminal: Any) -> None:
         t.line("")
         t.expect("Schnee: ❄, Öl.*> ")
         t.line("/context")
-        t.expect("1 turns")
+        t.expect("1 turn\\b")
 
 
 def test_several_lines(terminal: Any) -> None:

@@ -25,7 +25,8 @@ from click.testing import CliRunner, Result
 
 import edge
 from edge.cli import options, output, records
-from edge.cli.group import COMMANDS, cli
+from edge.cli.command import CONTEXT, Escaped
+from edge.cli.group import COMMANDS, cli, unbuilt
 from edge.errors import ContextFull, UsageError
 from edge.sampling import PRESETS, Sampling
 
@@ -85,7 +86,7 @@ def test_every_command_and_option_has_help(name: str) -> None:
     command = ALL[name]
     assert command.help and command.help[0].isupper()
     assert command.help == command.help.strip()  # given as help=, not taken from a docstring a frozen build may drop
-    context = click.Context(command, info_name=name, **options.CONTEXT)
+    context = click.Context(command, info_name=name, **CONTEXT)
     for param in command.get_params(context):
         if isinstance(param, click.Option):
             assert param.help and param.help.strip().endswith((".", ").")), f"{name} {param.opts}"
@@ -93,6 +94,23 @@ def test_every_command_and_option_has_help(name: str) -> None:
             assert first[0].isupper() or first.islower(), f"{name} {param.opts}"
     shown = command.get_help(context)
     assert all(len(line) <= 100 for line in shown.splitlines())
+
+
+def test_what_is_not_built_is_named(tmp_path: Path) -> None:
+    """A module that is missing, or older than its source; not where there is no source, or another error's cause."""
+    source, module = tmp_path / "draft.pyx", tmp_path / "draft.cpython-311-x86_64-linux-gnu.so"
+    source.touch()
+    bug = AttributeError("no attribute 'propose'")
+    assert unbuilt(bug, tmp_path) == ""  # nothing built at all: the import says so
+    module.touch()
+    os.utime(source, (100, 100))
+    assert unbuilt(bug, tmp_path) == ""
+    os.utime(module, (99, 99))
+    assert "older than its source (draft.pyx)" in unbuilt(bug, tmp_path)
+    source.unlink()
+    assert unbuilt(bug, tmp_path) == ""
+    assert "missing" in unbuilt(ModuleNotFoundError("No module named 'pyx.draft'", name="pyx.draft"), tmp_path)
+    assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -219,7 +237,7 @@ def test_presets_and_their_exceptions() -> None:
 
 
 def test_escapes_in_stop_strings() -> None:
-    convert = options.Escaped().convert
+    convert = Escaped().convert
     assert convert(r"a\nb\tc\\n", None, None) == "a\nb\tc\\n"
     assert convert("\\x", None, None) == "\\x"
 

@@ -158,6 +158,23 @@ def test_one_line_errors(call: Any) -> None:
     assert "Traceback" in call("run", "-v", "x", "-m", "nowhere.gguf").stderr
 
 
+def test_quiet_or_verbose(call: Any) -> None:
+    for args in (("run", "-q", "-v", "hello"), ("-v", "run", "-q", "hello")):
+        done = call(*args)
+        assert done.returncode == 2 and "-q and -v" in done.stderr
+    assert "plan: " in call("run", "-v", "hello", BITNET_EDGE_QUIET="1").stderr
+    assert call("run", "-q", "hello", BITNET_EDGE_VERBOSE="1").stderr == ""
+    assert call("run", "hello", BITNET_EDGE_VERBOSE="1", BITNET_EDGE_QUIET="1").returncode == 2
+
+
+def test_not_built(call: Any) -> None:
+    for module in ("pyx.cpu", "pyx.draft"):
+        program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
+        done = call("run", "hello", command=[sys.executable, "-c", program])
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "the compiled part" in done.stderr and "setup.py build_ext --inplace" in done.stderr
+
+
 def test_bugs_ask_for_a_report(call: Any) -> None:
     done = call("run", "crash")
     assert done.returncode == 1
@@ -254,9 +271,19 @@ def test_exit_2_usage(call: Any) -> None:
         (("run", "x", "-f", "/no/such/file"), "/no/such/file"),
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
         (("what is the time?",), "bitnet-edge run"),
+        (("kv", "plam"), "'plan'"),
+        (("eval", "quality"), "ppl, kv"),
+        (("run", "x", "--stop", "-n", "5"), "--stop=-n"),
+        (("run", "x", "-p", "--json"), "--prompt=--json"),
+        (("run", "x", "-n", "five", "-n", "5"), "'five'"),
+        (("run", "x", "-nfive", "-n5"), "'five'"),
+        (("run", "x", "--temp=hot", "--temp=1"), "'hot'"),
+        (("run", "x", "-c", "5", "--window", "100"), "--window 100 and"),
+        (("run", "x", "--min-p", "2"), "--min-p is 2"),
     ):
         done = call(*args)
         assert done.returncode == 2 and hint in done.stderr, (args, done.stderr)
+    assert call("run", "--stop=-n", "--", "one-nine").stdout == "You said: one\n"
 
 
 def test_exit_3_not_found(call: Any, tmp_path: Path) -> None:
@@ -522,6 +549,11 @@ def test_chat_pipe_errors(call: Any) -> None:
     assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "/help" in done.stderr
     done = call("chat", "--overflow", "stop", "--ctx", "64", stdin="hello\nlong\nhello\n")
     assert done.returncode == 7 and done.stdout.count("hello") == 1
+    done = call("chat", stdin=b"hello\n\xff\xfe oops\nhello\n")
+    assert (done.returncode, done.stdout) == (2, "You said: hello\n" * 2)
+    assert done.stderr.count("\n") == 1 and "not UTF-8" in done.stderr
+    done = call("chat", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
+    assert (done.returncode, done.stdout) == (2, "You said: hello\n")
 
 
 def test_chat_keeps_the_conversation(call: Any) -> None:
@@ -538,7 +570,7 @@ def test_chat_interrupt_answer(terminal: Any) -> None:
         t.type(CTRL_C)
         t.expect("> ")
         t.line("/context")
-        t.expect("1 turns")  # what was said is kept
+        t.expect("1 turn\\b")  # what was said is kept
         t.line("hello")
         t.expect("You said: hello.*> ")
         t.type(CTRL_D)
@@ -744,11 +776,29 @@ def test_plan_before_loading(call: Any) -> None:
     plan = [line for line in lines if line.startswith("plan: ")]
     assert plan == lines[: len(plan)] and plan[-1].startswith("plan: total ")
     assert re.fullmatch(r"plan: kv +\d+\.\d MB  2048 tokens, int8, window 2044, sinks 4", plan[-2])
-    assert "plan:" not in call("run", "hello").stderr and "plan:" not in call("run", "hello", "-v", "-q").stderr
+    assert "plan:" not in call("run", "hello").stderr
     shown = call("model", "show", command=REAL).stdout
     said = call("run", "hello", "-v", "-n", "1", command=REAL).stderr
     kinds = [line.split()[1] for line in said.splitlines() if line.startswith("plan: ")]
     assert [line.split()[0] for line in shown.partition("running it would take\n")[2].splitlines()] == kinds
+
+
+def test_context_remarks(call: Any) -> None:
+    for options, words in (
+        (("-c", "4096"), "longer than the 2048"),
+        (("-c", "1"), "context of 1 token "),
+        (("-c", "63"), "smallest sensible one has 64"),
+        (("--window", "8"), "window of 8 tokens"),
+    ):
+        for command in (("run", "hello", "-n", "2"), ("chat",)):
+            done = call(*command, *options, command=REAL)
+            assert done.returncode == 0 and words in done.stderr, (options, done.stderr)
+            remarks = [line for line in done.stderr.splitlines() if "only its end" not in line]
+            assert len(remarks) == 1 and remarks[0].startswith("bitnet-edge: ")
+            assert "the model was trained" not in call(*command, *options, "-q", command=REAL).stderr
+    assert call("run", "hello", "-n", "2", "-c", "64", command=REAL).stderr == ""
+    verbose = call("run", "hello", "-n", "2", "-c", "4096", "-v", command=REAL).stderr
+    assert verbose.count("longer than the 2048") == 1
 
 
 def test_kv_types(call: Any) -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.amounts import human, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
-from edge.kv_config import Footprint, KVConfig, available_memory, human, parse_kv_type, parse_size
+from edge.footprint import Footprint, available_memory
+from edge.kv_config import KVConfig, parse_kv_type
 
 kv = pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 

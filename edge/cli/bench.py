@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, Numbers, Text, heading, option
+from edge.cli.command import Command, Numbers, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.errors import UsageError
 

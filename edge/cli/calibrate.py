@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from edge.cli import options
+from edge.cli.command import Command, Numbers, Text, heading, option
 from edge.cli.evaluate import text_options
-from edge.cli.options import Command, Numbers, Text, heading, option
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.amounts import count
 from edge.cli import options
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Output, is_tty
 from edge.cli.repl import PipeReader, PlainReader, Repl
 from edge.errors import EXIT_CODES, UsageError
@@ -115,7 +116,7 @@ def banner(out: Output, engine: Engine) -> None:
     """Who is speaking, and how to get help."""
     plan = engine.plan
     out.info(
-        f"{engine.config.name}: {plan.n_ctx} tokens of context in {plan.kv_type}, {engine.n_threads} "
-        f"thread{'s' if engine.n_threads > 1 else ''}. /help lists the commands, Ctrl-D leaves.\n",
+        f"{engine.config.name}: {count(plan.n_ctx, 'token')} of context in {plan.kv_type}, "
+        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D leaves.\n",
         "dim",
     )

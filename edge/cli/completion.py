@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
-from edge.cli.options import Command
+from edge.cli.command import Command
 from edge.cli.output import Output
 from edge.errors import UsageError
+
+SHELLS = ("bash", "zsh", "fish")
 
 EPILOG = """\
 Bash:  bitnet-edge completion bash > ~/.local/share/bash-completion/completions/bitnet-edge
@@ -17,16 +19,16 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
 
 @click.command(
     cls=Command,
-    help="Print the completion script for SHELL to standard output.",
+    help="Print the completion script for SHELL (bash, zsh or fish) to standard output.",
     short_help="Print the shell completion script.",
     epilog=EPILOG,
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL", required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the script."""
     if shell is None:
-        raise UsageError("which shell? bitnet-edge completion bash, zsh or fish")
+        raise UsageError(f"for which shell? bitnet-edge completion SHELL, one of {', '.join(SHELLS)}")
     from click.shell_completion import ShellComplete, get_completion_class
 
     kind = get_completion_class(shell)

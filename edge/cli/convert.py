@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
-from edge.kv_config import human
 
 
 @click.command(
@@ -57,4 +57,4 @@ def convert(
     if as_json:
         out.json(dataclasses.asdict(result))
     else:
-        out.line(f"{result.path}: {result.n_tensors} tensors, {human(result.nbytes)}, sha256 {result.sha256}")
+        out.line(f"{result.path}: {count(result.n_tensors, 'tensor')}, {human(result.nbytes)}, sha256 {result.sha256}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, heading, option
+from edge.cli.command import Command, heading, option
 from edge.cli.output import Output
 
 

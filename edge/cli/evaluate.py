@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
@@ -22,7 +22,7 @@ text_options = heading(
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="One JSON object."))
 
 
-@click.group("eval", context_settings=options.CONTEXT, help="Measure quality on a text.")
+@click.group("eval", cls=Noun, help="Measure quality on a text.")
 def evaluate() -> None:
     """The noun; the verbs are below."""
 

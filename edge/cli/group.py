@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from edge.cli.options import CONTEXT, output_options
+from edge.cli.command import CONTEXT, suggestion
+from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
 from edge.errors import EXIT_CODES, EdgeError
@@ -82,6 +84,9 @@ def _completion() -> click.Command:
     return completion
 
 
+#: the compiled part
+PYX = Path(__file__).resolve().parent.parent.parent / "pyx"
+
 #: name -> (loader, short help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "run": (_run, "One answer to standard output, then exit; never asks anything."),
@@ -125,10 +130,7 @@ class Group(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"commands are {', '.join(COMMANDS)}."
+            hint = suggestion(name, COMMANDS)
             if " " in name:
                 hint = f"to ask the model: bitnet-edge run '{name[:40]}'"
             raise click.UsageError(f"no command '{name[:60]}'; {hint}", ctx)
@@ -204,9 +206,23 @@ def guard(out: Output, work: Callable[[], int]) -> int:
     except Exception as error:  # a bug of ours: say so, and how to help
         if out.verbose:
             _traceback()
+        if reason := unbuilt(error):
+            out.error(f"{reason}: python setup.py build_ext --inplace builds it, and so does make chat")
+            return 1
         hint = "" if out.verbose else " with what the same command says under -v"
         out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
         return 1
+
+
+def unbuilt(error: Exception, folder: Path = PYX) -> str:
+    """What is wrong with the compiled part, if that may be the cause of ``error``: usually git pull without a build."""
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
+        return f"the compiled part is missing, or not of this source ({one_line(str(error))})"
+    for source in folder.glob("*.p[yx][xd]"):  # an installed copy has none
+        for module in folder.glob(f"{source.stem}.*.so"):
+            if module.stat().st_mtime < source.stat().st_mtime:
+                return f"the compiled part is older than its source ({source.name})"
+    return ""
 
 
 def _traceback() -> None:

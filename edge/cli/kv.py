@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, Numbers, Text, heading, option
+from edge.cli.command import Command, Noun, Numbers, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import ModelNotFound
+from edge.shapes import find, names
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
 
 
-@click.group(context_settings=options.CONTEXT, help="Plan the KV cache.")
+EPILOG = "Published models, by either name:\n" + "".join(
+    f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
+)
+
+
+@click.group(cls=Noun, help="Plan the KV cache.")
 def kv() -> None:
     """The noun; the verbs are below."""
 
@@ -24,9 +30,9 @@ def kv() -> None:
 @kv.command(
     cls=Command,
     help="The exact size of the KV cache, for every type, context and way of forgetting. MODEL is a file or folder, or "
-    "the name of a published one that need not be here (bitnet_b1_58-large, 2b-4t, llama3-8b, ...); without it the "
-    "model that ships inside.",
+    "the name of a published one that need not be here; without it the model that ships inside.",
     short_help="Show the exact size of the KV cache in every mode.",
+    epilog=EPILOG,
 )
 @click.argument("model", required=False, type=Text())
 @heading(
@@ -77,13 +83,11 @@ def plan(
 
 def _config(model: str | None) -> ModelConfig:
     """Dimensions of the model file, or of the published model of that name."""
-    from edge import shapes
     from edge.formats import open_checkpoint
 
     if model is None or os.path.exists(model):
         return open_checkpoint(options.model_path({"model": model})).config
-    published = shapes.find(model)
+    published = find(model)
     if published is None:
-        names = ", ".join(shapes.SHAPES)
-        raise ModelNotFound(f"{model}: no such file, and no published model of that name ({names})")
+        raise ModelNotFound(f"{model}: no such file, and no published model of that name ({', '.join(names())})")
     return published

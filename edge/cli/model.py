@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.amounts import count, human
 from edge.cli import options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.kv_config import KVConfig, KVPlan, human
+from edge.kv_config import KVConfig, KVPlan
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
 
-@click.group(context_settings=options.CONTEXT, help="Look into a model file.")
+@click.group(cls=Noun, help="Look into a model file.")
 def model() -> None:
     """The noun; the verbs are below."""
 
@@ -126,8 +127,8 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
     rows = [
         ("model", c["name"]),
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
-        ("arch", f"{c['arch']}, {c['n_layer']} layers, hidden {c['hidden']}, ffn {c['ffn']}"),
-        ("attention", f"{c['n_head']} heads over {c['n_kv_head']} of keys and values, {c['head_dim']} wide"),
+        ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {c['ffn']}"),
+        ("attention", f"{count(c['n_head'], 'head')} over {c['n_kv_head']} of keys and values, {c['head_dim']} wide"),
         (
             "details",
             f"{c['activation']}, {'sub-norms' if c['sub_norm'] else 'no sub-norms'}, rope {c['rope_theta']:g} "
@@ -139,7 +140,7 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
     ]
     for name, entry in facts["types"].items():
         sizes = f"{_count(entry['values'])} values, {human(entry['bytes'])}"
-        rows.append((name, f"{entry['tensors']} tensor{'' if entry['tensors'] == 1 else 's'}, {sizes}"))
+        rows.append((name, f"{count(entry['tensors'], 'tensor')}, {sizes}"))
     rows += [("note", note) for note in facts["notes"]]
     for name, text in rows:
         yield f"{name:<11}{text}"

@@ -7,13 +7,13 @@ passed through as they are: one place knows the rules, and its message reaches t
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.cli.command import Escaped, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.sampling import PRESETS, Sampling
@@ -28,105 +28,6 @@ if TYPE_CHECKING:
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _DEFAULT = Sampling()
-
-
-#: settings of every command
-CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class Flag(click.Option):
-    """An option that knows under which heading ``--help`` shows it."""
-
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.heading = heading
-
-    def get_help_extra(self, ctx: click.Context) -> Any:
-        extra = super().get_help_extra(ctx)
-        extra.pop("range", None)  # "[x>=0]" tells a person nothing
-        return extra
-
-
-class Command(click.Command):
-    """A command whose ``--help`` lists the options under headings: forty in one column nobody reads."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and record[1]:
-                sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records, col_max=34)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.epilog:  # kept as written: tables and examples must not be re-wrapped
-            formatter.write_paragraph()
-            formatter.write(self.epilog.rstrip() + "\n")
-
-
-class Text(click.ParamType):
-    """Text that is UTF-8: bytes that are not arrive as surrogates and would fail much later, far from their cause."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            str(value).encode("utf-8")
-        except UnicodeEncodeError:
-            self.fail("is not UTF-8 text", param, ctx)
-        return str(value)
-
-
-class Escaped(Text):
-    r"""Text in which ``\n``, ``\t`` and ``\\`` stand for themselves, since many shells cannot type them."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = super().convert(value, param, ctx)
-        return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
-
-
-class Numbers(click.ParamType):
-    """``1,2,4``: whole numbers from 1; nothing is an empty list."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")] if value else []
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
-            self.fail(f"'{value}' is no list of numbers such as 1,2,4", param, ctx)
-        return tuple(map(int, words))
-
-
-def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
-    """A decorator that adds ``options`` under ``title``."""
-
-    def decorate(command: Any) -> Any:
-        for names, attributes in reversed(options):
-            if attributes.get("allow_from_autoenv", True):
-                attributes = {**attributes, "envvar": variable(names)}
-            command = click.option(*names, cls=Flag, heading=title, **attributes)(command)
-        return command
-
-    return decorate
-
-
-def variable(names: tuple[str, ...]) -> str:
-    """The environment variable of an option: ``--max-tokens`` is BITNET_EDGE_MAX_TOKENS, for every command alike."""
-    long = next(name for name in names if name.startswith("--"))
-    return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
-
-
-def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """One entry of :func:`heading`."""
-    attributes.setdefault("show_default", False)
-    return names, attributes
 
 
 def _positive(least: int) -> click.IntRange:
@@ -266,9 +167,21 @@ session_options = heading(
 
 
 def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Merge an output option of a sub-command into what the root command was told."""
-    if value and value != "auto":
-        setattr(ctx.ensure_object(Output), str(param.name), value)
+    """Merge an output option of a sub-command into what the root command was told; typed ones win over variables."""
+    if not value or value == "auto":
+        return
+    out, name = ctx.ensure_object(Output), str(param.name)
+    opposite = {"quiet": "verbose", "verbose": "quiet"}.get(name, "")
+    typed = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    if opposite and getattr(out, opposite):
+        if typed == (opposite in out.typed):
+            raise UsageError("-q and -v contradict each other: choose one")
+        if not typed:
+            return
+        setattr(out, opposite, False)
+    setattr(out, name, value)
+    if typed:
+        out.typed.add(name)
 
 
 output_options = heading(
@@ -363,8 +276,10 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
 
             if lies_in_memory(engine.plan.offload[0]):
                 out.warn(f"{engine.plan.offload[0]} is in memory itself: pages kept there free none of the system's")
-        if out.verbose:
-            for note in engine.notes:
+        for warning in engine.plan.warnings:
+            out.warn(warning)
+        for note in engine.notes if out.verbose else ():
+            if note not in engine.plan.warnings:
                 out.info(f"note: {note}", "dim")
         yield engine
 

@@ -33,6 +33,7 @@ class Output:
         self.quiet = False
         self.verbose = False
         self.color = "auto"
+        self.typed: set[str] = set()  # which of these stand on the command line: they win over variables
         for stream in (sys.stdout, sys.stderr):
             # An answer must not die of a character that an old locale cannot spell.
             if stream is not None and not _is_utf8(stream) and hasattr(stream, "reconfigure"):

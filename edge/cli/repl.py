@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from edge.amounts import count, human
 from edge.chat import Conversation
 from edge.cli import records
-from edge.cli.options import Escaped
+from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
 from edge.cli.signals import is_echo, stopping
 from edge.errors import EdgeError, UsageError
-from edge.kv_config import human
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -41,7 +41,10 @@ class Reader(Protocol):
     interactive: bool  # a person sits there: show prompts, hints, and go on after errors
 
     def read(self, prompt: str) -> str:
-        """The next line, without its newline.  EOFError at the end, Interrupted on Ctrl-C."""
+        """The next line, without its newline; bytes that are no UTF-8 as surrogates.
+
+        EOFError at the end, Interrupted on Ctrl-C.
+        """
         ...
 
 
@@ -56,16 +59,17 @@ class PipeReader:
         line = sys.stdin.buffer.readline()
         if not line:
             raise EOFError
-        try:
-            return line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise UsageError("standard input is not UTF-8 text") from error
+        return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
 
 
 class PlainReader:
     """A terminal without cursor movement (TERM=dumb, serial consoles): the system's own line editing."""
 
     interactive = True
+
+    def __init__(self) -> None:
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(errors="surrogateescape")
 
     def read(self, prompt: str) -> str:
         try:
@@ -120,7 +124,7 @@ class Repl:
             try:
                 text = self.read_message()
                 interrupts = 0
-                code = self.handle(text) if text.strip() else None
+                code = self.handle(text) if text.strip() and self.readable(text) else None
                 if code is not None:
                     return code
             except EOFError:
@@ -137,6 +141,17 @@ class Repl:
                 if interrupts > 1:
                     return 130
                 self.out.info("(Ctrl-C again leaves; so does Ctrl-D)", "dim")
+
+    def readable(self, text: str) -> bool:
+        """Whether a message is UTF-8 text; one that is not is reported and left out."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            self.out.error(f"this line is not UTF-8 text (character {error.start + 1}), and was not sent")
+            if not self.reader.interactive:
+                self.code = UsageError.exit_code
+            return False
+        return True
 
     def handle(self, text: str) -> int | None:
         """One message or command; an exit code when the chat is to end.
@@ -307,7 +322,7 @@ class Repl:
     def do_multi(self, _rest: str) -> int | None:
         self.out.info("(type lines; /end alone sends them)", "dim")
         text = self._until(self.reader.read(". "), lambda line: "" if line.strip() == "/end" else None)
-        return self.answer(text) if text.strip() else None
+        return self.answer(text) if text.strip() and self.readable(text) else None
 
     def do_exit(self, _rest: str) -> int:
         return self.code
@@ -351,11 +366,12 @@ def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterat
 
     sinks, used = cells(use.sinks if use.evicted else 0), cells(use.used)
     yield f"  [{'S' * sinks}{'#' * (used - sinks)}{'.' * (width - used)}]"
-    yield f"  {use.used} of {room} tokens in sight, {use.free} free; {talk.turns} turns"
+    yield f"  {use.used} of {room} tokens in sight, {use.free} free; {count(talk.turns, 'turn')}"
     if use.evicted:
-        yield f"  {use.evicted} older tokens have slid out of sight; S: the first {use.sinks} stay for ever"
+        older = f"{count(use.evicted, 'older token')} slid out of sight"
+        yield f"  {older}; S: the first {use.sinks} stay for ever"
     if use.forgotten:
-        yield f"  the first {use.forgotten} messages are forgotten"
+        yield f"  forgotten: the first {count(use.forgotten, 'message')}"
     yield f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}"
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edge.amounts import count
 from edge.cli import options, records
+from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.options import Command, Text, heading, option
 from edge.cli.output import Answer, Output, is_tty
 from edge.cli.signals import stopping
 from edge.errors import EXIT_CODES, UsageError
@@ -115,9 +116,10 @@ def run(
                 interrupted = _print_text(out, session, ask)
             keeper.save(session)
             if session.usage.prompt > engine.plan.n_ctx:
+                first = count(engine.plan.sinks, "token")
                 out.warn(
                     f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
-                    f"the first {engine.plan.sinks} tokens) was in sight; a larger --ctx or --overflow stop helps"
+                    f"the first {first}) was in sight; a larger --ctx or --overflow stop helps"
                 )
             if session.offload_error:
                 out.warn(session.offload_error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli import options
-from edge.cli.options import Command, Text, heading, option
+from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
 from edge.cli.run import read_stdin
 from edge.errors import UsageError
@@ -26,7 +26,7 @@ _text_options = heading(
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="JSON instead of plain text."))
 
 
-@click.group(context_settings=options.CONTEXT, help="Encode, decode and count tokens.")
+@click.group(cls=Noun, help="Encode, decode and count tokens.")
 def tokens() -> None:
     """The noun; the verbs are below."""
 

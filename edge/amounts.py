@@ -1,0 +1,29 @@
+"""Amounts as people write and read them: bytes in powers of ten (MB, GB; MiB and GiB are understood), and counts."""
+
+from __future__ import annotations
+
+import re
+
+from edge.errors import UsageError
+
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def human(n: int) -> str:
+    """Bytes as people read them: ``81 MB``, ``1.1 GB``."""
+    return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
+
+
+def parse_size(value: str | int | None, name: str = "memory") -> int | None:
+    """``"1500M"``, ``"1.5G"`` (powers of ten, as sizes are printed), ``"2GiB"`` or a number of bytes -> bytes."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
+    if not match or isinstance(value, bool) or float(match[1]) <= 0 or (match[3] and not match[2]):
+        raise UsageError(f"{name} is {value!r}; write it like 1500M, 1.5G or 800MiB")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
+
+
+def count(n: int, noun: str) -> str:
+    """``1 turn``, ``2 turns``."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,0 +1,184 @@
+"""What commands and options are made of: headings in ``--help``, types of values, variables, the verbs of a noun.
+
+Nothing here knows what an option means; see :mod:`edge.cli.options` for those that several commands share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from edge.errors import UsageError
+
+#: settings of every command
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Flag(click.Option):
+    """An option that knows under which heading ``--help`` shows it."""
+
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heading = heading
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)  # "[x>=0]" tells a person nothing
+        return extra
+
+
+class Command(click.Command):
+    """A command whose ``--help`` lists the options under headings: forty in one column nobody reads."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _check_values(ctx, self.get_params(ctx), args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The library names its arguments (``kv_offload is ...``); whoever typed them reads options."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            names = (name for param in self.get_params(ctx) for name in param.opts if name.startswith("--"))
+            options = {name[2:].replace("-", "_"): name for name in names}
+            word = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it always matches
+            if word not in options:
+                raise
+            raise UsageError(options[word] + str(error)[len(word) :]) from error
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and record[1]:
+                sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=34)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.epilog:  # kept as written: tables and examples must not be re-wrapped
+            formatter.write_paragraph()
+            formatter.write(self.epilog.rstrip() + "\n")
+
+
+class Noun(click.Group):
+    """A command below which verbs stand (``kv plan``)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"{self.name} has no command '{name[:60]}'; {suggestion(name, self.commands)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What was probably meant, else what there is."""
+    from difflib import get_close_matches
+
+    known = list(known)
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"commands are {', '.join(known)}." if known[1:] else f"the only one is {known[0]}."
+
+
+def _check_values(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> None:
+    """Refuse what click lets pass: an option where another's value is missing, and a wrong value that is given again.
+
+    Of an option given twice the last counts, but a typing error in the first is one, too.
+    """
+    options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            return
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name not in options and name[:1] == "-" != name[1:2]:
+            name, equals, value = word[:2], "=", word[2:]
+        param = options.get(name)
+        if param is None or param.is_flag:
+            continue
+        if not equals:
+            value = next(words, "")
+            if value in options:
+                long = next(each for each in param.opts if each.startswith("--"))
+                raise UsageError(f"{name} needs a value, and {value} is an option; {long}={value} gives that text")
+        if value:
+            param.type(value, param, ctx)
+
+
+class Text(click.ParamType):
+    """Text that is UTF-8: bytes that are not arrive as surrogates and would fail much later, far from their cause."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            str(value).encode("utf-8")
+        except UnicodeEncodeError:
+            self.fail("is not UTF-8 text", param, ctx)
+        return str(value)
+
+
+class Escaped(Text):
+    r"""Text in which ``\n``, ``\t`` and ``\\`` stand for themselves, since many shells cannot type them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
+
+
+class Numbers(click.ParamType):
+    """``1,2,4``: whole numbers from 1; nothing is an empty list."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")] if value else []
+        if not all(word.isdecimal() and int(word) > 0 for word in words):
+            self.fail(f"'{value}' is no list of numbers such as 1,2,4", param, ctx)
+        return tuple(map(int, words))
+
+
+def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
+    """A decorator that adds ``options`` under ``title``."""
+
+    def decorate(command: Any) -> Any:
+        for names, attributes in reversed(options):
+            if attributes.get("allow_from_autoenv", True):
+                attributes = {**attributes, "envvar": variable(names)}
+            command = click.option(*names, cls=Flag, heading=title, **attributes)(command)
+        return command
+
+    return decorate
+
+
+def variable(names: tuple[str, ...]) -> str:
+    """The environment variable of an option: ``--max-tokens`` is BITNET_EDGE_MAX_TOKENS, for every command alike."""
+    long = next(name for name in names if name.startswith("--"))
+    return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
+
+
+def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """One entry of :func:`heading`."""
+    attributes.setdefault("show_default", False)
+    return names, attributes
+
+
+def _positive(least: int) -> click.IntRange:
+    return click.IntRange(min=least)
