@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int64_t
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.policy cimport pages
+from pyx.team cimport team
 
 cdef enum:
     QUERY_TILE = 8          # tokens whose queries share the load of a page in prefill
@@ -11,6 +12,7 @@ cdef enum:
 # One batch of tokens at positions pos0, pos0 + 1, ... in one layer, shared by the team of threads.
 cdef struct attention_plan:
     const kernels *kernel
+    team *team
     pages *kv
     int64_t n_token
     int64_t pos0

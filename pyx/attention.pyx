@@ -13,6 +13,8 @@ import array
 from cython.parallel cimport parallel, threadid
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memset
+from openmp cimport omp_get_num_threads
 
 from pyx.cpu cimport KV_PAGE, active, kernels
 from pyx.kv cimport KVCache
@@ -21,12 +23,10 @@ from pyx.page cimport attend_page, page_format, page_scratch, rotate_hadamard, s
 from pyx.policy cimport (
     CHUNK_PAGES, attended, pages, seal_newest, sinks_of, stream, weigh, writable_page)
 from pyx.pool cimport is_ring, page_at
+from pyx.team cimport team, team_barrier
 
 cdef extern from "numbers.h" nogil:
     float kernel_expf(float x)
-
-cdef extern from "barrier.h" nogil:
-    void team_barrier()
 
 
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
@@ -39,12 +39,12 @@ cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) 
         n = min(p.n_token - first, (page + 1) * KV_PAGE - pos)
         append(p, layer, first, n, tid, n_thread)
         if not alone:
-            team_barrier()
+            team_barrier(p.team, n_thread)
         if p.n_token == 1:
             attend_one(p, layer, alone, tid, n_thread)
         else:
             attend_tiles(p, layer, first, n, tid, n_thread)
-        team_barrier()
+        team_barrier(p.team, n_thread)
         # The thread that appended to a head does all that follows, so no barrier is needed before the next page.
         settle(p, layer, first, n, tid, n_thread)
         first += n
@@ -102,7 +102,7 @@ cdef void attend_one(const attention_plan *p, int64_t layer, bint alone, int tid
                 attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
             start -= s[head].n_run
             stop -= s[head].n_run
-        team_barrier()
+        team_barrier(p.team, n_thread)
     for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
         reset_state(state, group, D)
         for chunk in range(s[head].n_run):
@@ -307,6 +307,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
     cdef attention_plan p
+    cdef team here
     cdef int8_t *q8
     cdef float *qs
     n = key.shape[0] // (H * D)
@@ -314,7 +315,8 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
         raise ValueError(f"{query.shape[0]} queries, {key.shape[0]} keys, {value.shape[0]} values do not fit the cache")
     if not 0 <= layer < kv.p.n_layer or n > kv.room:
         raise ValueError(f"layer {layer} or {n} tokens do not fit the cache")
-    p.q_sink = NULL
+    memset(&here, 0, sizeof(here))
+    p.team, p.q_sink = &here, NULL
     if kv.p.restart:
         at_sinks = q_sink
         if at_sinks.shape[0] != query.shape[0]:
@@ -340,7 +342,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     p.n_token, p.pos0 = n, kv.n_tokens
     p.q, p.q8, p.qs, p.k, p.v, p.out = &query[0], q8, qs, &key[0], &value[0], &out[0]
     with nogil, parallel(num_threads=n_threads):
-        attend(&p, layer, threadid(), n_threads)
+        attend(&p, layer, threadid(), omp_get_num_threads())
     if advance:
         kv.advance(n)
     return out.base

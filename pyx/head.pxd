@@ -5,6 +5,7 @@ from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes
 from pyx.table cimport Table
+from pyx.team cimport team
 
 cdef enum head_kind:
     HEAD_INT8, HEAD_F16, HEAD_F32, HEAD_PLANES
@@ -26,6 +27,7 @@ cdef class Head:
     cdef readonly Planes planes     # HEAD_PLANES only
     cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers
     cdef float s[HEAD_TOKENS]
+    cdef team team
     cdef _build(self, Table table, int n_threads)
     # The end of a step, by every thread of the team: final norm and all or the top logits of n_token residual vectors
     # h [n_token][k]; x [n_token][k] is scratch, out [n_token][n_row].

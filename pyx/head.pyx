@@ -11,7 +11,7 @@ from collections import namedtuple
 
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
-
+from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport share
 from pyx.cpu cimport PLANE_BLOCK, active, kernels
@@ -19,9 +19,7 @@ from pyx.memory cimport Arena
 from pyx.planes cimport Planes
 from pyx.planes import sizes
 from pyx.table cimport TABLE_F16, Table
-
-cdef extern from "barrier.h" nogil:
-    void team_barrier()
+from pyx.team cimport team_barrier
 
 cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
@@ -129,13 +127,13 @@ cdef class Head:
             for i in range(share(n, 1, tid, n_thread), share(n, 1, tid + 1, n_thread)):
                 kernel.rmsnorm(h + (t + i) * k, norm, eps, k, x + i * k)
                 self.ask(kernel, i, x + i * k)
-            team_barrier()
+            team_barrier(&self.team, n_thread)
             self.logits(
                 kernel, n, x, top, share(self.n_row, LINE, tid, n_thread), share(self.n_row, LINE, tid + 1, n_thread),
                 tid, n_thread, out + t * self.n_row, self.n_row)
             t += n
             if t < n_token:  # the next vectors take their place
-                team_barrier()
+                team_barrier(&self.team, n_thread)
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
         if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_PLANES:
@@ -170,7 +168,7 @@ cdef class Head:
         cdef const kernels *kernel = active()
         cdef int64_t n = vectors.shape[0] // self.k, t, n_row = self.n_row
         cdef float[::1] out
-        cdef int tid
+        cdef int tid, team
         if n * self.k != vectors.shape[0] or not 1 <= n <= HEAD_TOKENS or not 0 <= top <= MOST_WINNERS:
             raise ValueError(f"{vectors.shape[0]} numbers, {top} winners are out of range")
         if not 1 <= n_threads <= self.n_threads:
@@ -179,10 +177,10 @@ cdef class Head:
         for t in range(n):
             self.ask(kernel, t, &vectors[t * self.k])
         with nogil, parallel(num_threads=n_threads):
-            tid = threadid()
+            tid, team = threadid(), omp_get_num_threads()
             self.logits(
-                kernel, n, &vectors[0], top, share(n_row, LINE, tid, n_threads), share(n_row, LINE, tid + 1, n_threads),
-                tid, n_threads, &out[0], n_row)
+                kernel, n, &vectors[0], top, share(n_row, LINE, tid, team), share(n_row, LINE, tid + 1, team), tid,
+                team, &out[0], n_row)
         return out.base
 
     @property

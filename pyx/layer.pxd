@@ -7,6 +7,7 @@ from pyx.policy cimport pages
 from pyx.projection cimport matrix
 from pyx.rotary cimport rotation
 from pyx.scratch cimport scratch
+from pyx.team cimport stage_clock, team
 
 cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
@@ -27,6 +28,8 @@ cdef struct layer:
 # What the threads of one step share.
 cdef struct step_plan:
     const kernels *kernel
+    team team
+    stage_clock *clocks     # [n_threads], or NULL
     const layer *layers
     pages *kv
     scratch w

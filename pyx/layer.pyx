@@ -18,9 +18,7 @@ from pyx.cpu cimport TERNARY_BLOCK
 from pyx.page cimport rotate_hadamard
 from pyx.projection cimport activations, matrix, project
 from pyx.rotary cimport rotate_head
-
-cdef extern from "barrier.h" nogil:
-    void team_barrier()
+from pyx.team cimport ATTEND, DOWN, GATE_UP, NORM, OUT, QKV, ROPE, WAIT, lap, stage, stage_clock, team_barrier
 
 cdef extern from "kernels.h" nogil:
     float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *sum)
@@ -60,7 +58,8 @@ cdef activations quantised(
     else:
         for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
             quantise(p, x + t * n, norm, n, kind, t)
-        team_barrier()
+        team_barrier(&p.team, n_thread)
+    lap(clock_of(p, tid), NORM)
     a.n_token = p.n_token
     a.x8 = p.w.x8 + row * pad
     a.ld_x8 = pad
@@ -122,30 +121,50 @@ cdef inline void scale_head(step_plan *p, float *x) noexcept nogil:
         rotate_hadamard(x, p.head_dim)
 
 
+cdef inline stage_clock *clock_of(step_plan *p, int tid) noexcept nogil:
+    return NULL if p.clocks == NULL else p.clocks + tid
+
+
+cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept nogil:
+    """The end of a stage that the next one cannot begin before."""
+    lap(clock_of(p, tid), which)
+    team_barrier(&p.team, n_thread)
+    lap(clock_of(p, tid), WAIT)
+
+
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
     cdef const layer *w = &p.layers[index]
     cdef int32_t *acc = p.w.acc + tid * p.acc_ints
-    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim
+    cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, group = p.n_head // p.n_kv_head
     cdef int64_t start, stop
     cdef activations a
 
     a = quantised(p, p.w.h, w.attn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
-    start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
-    stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
-    rows_of(p, w.q, &a, start, stop, False, acc, p.w.q)
-    rows_of(p, w.k, &a, start - q_dim, stop - q_dim, False, acc, p.w.k)
-    rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
-    team_barrier()
+    if p.n_token == 1 and p.n_kv_head % n_thread == 0:  # as many heads for each, from their rows to their attention
+        start, stop = kv_dim // n_thread * tid, kv_dim // n_thread * (tid + 1)
+        rows_of(p, w.q, &a, start * group, stop * group, False, acc, p.w.q)
+        rows_of(p, w.k, &a, start, stop, False, acc, p.w.k)
+        rows_of(p, w.v, &a, start, stop, False, acc, p.w.v)
+        lap(clock_of(p, tid), QKV)
+    else:
+        start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
+        stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
+        rows_of(p, w.q, &a, start, stop, False, acc, p.w.q)
+        rows_of(p, w.k, &a, start - q_dim, stop - q_dim, False, acc, p.w.k)
+        rows_of(p, w.v, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, False, acc, p.w.v)
+        done(p, QKV, tid, n_thread)
     rotate(p, index, tid, n_thread)
     if p.n_token > 1:  # a single token's keys are appended by the thread that has rotated them
-        team_barrier()
+        team_barrier(&p.team, n_thread)
+    lap(clock_of(p, tid), ROPE)
     attend(&p.attention, index, tid, n_thread)
+    lap(clock_of(p, tid), ATTEND)
 
     a = quantised(p, p.w.attn, w.attn_sub_norm, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
     rows_of(
         p, w.o, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
         True, acc, p.w.h)
-    team_barrier()
+    done(p, OUT, tid, n_thread)
 
     a = quantised(p, p.w.h, w.ffn_norm, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     start = share(p.ffn, FLOAT_LINE, tid, n_thread)
@@ -153,13 +172,13 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     rows_of(p, w.gate, &a, start, stop, False, acc, p.w.gate)
     rows_of(p, w.up, &a, start, stop, False, acc, p.w.up)
     activate(p, start, stop - start)  # the same rows of both, so no barrier in between
-    team_barrier()
+    done(p, GATE_UP, tid, n_thread)
 
     a = quantised(p, p.w.gate, w.ffn_sub_norm, p.ffn, INT8, tid, n_thread)
     rows_of(
         p, w.down, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
         True, acc, p.w.h)
-    team_barrier()
+    done(p, DOWN, tid, n_thread)
 
 
 cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil:

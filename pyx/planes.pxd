@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.rank cimport Candidate
+from pyx.team cimport team
 
 cdef enum:
     PLANE_TOKENS = 8        # hidden vectors asked about at once
@@ -38,6 +39,7 @@ cdef class Planes:
     cdef Candidate *heaps           # [n_threads][PLANE_TOP]
     cdef int64_t *held              # [n_threads][..]: candidates in each heap, then rows read per stage
     cdef float limit
+    cdef team team
     # Row `row` from its floats w [k]; u [k_pad] is scratch.
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
     # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.

@@ -45,15 +45,13 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from pyx.cpu cimport PLANE_BLOCK, kernels
 from pyx.memory cimport Arena
 from pyx.rank cimport Candidate, offer
+from pyx.team cimport team_barrier
 
 cdef extern from "kernels.h" nogil:
     enum:
         HEAD_XMAX
     void quantize_row_steps(const float *, int64_t, int, int8_t *, float *)
     void split_planes(uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
-
-cdef extern from "barrier.h" nogil:
-    void team_barrier()
 
 cdef enum:
     TILE = 64               # rows of nibbles per kernel call
@@ -168,7 +166,7 @@ cdef class Planes:
         if top > 0 and self.n_plane:
             if tid == 0:
                 self.learn(n_token)
-            team_barrier()
+            team_barrier(&self.team, n_thread)
             if self.seen == 0:
                 self.move_anchor(kernel, row0, row1)
 
@@ -187,7 +185,7 @@ cdef class Planes:
             for row in range(row0, row1):
                 if out[row] < self.limit:
                     out[row] = -INFINITY
-            team_barrier()  # before anyone sets the next limit
+            team_barrier(&self.team, n_thread)  # before anyone sets the next limit
 
     cdef void estimate(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
@@ -277,7 +275,7 @@ cdef class Planes:
         """The top-th largest of all heaps becomes the limit, -inf if they hold fewer."""
         cdef int64_t held = 0, i, other
         cdef Candidate c
-        team_barrier()
+        team_barrier(&self.team, n_thread)
         if tid == 0:
             # Into the first heap, whose own entries are read before they are overwritten.
             for other in range(n_thread):
@@ -285,7 +283,7 @@ cdef class Planes:
                     c = self.heaps[other * PLANE_TOP + i]
                     held = offer(self.heaps, held, top, c.logit, c.id)
             self.limit = self.heaps[0].logit if held == top else -INFINITY
-        team_barrier()
+        team_barrier(&self.team, n_thread)
 
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,

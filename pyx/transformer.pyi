@@ -8,6 +8,8 @@ from pyx.kv import KVCache
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
 
+STAGES: tuple[str, ...]
+
 class Transformer:
     """Weights of one model and its compiled step.  One call at a time; the GIL is released inside."""
 
@@ -50,5 +52,7 @@ class Transformer:
     def head_kind(self) -> str: ...
     def keep_queries(self) -> Any:
         """From now on each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
+    def keep_times(self) -> Any:
+        """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
     def step(self, kv: KVCache, ids: Any, logits: Any, all_logits: bool = False, top: int = 0) -> None:
         """Evaluate ids (int32 buffer, 1..chunk tokens) and write the logits of the last (or every) token."""

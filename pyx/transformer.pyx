@@ -11,6 +11,7 @@ import array
 from cython.parallel cimport parallel, threadid
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
+from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport Workspace, attention_plan, share
 from pyx.cpu cimport active
@@ -23,15 +24,25 @@ from pyx.projection cimport matrix
 from pyx.rotary cimport Rotary, angles_at
 from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.table cimport Table
+from pyx.team cimport EMBED, HEAD, WAIT, lap, now_ns, stage_clock, team_barrier
 from pyx.ternary cimport TernaryMatrix
 
-cdef extern from "barrier.h" nogil:
-    void team_barrier()
+
+#: what a thread does while a step runs, in the order of keep_times; attention and head contain barriers of their own
+STAGES = (
+    "embedding", "norms and rounding", "q, k, v", "rotation", "attention", "attention output", "gate, up",
+    "down", "head", "waiting")
 
 
 cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
     """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
     cdef int64_t t, half = p.rotary.half
+    if p.n_token == 1:
+        if tid == 0:
+            angles_at(&p.rotary, p.pos0, p.w.cs, p.w.sn)
+        if tid == n_thread - 1:
+            table.read_row(p.ids[0], tid, p.w.h)
+        return
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
         table.read_row(p.ids[t], tid, p.w.h + t * p.hidden)
         angles_at(&p.rotary, p.pos0 + t, p.w.cs + t * half, p.w.sn + t * half)
@@ -40,8 +51,14 @@ cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil
 cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
     cdef int64_t index, t
+    cdef stage_clock *clock = NULL
+    if p.clocks != NULL:
+        clock = p.clocks + tid
+        clock.last = now_ns()
     embed(p, embedding, tid, n_thread)
-    team_barrier()
+    lap(clock, EMBED)
+    team_barrier(&p.team, n_thread)
+    lap(clock, WAIT)
     for index in range(p.n_layer):
         run_layer(p, index, tid, n_thread)
     if p.logits == NULL:
@@ -49,6 +66,7 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
     t = 0 if p.all_logits else p.n_token - 1
     head.answer(
         p.kernel, p.n_token - t, p.w.h + t * p.hidden, p.output_norm, p.eps, p.w.x, p.top, tid, n_thread, p.logits)
+    lap(clock, HEAD)
 
 
 cdef class Transformer:
@@ -69,7 +87,7 @@ cdef class Transformer:
     cdef layer *layers
     cdef object owners          # everything the pointers in layers point into
     cdef Rotary rotary
-    cdef Arena scratch_arena, q_sink, queries
+    cdef Arena scratch_arena, q_sink, queries, times
     cdef Workspace workspace
     cdef const float *output_norm
     cdef step_plan plan
@@ -191,6 +209,12 @@ cdef class Transformer:
         self.plan.queries = <float *>self.queries.data
         return self.queries
 
+    def keep_times(self):
+        """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
+        self.times = Arena(self.n_threads * sizeof(stage_clock))
+        self.plan.clocks = <stage_clock *>self.times.data
+        return self.times
+
     cdef _aim_attention(self, KVCache cache):
         """Point attention at a cache."""
         cdef step_plan *p = &self.plan
@@ -210,7 +234,7 @@ cdef class Transformer:
             cache.has_angles = True
         a.kernel, a.n_token, a.pos0 = p.kernel, p.n_token, p.pos0
         a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
-        a.out, a.state = p.w.attn, p.w.state
+        a.out, a.state, a.team = p.w.attn, p.w.state, &p.team
 
     def step(self, KVCache kv not None, ids, logits, bint all_logits=False, int64_t top=0):
         """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
@@ -248,5 +272,5 @@ cdef class Transformer:
         p.n_token, p.pos0, p.all_logits, p.top = n, kv.n_tokens, all_logits, top if top <= MOST_WINNERS else 0
         self._aim_attention(kv)
         with nogil, parallel(num_threads=n_threads):
-            run_step(p, embedding, head, threadid(), n_threads)
+            run_step(p, embedding, head, threadid(), omp_get_num_threads())
         kv.advance(n)

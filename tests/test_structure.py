@@ -28,6 +28,7 @@ FLOORS = {
     "pyx.projection": 2,
     "pyx.table": 2,
     "pyx.rank": 1,
+    "pyx.team": 1,
     "pyx.planes": 2,
     "pyx.head": 3,
     "pyx.ternary": 2,

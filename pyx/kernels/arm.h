@@ -21,6 +21,9 @@ INLINE void prefetch_l2(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD); }
 
+/* Every model: the caches of small boards hold not even a small one. */
+INLINE int is_stream(int64_t k) { return k > 0; }
+
 /* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
@@ -36,6 +39,15 @@ INLINE void store_half(uint16_t *p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcv
 typedef vf vh;
 
 #include "lanes.h"
+
+/* Head sums of four rows; a row's lanes are added by one instruction anyway. */
+#define HEAD_TOTALS                                                                                                    \
+    INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])                                     \
+    {                                                                                                                  \
+        (void)narrow;                                                                                                  \
+        for (int r = 0; r < 4; r++)                                                                                    \
+            total[r] += head_total(sums[r]);                                                                           \
+    }
 
 /* Four bytes in every lane. */
 INLINE uint8x16_t broadcast4(const void *p)
@@ -212,6 +224,7 @@ INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 
 INLINE int64_t head_total(head_sums sums) { return vaddlvq_s32(sums.val[0]) + 256 * vaddlvq_s32(sums.val[1]); }
 
+HEAD_TOTALS
 #include "head.h"
 
 /* ---- KV pages --------------------------------------------------------------------------------------------------- */

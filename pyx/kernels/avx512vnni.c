@@ -20,10 +20,20 @@ INLINE __m512i load_halves(const void *p, const void *q)
 
 INLINE __m512i set_mask(int byte) { return _mm512_set1_epi8((char)byte); }
 
+/* The sums over the lanes of four vectors. */
+INLINE __m128i sum4(const __m512i v[4])
+{
+    __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+    __m512i c = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    __m256i d = _mm256_add_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1));
+}
+
 /* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64,
  * 16, 4 and 1; the products are multiples of the weight, so the shifts at the end are exact.
  * int32 lanes: weight 64 gains at most 4 * 192 * 127 = 97536 a step of 256 codes, enough for K = 5.6 million. */
-INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8_t *x, int32_t *acc)
+INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, int stream, const int8_t *x, int32_t *acc)
 {
     const __m512i m67 = set_mask(0xc0), m45 = set_mask(0x30), m23 = set_mask(0x0c), m01 = set_mask(0x03);
     const int64_t stride = n_block * TERNARY_BLOCK_BYTES;
@@ -35,7 +45,8 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
         __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
         __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
         for (int r = 0; r < n; r++) {
-            prefetch_stream(codes + r * stride);
+            if (stream)
+                prefetch_stream(codes + r * stride);
             __m512i c = load512(codes + r * stride);
             s67[r] = _mm512_dpbusd_epi32(s67[r], _mm512_and_si512(c, m67), x0);
             s45[r] = _mm512_dpbusd_epi32(s45[r], _mm512_and_si512(c, m45), x1);
@@ -57,17 +68,51 @@ INLINE void matvec_rows(const uint8_t *codes, int n, int64_t n_block, const int8
     for (int r = 0; r < n; r++) {
         __m512i a = _mm512_add_epi32(_mm512_srai_epi32(s67[r], 6), _mm512_srai_epi32(s45[r], 4));
         __m512i c = _mm512_add_epi32(_mm512_srai_epi32(s23[r], 2), s01[r]);
-        acc[r] = _mm512_reduce_add_epi32(_mm512_add_epi32(a, c));
+        s01[r] = _mm512_add_epi32(a, c);
     }
+    if (n == 4)
+        _mm_storeu_si128((__m128i *)acc, sum4(s01));
+    else
+        for (int r = 0; r < n; r++)
+            acc[r] = _mm512_reduce_add_epi32(s01[r]);
+}
+
+/* Rows of two blocks: nothing to collect, so the shifts come in between, and the activations stay in registers. */
+INLINE void matvec_256(const uint8_t *codes, int64_t n_row, const int8_t *x, int32_t *acc)
+{
+    const __m512i m67 = set_mask(0xc0), m45 = set_mask(0x30), m23 = set_mask(0x0c), m01 = set_mask(0x03);
+    const __m512i x0 = load_halves(x, x + 128), x1 = load_halves(x + 32, x + 160);
+    const __m512i x2 = load_halves(x + 64, x + 192), x3 = load_halves(x + 96, x + 224);
+    for (int64_t r = 0; r < n_row; r += 4) {
+        __m512i s[4];
+        for (int i = 0; i < 4; i++) {
+            __m512i c = load512(codes + (r + i) * 2 * TERNARY_BLOCK_BYTES);
+            s[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_and_si512(c, m67), x0);
+            s[i] = _mm512_dpbusd_epi32(_mm512_srai_epi32(s[i], 2), _mm512_and_si512(c, m45), x1);
+            s[i] = _mm512_dpbusd_epi32(_mm512_srai_epi32(s[i], 2), _mm512_and_si512(c, m23), x2);
+            s[i] = _mm512_dpbusd_epi32(_mm512_srai_epi32(s[i], 2), _mm512_and_si512(c, m01), x3);
+        }
+        _mm_storeu_si128((__m128i *)(acc + r), sum4(s));
+    }
+}
+
+INLINE void matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, int stream, const int8_t *x, int32_t *acc)
+{
+    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    for (; r + 4 <= n_row; r += 4)
+        matvec_rows(codes + r * row_bytes, 4, n_block, stream, x, acc + r);
+    for (; r < n_row; r++)
+        matvec_rows(codes + r * row_bytes, 1, n_block, stream, x, acc + r);
 }
 
 static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc)
 {
-    int64_t r = 0, row_bytes = n_block * TERNARY_BLOCK_BYTES;
-    for (; r + 4 <= n_row; r += 4)
-        matvec_rows(codes + r * row_bytes, 4, n_block, x, acc + r);
-    for (; r < n_row; r++)
-        matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
+    if (is_stream(n_block * TERNARY_BLOCK))
+        matvec(codes, n_row, n_block, 1, x, acc);
+    else if (n_block == 2 && n_row % 4 == 0)
+        matvec_256(codes, n_row, x, acc);
+    else
+        matvec(codes, n_row, n_block, 0, x, acc);
 }
 
 INLINE int32_t sum256(__m256i a)
@@ -148,6 +193,15 @@ INLINE int64_t head_total(head_sums sums)
 {
     return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
                                                     _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sums, 1))));
+}
+
+INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
+{
+    int32_t four[4];
+    if (narrow)
+        _mm_storeu_si128((__m128i *)four, sum4(sums));
+    for (int r = 0; r < 4; r++)
+        total[r] += narrow ? four[r] : head_total(sums[r]);
 }
 
 #include "head.h"

@@ -2,20 +2,25 @@
  *
  * The includer defines, for its instruction set,
  *   prefetch_stream(p)        as in x86.h and arm.h
+ *   is_stream(k)              whether rows of k elements are to be prefetched
  *   HEAD_STEP                 elements multiplied at a time (16 or 32)
  *   HEAD_STEPS                steps after which a lane of int32 may be full, for |w| <= 128 and |x| <= 8191
  *   typedef ... head_x        HEAD_STEP elements of the hidden vector, ready to be multiplied
  *   typedef ... head_sums     int32 sums, zero-initialised by {0}
  *   head_x head_load(x)       such elements of memory
  *   head_sums head_dot(sums, w, x)  sums + HEAD_STEP bytes of memory times x
- *   int64_t head_total(sums)  all lanes added */
+ *   int64_t head_total(sums)  all lanes added
+ *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: they fit an int32 */
 #ifndef BITNET_EDGE_HEAD_H
 #define BITNET_EDGE_HEAD_H
 
 #include "kernels.h"
 
-/* n rows, read as n streams; n is a constant where this is inlined. */
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, const int16_t *x, float s,
+/* Elements of a row whose sum fits an int32: 2048 * 128 * 8191 = 2147221504 < 2^31. */
+enum { HEAD_NARROW = 2048 };
+
+/* n rows, read as n streams; n and stream are constants where this is inlined. */
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, int stream, const int16_t *x, float s,
                          float *logits)
 {
     int64_t i = 0, total[4] = {0};
@@ -25,28 +30,41 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
         for (; i <= end; i += HEAD_STEP) {
             head_x xv = head_load(x + i);
             for (int r = 0; r < n; r++) {
-                prefetch_stream(w + r * k + i);
+                if (stream)
+                    prefetch_stream(w + r * k + i);
                 sums[r] = head_dot(sums[r], w + r * k + i, xv);
             }
         }
-        for (int r = 0; r < n; r++)
-            total[r] += head_total(sums[r]);
+        if (n == 4)
+            head_totals(sums, k <= HEAD_NARROW, total);
+        else
+            for (int r = 0; r < n; r++)
+                total[r] += head_total(sums[r]);
     }
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++)
         for (int64_t j = i; j < k; j++)
             total[r] += (int32_t)w[r * k + j] * x[j];
+    for (int r = 0; r < n; r++)
         logits[r] = (float)total[r] * (scale[r] / s);
-    }
+}
+
+INLINE void head_all_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream, const int16_t *x,
+                        float s, float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_i8(w + r * k, scale + r, 4, k, stream, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_i8(w + r * k, scale + r, 1, k, stream, x, s, logits + r);
 }
 
 static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
                     float *logits)
 {
-    int64_t r = 0;
-    for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, x, s, logits + r);
-    for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, x, s, logits + r);
+    if (is_stream(k))
+        head_all_i8(w, scale, n_row, k, 1, x, s, logits);
+    else
+        head_all_i8(w, scale, n_row, k, 0, x, s, logits);
 }
 
 #endif

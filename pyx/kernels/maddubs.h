@@ -166,6 +166,15 @@ INLINE int64_t head_total(head_sums sums)
     return lane[0] + lane[1] + lane[2] + lane[3];
 }
 
+INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
+{
+    int32_t four[4];
+    if (narrow)
+        _mm_storeu_si128((__m128i *)four, sum4(sums[0], sums[1], sums[2], sums[3]));
+    for (int r = 0; r < 4; r++)
+        total[r] += narrow ? four[r] : head_total(sums[r]);
+}
+
 #include "head.h"
 
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */

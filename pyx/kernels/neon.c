@@ -128,6 +128,7 @@ INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 
 INLINE int64_t head_total(head_sums sums) { return vaddlvq_s32(sums.val[0]) + vaddlvq_s32(sums.val[1]); }
 
+HEAD_TOTALS
 #include "head.h"
 
 /* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */

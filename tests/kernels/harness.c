@@ -202,6 +202,8 @@ static void all_ternary(void)
             test_ternary(6, 12, 9, codes, x);
             test_ternary(5, 26, 3, codes, x);
         }
+    for (int x = 0; x < N_I8; x++)
+        test_ternary(12, 2, 1, 3 + x % 3, x); /* whole fours of rows of two blocks */
     test_ternary(67, 20, 17, 5, I8_UNIFORM);
     test_ternary(9, 54, 11, 5, I8_UNIFORM); /* K = 6912 */
     test_ternary(4, 180, 8, 3, I8_MAX);     /* K = 23040 */
@@ -948,6 +950,8 @@ static void run(const struct kernels *row)
         test_head(1 + k % 9, k, 0);
     for (int kind = 0; kind < 3; kind++) {
         test_head(5, 2560, kind);
+        test_head(4, 2048, kind); /* the longest row whose sum is an int32 */
+        test_head(4, 2080, kind);
         test_head(5, 35001, kind); /* beyond every flush of int32 sums */
     }
     for (int n_x = 1; n_x <= 17; n_x++)

@@ -1,0 +1,31 @@
+# team: the threads of one step, which wait for each other between its stages, and the clock that says what these take.
+from libc.stdint cimport int64_t
+
+cdef extern from "barrier.h" nogil:
+    # all zero before the first barrier
+    ctypedef struct team "struct team":
+        pass
+    # Every one of the n threads calls it, and returns when all have.
+    void team_barrier(team *, int n)
+
+cdef extern from "clock.h" nogil:
+    # nanoseconds that only grow
+    int64_t now_ns()
+
+# What a thread does while a step runs.
+cdef enum stage:
+    EMBED, NORM, QKV, ROPE, ATTEND, OUT, GATE_UP, DOWN, HEAD, WAIT, N_STAGE
+
+# One thread's clock: nanoseconds in each stage, and when the last one ended; two cache lines.
+cdef struct stage_clock:
+    int64_t spent[N_STAGE]
+    int64_t last
+    int64_t unused[15 - N_STAGE]
+
+# The time since the last call belongs to this stage; NULL: nobody asks.
+cdef inline void lap(stage_clock *clock, stage which) noexcept nogil:
+    cdef int64_t now
+    if clock != NULL:
+        now = now_ns()
+        clock.spent[<int>which] += now - clock.last
+        clock.last = now
