@@ -196,9 +196,9 @@ def test_keys_are_rotated_where_that_helps():
 
 def test_types_that_are_not_for_every_day_are_marked():
     assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
-    assert KVConfig(kv="int3c").plan(BITNET_2B).notes == ("KV type int3c is experimental",)
+    assert KVConfig(kv="int3c").plan(BITNET_2B).notes == ("KV type int3c is experimental: smaller, but slow",)
     assert KVConfig(kv="int2c:binary").plan(BITNET_2B).notes == (
-        "KV type int2c is experimental",
+        "KV type int2c is experimental: smaller, but slow",
         "KV type binary is a toy",
     )
 

@@ -90,8 +90,8 @@ kv_options = heading(
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=_positive(1), metavar="N",
            help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, "
-           "int4c (scales by channel), fp8 (for comparison), int3c and int2c (experimental), binary (a toy), or "
-           "KEYS:VALUES such as int8:int4."),
+           "int4c (scales by channel), or KEYS:VALUES such as int4:int4c. To compare: fp8, int3c, int2c, binary, which "
+           "have no fast kernels (three to nine times as slow as int8)."),
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE",
            help="As --kv, for the keys, in the spelling of llama.cpp; q8_0 means int8, q4_0 int4."),
     option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk, for the values."),
@@ -102,7 +102,7 @@ kv_options = heading(
     option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
            help="Keep the first N tokens in sight when older ones are forgotten (default: the system prompt, or 4)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Stay within SIZE (1500M, 2G, powers of ten as they are printed; MiB and GiB are understood): "
+           help="Stay within SIZE (1500M, 2G, powers of ten as all sizes here; MiB and GiB are understood): "
            "chooses context and KV type to fit, or refuses with exit 5."),
     option("--force-memory", is_flag=True, help="Try even if less memory is available than needed."),
     option("--overflow", type=click.Choice(["slide", "stop"]), default="slide",

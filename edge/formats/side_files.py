@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any, NoReturn
 
+from edge.amounts import human
 from edge.errors import InvalidFile
 
 MAX_CONFIG = 4 << 20
@@ -23,7 +24,7 @@ def read_small(path: str, limit: int) -> bytes:
         with open(path, "rb") as file:
             # read(n) would allocate n bytes whatever the size of the file
             if os.fstat(file.fileno()).st_size > limit:
-                raise InvalidFile(f"{path}: larger than {limit >> 20} MiB, which no such file is")
+                raise InvalidFile(f"{path}: larger than {human(limit)}, which no such file is")
             return file.read()
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
