@@ -96,6 +96,15 @@ def test_every_command_and_option_has_help(name: str) -> None:
     assert all(len(line) <= 100 for line in shown.splitlines())
 
 
+def test_messages_name_options_as_typed(invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the library calls an argument is an option here; a file that is called like one stays a file."""
+    assert "--repeat-last-n is -5" in invoke("run", "x", "--repeat-last-n", "-5").stderr
+    assert "--min-p is 3" in invoke("run", "x", "--min-p", "3").stderr
+    monkeypatch.chdir(tmp_path)
+    Path("system").write_bytes(b"\xff")
+    assert "bitnet-edge: system is not UTF-8" in invoke("run", "x", "-sysf", "system").stderr
+
+
 def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     """A module that is missing, or older than its source; not where there is no source, or another error's cause."""
     source, module = tmp_path / "draft.pyx", tmp_path / "draft.cpython-311-x86_64-linux-gnu.so"

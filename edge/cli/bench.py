@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Numbers, Text, heading, option
+from edge.cli.command import Command, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output, is_tty
 from edge.errors import UsageError
 
@@ -36,9 +36,9 @@ class Words(Text):
     "Measurement",
     option("-d", "--depths", type=Numbers(), default="128,512", metavar="N,N", help="Tokens in front of the answer "
            "(default 128,512)."),
-    option("-n", "--n-gen", type=click.IntRange(min=2), default=32, metavar="N", help="Tokens of each answer (default "
+    option("-n", "--n-gen", type=Whole(min=2), default=32, metavar="N", help="Tokens of each answer (default "
            "32)."),
-    option("-r", "--repeats", type=click.IntRange(min=1), default=3, metavar="N", help="Repeats of each measurement; "
+    option("-r", "--repeats", type=Whole(min=1), default=3, metavar="N", help="Repeats of each measurement; "
            "the median counts (default 3)."),
     option("-t", "--threads", type=Numbers(), metavar="N,N", help="Threads, several to compare: 1,2,4."),
     option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
@@ -47,7 +47,7 @@ class Words(Text):
            "compare (default int8)."),
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
            "compare: map,huge (default auto)."),
-    option("--top-k", type=click.IntRange(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
+    option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
            "all; 1, the default, the likeliest. A two-stage head reads less for few."),
 )  # fmt: skip
 @heading(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Numbers, Text, heading, option
+from edge.cli.command import Command, Numbers, Text, Whole, heading, option
 from edge.cli.evaluate import text_options
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
@@ -27,7 +27,7 @@ from edge.errors import EdgeError, UsageError
 @options.model_options
 @heading(
     "Calibration",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=click.IntRange(min=64), metavar="N", help="Tokens of a segment "
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=64), metavar="N", help="Tokens of a segment "
            "(default 2048, or less if the model was trained on less); budgets are for this context."),
     option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
            "keep together (default 0.25)."),
@@ -37,7 +37,7 @@ from edge.errors import EdgeError, UsageError
            "bytes."),
     option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
            "--compare (default int8)."),
-    option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), default=4, metavar="N", help="First tokens that "
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), default=4, metavar="N", help="First tokens that "
            "every head keeps (default 4)."),
     option("--compare", is_flag=True, help="Compare all methods instead of making one plan."),
     option("--classes", "lengths", type=Numbers(), default="", metavar="N,N", help="Instead of a plan: the entropy and "

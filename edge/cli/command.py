@@ -48,10 +48,10 @@ class Command(click.Command):
         except UsageError as error:
             names = (name for param in self.get_params(ctx) for name in param.opts if name.startswith("--"))
             options = {name[2:].replace("-", "_"): name for name in names}
-            word = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it always matches
-            if word not in options:
+            word = re.match(r"(\w+)(?! is not UTF-8)\b", str(error))  # what is not UTF-8 is a file of any name
+            if word is None or word[1] not in options:
                 raise
-            raise UsageError(options[word] + str(error)[len(word) :]) from error
+            raise UsageError(options[word[1]] + str(error)[word.end() :]) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -141,6 +141,12 @@ class Escaped(Text):
         return re.sub(r"\\([nt\\])", lambda m: {"n": "\n", "t": "\t", "\\": "\\"}[m[1]], text)
 
 
+class Whole(click.IntRange):
+    """A whole number, and called so in messages."""
+
+    name = "whole number"
+
+
 class Numbers(click.ParamType):
     """``1,2,4``: whole numbers from 1; nothing is an empty list."""
 
@@ -181,4 +187,4 @@ def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, A
 
 
 def _positive(least: int) -> click.IntRange:
-    return click.IntRange(min=least)
+    return Whole(min=least)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Noun, Text, heading, option
+from edge.cli.command import Command, Noun, Text, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
@@ -67,7 +67,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
 @options.model_options
 @heading(
     "Comparison",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=click.IntRange(min=2), metavar="N", help="Tokens of a segment "
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=2), metavar="N", help="Tokens of a segment "
            "(default 2048, or less if the model was trained on less)."),
     option("--mode", "modes", type=Text(), multiple=True, metavar="MODE", allow_from_autoenv=False, help="A KV type "
            "and settings: 'int8', 'int8 window=508 sinks=4'; may be given several times. Default: every type, and "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Noun, Numbers, Text, heading, option
+from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import ModelNotFound
 from edge.shapes import find, names
@@ -41,7 +41,7 @@ def kv() -> None:
            "512, 1024, ... to what the model was trained on)."),
     option("--kv", "types", type=Text(), metavar="TYPE,TYPE", help="KV types (default: all)."),
     option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also with windows of N tokens."),
-    option("--sinks", "--keep", "sinks", type=click.IntRange(min=0), metavar="N", help="First tokens that stay in "
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="First tokens that stay in "
            "sight (default 4)."),
     option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also with the budget "
            "that bitnet-edge calibrate wrote."),

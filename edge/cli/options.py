@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.command import Escaped, Text, heading, option
+from edge.cli.command import Escaped, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
 from edge.sampling import PRESETS, Sampling
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _DEFAULT = Sampling()
-
-
-def _positive(least: int) -> click.IntRange:
-    return click.IntRange(min=least)
 
 
 I2S_LAYOUT = option(
@@ -72,7 +68,7 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto",
 model_options = heading(
     "Model",
     option("--template", type=Text(), metavar="NAME", help="Chat template by name, instead of the model's own."),
-    option("-t", "--threads", type=_positive(1), metavar="N", help="Threads; the default is one for each fast core."),
+    option("-t", "--threads", type=Whole(min=1), metavar="N", help="Threads; the default is one for each fast core."),
     _ISA,
     _HEAD,
     _WEIGHTS,
@@ -87,7 +83,7 @@ placement_options = heading("Model", _HEAD, _WEIGHTS, _DRAFT)
 
 kv_options = heading(
     "Context and memory",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=_positive(1), metavar="N",
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
            help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, "
            "int4c (scales by channel), or KEYS:VALUES such as int4:int4c. To compare: fp8, int3c, int2c, binary, which "
@@ -97,9 +93,9 @@ kv_options = heading(
     option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk, for the values."),
     option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), help="Rotate keys before they are stored, which "
            "spreads outliers over the head: auto (default) with int4 keys."),
-    option("--window", type=_positive(0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
+    option("--window", type=Whole(min=0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
            "that the context holds)."),
-    option("--sinks", "--keep", "sinks", type=_positive(0), metavar="N",
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N",
            help="Keep the first N tokens in sight when older ones are forgotten (default: the system prompt, or 4)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
            help="Stay within SIZE (1500M, 2G, powers of ten as all sizes here; MiB and GiB are understood): "
@@ -124,7 +120,7 @@ kv_options = heading(
 
 sampling_options = heading(
     "Answer",
-    option("-n", "--max-tokens", "--n-predict", "max_tokens", type=_positive(0), metavar="N",
+    option("-n", "--max-tokens", "--n-predict", "max_tokens", type=Whole(min=0), metavar="N",
            help="At most N tokens of answer (default 512)."),
     option("--preset", type=click.Choice(list(PRESETS)), help="Values for the options below: precise is greedy, "
            "balanced and creative choose ever more widely. Options beside it win."),
