@@ -184,7 +184,3 @@ def option(*names: str, **attributes: Any) -> tuple[tuple[str, ...], dict[str, A
     """One entry of :func:`heading`."""
     attributes.setdefault("show_default", False)
     return names, attributes
-
-
-def _positive(least: int) -> click.IntRange:
-    return Whole(min=least)
