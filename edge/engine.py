@@ -386,16 +386,16 @@ class _Ahead(threading.Thread):
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
 ) -> _Ahead | None:
-    """Begin to make a large output head before the tokenizer is read, which takes one core about as long.
+    """Begin to make a large output head while the rest is loaded, unless it is of int8, which makes itself.
 
-    Only where the plan, which needs the tokenizer's size, cannot refuse it any more: without a limit, and with half of
+    Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
     the memory that is available left.
     """
     from edge import weights as building
     from edge.placement import LEAST
 
     available = available_memory()
-    if available is None or wishes.memory is not None:
+    if head == "int8" or available is None or wishes.memory is not None:
         return None
     expected = expect(checkpoint, head, weights, 0, n_threads)
     try:

@@ -21,14 +21,25 @@ cdef class Head:
     cdef readonly int n_threads     # most that may work at once
     cdef head_kind kind_id
     cdef object owner, placement
+    cdef Table source               # what the rows are made of, None when they are
+    cdef bint fresh                 # nobody has asked yet
     cdef Arena weights, scale_arena, query_arena
+    cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
+    cdef int64_t row_room
     cdef const void *rows           # int8, half or float [n_row][k]
-    cdef const float *scale         # [n_row], int8 only
+    cdef float *scale               # [n_row], int8 only
     cdef readonly Planes planes     # HEAD_PLANES only
     cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers
     cdef float s[HEAD_TOKENS]
     cdef team team
-    cdef _build(self, Table table, int n_threads)
+    cdef allocate(self)
+    cdef make(self)
+    # To be called, with the GIL, before answers to n_token vectors.
+    cdef expect(self, int64_t n_token)
+    cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil
+    cdef void pass_by(
+        self, const kernels *kernel, Table table, int64_t n_token, int64_t row0, int64_t row1, int tid, float *out,
+        int64_t ld) noexcept nogil
     # The end of a step, by every thread of the team: final norm and all or the top logits of n_token residual vectors
     # h [n_token][k]; x [n_token][k] is scratch, out [n_token][n_row].
     cdef void answer(

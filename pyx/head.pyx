@@ -4,6 +4,10 @@ It is what decode reads most of after the ternary weights, so it may be stored s
 with a float32 scale per row (default), half, float, "native" (exactly the values of the file), or "two-stage": the int8
 rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.  "int6" and
 "int4" are planes of coarser codes, for boards without the memory.
+
+The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
+that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept from
+the second on.
 """
 
 import array
@@ -24,12 +28,17 @@ from pyx.team cimport team_barrier
 cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
     TILE = 16       # rows that stay in the cache while several vectors pass
+    CHUNK = 1 << 20 # bytes of the table that are read before they are let go
 
 #: kind -> (id, bits per weight)
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
     "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
 }
+
+
+cdef int64_t padded(int64_t k) noexcept nogil:
+    return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
 
 
 #: what a head over stored rows will be: "native" resolved, its bytes, whether they lie in the file's map, and the bytes
@@ -69,35 +78,49 @@ cdef class Head:
         self.x16 = <int16_t *>self.query_arena.data
         if self.placement.mapped and (<size_t>table.data) % 4 == 0:
             self.owner, self.rows, self.mapped = table, table.data, True
-        else:
-            self._build(table, n_threads)
+            return
+        self.allocate()
+        self.source, self.fresh = table, True
+        if self.kind_id != HEAD_INT8:
+            self.make()
 
-    cdef _build(self, Table table, int n_threads):
-        cdef int64_t row, n_row = self.n_row, k = self.k
-        cdef const kernels *kernel = active()
-        cdef int bits = KINDS[self.kind][1], width = bits // 8
-        cdef head_kind kind = self.kind_id
-        cdef int64_t some = max(<int64_t>1, (1 << 20) // table.row_bytes)  # rows read before they are let go
-        cdef int64_t wide = (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
-        cdef Arena scratch_arena = Arena(n_threads * (4 * wide + wide + 64))
-        cdef char *scratch = <char *>scratch_arena.data
-        cdef float *row_floats
-        cdef uint8_t *out = NULL
-        cdef uint8_t *codes
-        cdef float *scale = NULL
-        cdef Planes planes = None
-        if kind == HEAD_PLANES:
-            self.planes = planes = Planes(n_row, k, bits, self.n_threads)
+    cdef allocate(self):
+        """Memory for the rows; what is not written yet costs nothing."""
+        cdef int64_t nbytes
+        cdef int bits = KINDS[self.kind][1]
+        self.row_room = 4 * padded(self.k) + padded(self.k) + 64
+        self.row_arena = Arena(self.n_threads * self.row_room)
+        if self.kind_id == HEAD_PLANES:
+            self.planes = Planes(self.n_row, self.k, bits, self.n_threads)
         else:
+            nbytes = self.n_row * self.k * bits // 8
             # Read in one long stream per token: huge pages pay most here.
-            self.weights = Arena(n_row * k * width, huge=n_row * k * width >= (8 << 20))
-            self.rows = out = self.weights.data
-        if kind == HEAD_INT8:
-            self.scale_arena = Arena(4 * n_row)
-            self.scale = scale = <float *>self.scale_arena.data
-        with nogil, parallel(num_threads=n_threads):
-            row_floats = <float *>(scratch + threadid() * (4 * wide + wide + 64))
-            codes = <uint8_t *>(row_floats + wide)
+            self.weights = Arena(nbytes, huge=nbytes >= (8 << 20))
+            self.rows = self.weights.data
+        if self.kind_id == HEAD_INT8:
+            self.scale_arena = Arena(4 * self.n_row)
+            self.scale = <float *>self.scale_arena.data
+
+    cdef expect(self, int64_t n_token):
+        """An answer to n_token vectors comes: make the rows if they are not, and will be read more than once."""
+        if self.source is not None and (not self.fresh or n_token > HEAD_TOKENS):
+            self.make()
+        self.fresh = False
+
+    cdef make(self):
+        """Make all rows and let the table go."""
+        cdef int64_t row, n_row = self.n_row, k = self.k
+        cdef Table table = self.source
+        cdef const kernels *kernel = active()
+        cdef head_kind kind = self.kind_id
+        cdef int64_t some = max(<int64_t>1, CHUNK // table.row_bytes)
+        cdef float *row_floats
+        cdef uint8_t *codes
+        cdef uint8_t *out = <uint8_t *>self.rows
+        cdef Planes planes = self.planes
+        with nogil, parallel(num_threads=self.n_threads):
+            row_floats = <float *>(self.row_arena.data + threadid() * self.row_room)
+            codes = <uint8_t *>(row_floats + padded(k))
             # handed out: another thread may need one of the cores for the tokenizer meanwhile
             for row in prange(n_row, schedule="dynamic", chunksize=some):
                 if row % some == 0:
@@ -105,18 +128,40 @@ cdef class Head:
                 if kind == HEAD_F32:
                     table.row_into(row, <float *>out + row * k)
                 else:
-                    if table.type_id == TABLE_F16:
-                        kernel.half_to_float(<const uint16_t *>(table.data + row * table.row_bytes), k, row_floats)
-                    else:
-                        table.row_into(row, row_floats)
+                    self.floats(kernel, table, row, row_floats)
                     if kind == HEAD_INT8:
-                        kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, scale + row)
+                        kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, self.scale + row)
                     elif kind == HEAD_PLANES:
                         planes.put(kernel, row, row_floats, codes)
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
                     table.let_go(row - some + 1, row + 1)
+        self.source = self.row_arena = None
+
+    cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil:
+        """A row of the table as numbers."""
+        if table.type_id == TABLE_F16:
+            kernel.half_to_float(<const uint16_t *>(table.data + row * table.row_bytes), self.k, out)
+        else:
+            table.row_into(row, out)
+
+    cdef void pass_by(
+        self, const kernels *kernel, Table table, int64_t n_token, int64_t row0, int64_t row1, int tid, float *out,
+        int64_t ld) noexcept nogil:
+        """The logits of rows that are made for this once."""
+        cdef int64_t row, t, k = self.k, some = max(<int64_t>1, CHUNK // table.row_bytes), begun = row0
+        cdef float *row_floats = <float *>(self.row_arena.data + tid * self.row_room)
+        cdef int8_t *codes = <int8_t *>(row_floats + padded(k))
+        cdef float scale
+        for row in range(row0, row1):
+            self.floats(kernel, table, row, row_floats)
+            kernel.quantize_row_i8(row_floats, k, codes, &scale)
+            for t in range(n_token):
+                kernel.head_i8(codes, &scale, 1, k, self.x16 + t * k, self.s[t], out + t * ld + row)
+            if row + 1 - begun == some or row + 1 == row1:
+                table.let_go(begun, row + 1)
+                begun = row + 1
 
     cdef void answer(
         self, const kernels *kernel, int64_t n_token, const float *h, const float *norm, float eps, float *x,
@@ -148,6 +193,9 @@ cdef class Head:
         if self.kind_id == HEAD_PLANES:
             self.planes.logits(kernel, n_token, top, row0, row1, tid, n_thread, out, ld)
             return
+        if self.source is not None:
+            self.pass_by(kernel, self.source, n_token, row0, row1, tid, out, ld)
+            return
         row = row0
         while row < row1:
             n = min(tile, row1 - row)
@@ -174,6 +222,7 @@ cdef class Head:
         if not 1 <= n_threads <= self.n_threads:
             raise ValueError(f"{n_threads} threads asked of a head made for {self.n_threads}")
         out = array.array("f", bytes(4 * n * n_row))
+        self.expect(n)
         for t in range(n):
             self.ask(kernel, t, &vectors[t * self.k])
         with nogil, parallel(num_threads=n_threads):

@@ -268,6 +268,7 @@ cdef class Transformer:
             if out.shape[0] != given:
                 raise ValueError(f"{out.shape[0]} logits asked for, the step gives {given}")
             p.logits = &out[0]
+            head.expect(n if all_logits else 1)
         p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
         p.n_token, p.pos0, p.all_logits, p.top = n, kv.n_tokens, all_logits, top if top <= MOST_WINNERS else 0
         self._aim_attention(kv)

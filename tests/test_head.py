@@ -49,8 +49,8 @@ def check_two_stage(rows: np.ndarray, x: np.ndarray, tops=(1, 2, 40), kind="two-
 
 def integers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scales of the int8 head."""
-    scale = np.abs(rows).max(1) / np.float32(127)
-    return np.clip(np.rint(rows / scale[:, None]), -127, 127), scale
+    most = np.abs(rows).max(1)
+    return np.rint(rows * (np.float32(127) / np.maximum(most, np.float32(1e-30)))[:, None]), most / np.float32(127)
 
 
 @pytest.mark.parametrize(
@@ -306,3 +306,35 @@ def test_winners_are_enough():
     assert edge.Sampling(top_k=0).winners == 0
     assert edge.Sampling(repeat_penalty=0.9).winners == 0
     assert edge.Sampling(repeat_penalty=1.1, repeat_last_n=-1).winners == 0
+
+
+@pytest.mark.parametrize("type", ["F32", "F16"])
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_the_first_answer_is_that_of_the_rows_it_does_not_keep(type, n):
+    """Bit for bit, for any number of threads and vectors, and so is one after that."""
+    rng = np.random.default_rng(n)
+    rows = rng.standard_normal((1000, 160)).astype({"F32": np.float32, "F16": np.float16}[type])
+    rows[3] = 0
+    rows[4] *= 1e-6  # subnormal halves
+    x = rng.standard_normal((n, 160)).astype(np.float32)
+    for n_threads in (1, 2, 3):
+        fresh = Head(Table(type, rows.tobytes(), *rows.shape), "int8", 3)
+        first = logits(fresh, x, 0, n_threads)
+        made = logits(fresh, x, 0, n_threads)
+        assert same(first, made)
+        assert same(made, logits(fresh, x, 0, 1))
+        codes, scale = integers(rows.astype(np.float32))
+        assert np.allclose(first, x @ (codes * scale[:, None]).T, rtol=1e-3, atol=2e-2)
+
+
+def test_rows_are_kept_from_the_second_answer_on():
+    """What the first answer reads is the table itself: a row changed behind it counts until the second."""
+    rows = bytearray(np.ones((4, 64), np.float32).tobytes())
+    x = np.ones((1, 64), np.float32)
+    changing = Head(Table("F32", rows, 4, 64), "int8", 1)
+    before = logits(changing, x)
+    rows[:256] = np.full(64, 2, np.float32).tobytes()
+    twice = logits(changing, x)  # makes them
+    rows[:256] = np.full(64, 3, np.float32).tobytes()
+    assert same(logits(changing, x), twice)
+    assert before[0, 0] * 2 == twice[0, 0]

@@ -107,12 +107,15 @@ INLINE vf exp_lanes(vf x)
 
 static float abs_max(const float *x, int64_t n)
 {
-    vf max[VECTORS] = {0};
+    enum { CHAINS = 4 }; /* a comparison and a choice take several times as long to end as to begin */
+    vf max[CHAINS * VECTORS] = {0};
     float m = 0.0f;
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int v = 0; v < VECTORS; v++)
+    for (; i + CHAINS * LANES <= n; i += CHAINS * LANES)
+        for (int v = 0; v < CHAINS * VECTORS; v++)
             max[v] = larger((vf)((vi)load_float(x + i + v * LANE_WIDTH) & 0x7fffffff), max[v]);
+    for (int v = VECTORS; v < CHAINS * VECTORS; v++)
+        max[v % VECTORS] = larger(max[v], max[v % VECTORS]);
     for (; i < n; i++)
         m = absf(x[i]) > m ? absf(x[i]) : m;
     return tree_max(max, m);
@@ -228,8 +231,10 @@ static void quantize_by(const float *x, int64_t n, float scale, int8_t *q)
 
 static void quantize_row_i8(const float *w, int64_t k, int8_t *q, float *scale)
 {
-    *scale = abs_max(w, k) / 127.0f;
-    quantize_by(w, k, *scale, q);
+    float m = abs_max(w, k), s = 127.0f / (m > 1e-30f ? m : 1e-30f);
+    *scale = m / 127.0f;
+    for (int64_t i = 0; i < k; i++)
+        q[i] = (int8_t)round_small(w[i] * s);
 }
 
 static float quantize_q(const float *q, int64_t n, int8_t *q8)

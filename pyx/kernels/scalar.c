@@ -178,8 +178,10 @@ static void quantize_by(const float *x, int64_t n, float scale, int8_t *q)
 
 static void quantize_row_i8(const float *w, int64_t k, int8_t *q, float *scale)
 {
-    *scale = abs_max(w, k) / 127.0f;
-    quantize_by(w, k, *scale, q);
+    float m = abs_max(w, k), s = 127.0f / (m > 1e-30f ? m : 1e-30f);
+    *scale = m / 127.0f;
+    for (int64_t i = 0; i < k; i++)
+        q[i] = (int8_t)round_small(w[i] * s);
 }
 
 static void nibble_dots(const uint8_t *nibbles, int64_t n_row, int64_t k, const int8_t *x, int64_t n_x, int32_t *acc,
