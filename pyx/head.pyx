@@ -137,6 +137,7 @@ cdef class Head:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
                     table.let_go(row - some + 1, row + 1)
+        table.let_go(0, n_row)  # pages that two threads shared
         self.source = self.row_arena = None
 
     cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil:

@@ -140,12 +140,12 @@ def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Pa
     assert abs(seen["used"]["rss"] - seen["plan"]) <= slack, seen
     f = seen["f"]
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
-    assert abs(grown - seen["kv"] - f["scratch"]) <= 1 << 20, seen
+    assert abs(grown - seen["kv"] - f["scratch"] - f["head"]) <= 1 << 20, seen  # its rows come with the second answer
     assert seen["used"]["file"] - seen["loaded"]["file"] <= f["weights_mapped"] + (1 << 20), seen
 
 
 def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:
-    """Not even while loading, when all of the embedding is read once to make the head."""
+    """Not even when all of the embedding is read to make the head."""
     plan = process(root, wide, "1G")
     assert plan["peak"] <= plan["used"]["rss"] + (1 << 20), plan
     beside = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits (of drafts, too) and sampler of the second session
