@@ -39,13 +39,14 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "cores": _cores(),
         "page_size": os.sysconf("SC_PAGE_SIZE"),
         "huge_pages": board.huge_pages(),
-        "huge_page_support": {**board.huge_page_support(), "collapse": _collapses()},
+        "huge_page_support": {**board.huge_page_support(), "collapse": _collapses(), "own": _gives()},
         "governor": board.governor(),
         "mhz": board.mhz(),
         "celsius": board.celsius(),
         "throttling": board.throttling(),
         "libgomp": _libgomp(),
         "kv_types": _kv_types(),
+        "head": _head(),
         "model": _bundled_model(),
     }
     facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
@@ -73,6 +74,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
         ("libgomp", facts["libgomp"] or "not found"),
         ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
+        ("output head", _head_words(facts["head"])),
         ("model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
     ]
     if facts["selftest"]:
@@ -123,10 +125,36 @@ def _libgomp() -> str | None:
 def _huge_pages(support: dict[str, Any]) -> str:
     words = {True: "yes", False: "no", None: "unknown"}
     return _join(
+        f"for copied weights, output head and KV pages: {words[support['own']]}",
         f"of files in memory: {support['shmem'] or 'unknown'}",
         f"of read-only files: {words[support['files']]}",
         f"collapse on request: {words[support['collapse']]}",
     )
+
+
+def _gives() -> bool | None:
+    """Whether memory of our own really comes in 2 MiB pages when it is asked for so; tried."""
+    try:
+        from pyx.memory import Arena, huge_share
+    except ImportError:
+        return None
+    arena = Arena(8 << 20, huge=True)
+    arena.view[:] = bytes(len(arena.view))
+    return bool(huge_share(arena.view) > 0)
+
+
+def _head() -> dict[str, Any]:
+    """The output head that is taken where nobody asks for another, and the others."""
+    from edge.engine import HEADS, load
+
+    default = (load.__kwdefaults__ or {}).get("head")
+    return {"default": default, "two_stage": default == "two-stage", "kinds": list(HEADS)}
+
+
+def _head_words(head: dict[str, Any]) -> str:
+    others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
+    stages = "in two stages" if head["two_stage"] else "every row read for every token"
+    return f"{head['default']}, {stages}; --head {others} (two-stage: the same answers, fewer bytes read)"
 
 
 def _collapses() -> bool | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import edge
 from edge import doctor
 from edge.board import Board
 from pyx import cpu
@@ -113,6 +114,29 @@ def test_this_machine() -> None:
     lines = doctor.lines(facts)
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
+    (line,) = [line for line in lines if line.startswith("output head")]
+    assert line.split(maxsplit=2)[2].startswith("int8, every row read for every token; --head two-stage, ")
+    (line,) = [line for line in lines if line.startswith("2 MiB pages")]
+    assert "for copied weights, output head and KV pages: " in line
+
+
+def test_the_head_is_the_one_that_load_takes(bundled_model: Path) -> None:
+    with edge.load(bundled_model, ctx=64) as engine:
+        assert engine.transformer.head_kind == doctor.report(selftest=False)["head"]["default"]
+
+
+def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:
+    """Tried, not believed: a kernel that says it gives them must have given them."""
+    given = doctor.report(selftest=False)["huge_page_support"]["own"]
+    assert given in (True, False)
+    if Board().huge_pages() == "never":
+        assert not given
+
+
+@pytest.mark.parametrize("given, word", [(True, "yes"), (False, "no"), (None, "unknown")])
+def test_words_for_2_mib_pages(given: bool | None, word: str) -> None:
+    text = doctor._huge_pages({"own": given, "shmem": "never", "files": False, "collapse": True})
+    assert text.startswith(f"for copied weights, output head and KV pages: {word}; of files in memory: never;")
 
 
 def test_memory_control(tmp_path: Path) -> None:

@@ -30,17 +30,18 @@ def open_checkpoint(
     ``i2s_layout`` ("128", "64", "1x4") and ``activation`` ("relu2", "silu") overrule what cannot be read from the
     file, or is wrong in it.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    from edge.formats import gguf, huggingface
-
     path = os.fspath(path)
     if not os.path.exists(path):
         raise ModelNotFound(f"{path}: no such file or directory")
-    if not os.path.isdir(path):
-        if path.endswith(".safetensors"):
-            return huggingface.read(path, activation=activation)
-        return gguf.read(path, i2s_layout=i2s_layout, activation=activation)
-    if os.path.isfile(os.path.join(path, "config.json")):
+    is_folder = os.path.isdir(path)
+    if path.endswith(".safetensors") if not is_folder else os.path.isfile(os.path.join(path, "config.json")):
+        from edge.formats import huggingface
+
         return huggingface.read(path, activation=activation)
+    from edge.formats import gguf
+
+    if not is_folder:
+        return gguf.read(path, i2s_layout=i2s_layout, activation=activation)
     files = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
     if len(files) == 1:
         return gguf.read(os.path.join(path, files[0]), i2s_layout=i2s_layout, activation=activation)
