@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from edge.formats import open_checkpoint
 from edge.weights import build
 from pyx.kv import KVCache
+from pyx.transformer import STAGES
 
 VECTORS = Path(__file__).parent / "vectors"
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
@@ -89,9 +91,22 @@ def test_chunks_and_threads_do_not_change_a_bit(path, kv_type):
     ids = [(7 * i * i + 3 * i) % 500 for i in range(50)]
     runs = [
         logits(build(checkpoint, n_threads=threads, head="int8"), checkpoint.config, ids, kv_type, chunk)
-        for threads, chunk in ((1, 1), (1, 128), (2, 7), (3, 32), (5, 33))
+        for threads, chunk in ((1, 1), (1, 128), (2, 1), (2, 7), (3, 1), (3, 32), (5, 33))
     ]
     assert all(run.tobytes() == runs[0].tobytes() for run in runs[1:])
+
+
+def test_every_moment_of_a_step_belongs_to_a_stage():
+    checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+    model = build(checkpoint, n_threads=2)
+    clocks = memoryview(model.keep_times()).cast("B").cast("q")
+    begun = time.perf_counter_ns()
+    for _ in range(3):
+        logits(model, checkpoint.config, IDS, chunk=1)
+    wall = time.perf_counter_ns() - begun
+    for thread in range(2):
+        spent = clocks[16 * thread : 16 * thread + len(STAGES)].tolist()
+        assert all(spent) and sum(spent) < wall, f"thread {thread}: {dict(zip(STAGES, spent, strict=True))} of {wall}"
 
 
 @pytest.mark.parametrize("head", ["int8", "f16", "f32"])
