@@ -25,10 +25,10 @@ GLIBC_FLOOR = ["-include", str(KERNELS / "glibc_floor.h")]
 ISA_FLAGS = {
     "x86_64": {
         "sse41.c": ["-msse4.1"],
-        "avx2.c": ["-mavx2", "-mf16c"],
-        "avxvnni.c": ["-mavx2", "-mf16c", "-mavxvnni"],
+        "avx2.c": ["-mavx2", "-mf16c", "-mbmi2"],
+        "avxvnni.c": ["-mavx2", "-mf16c", "-mbmi2", "-mavxvnni"],
         "avx512vnni.c": [
-            *("-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
+            *("-mavx2", "-mf16c", "-mbmi2", "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"),
             "-mprefer-vector-width=512",
         ],
     },

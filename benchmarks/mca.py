@@ -30,7 +30,7 @@ ROWS = {"neon": "", "dotprod": "+dotprod", "i8mm": "+dotprod,+i8mm"}
 #: name of a loop -> its function, the instructions it must contain one of, and those it must not contain
 LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
-    "ternary_matmul": ("ternary_matmul", (), ()),
+    "ternary_matmul": ("tiled_matmul", (), ()),
     "head_i8": ("head_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is

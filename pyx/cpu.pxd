@@ -8,11 +8,13 @@ cdef extern from "kernels.h" nogil:
         KV_PAGE
         PLANE_BLOCK
 
+    int64_t MATMUL_WORK(int64_t n_row)
+
     struct kernels:
         const char *name
         void (*ternary_matvec)(const uint8_t *, int64_t, int64_t, const int8_t *, int32_t *) noexcept nogil
         void (*ternary_matmul)(
-            const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t) noexcept nogil
+            const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t, void *) noexcept nogil
         void (*ternary_blocks)(const uint8_t *, int64_t, const int8_t *, int32_t *) noexcept nogil
         float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil

@@ -25,9 +25,15 @@ cdef struct activations:
     int64_t ld_x
 
 cdef enum:
-    ROW_TILE = 64           # rows per pass: int32 accumulators of one tile stay in the L1 cache
+    ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
+    MANY_ROWS = 1728        # and for many: what the kernel prepares for a pass serves all its rows (lookup.h), and its
+                            # sums, two bytes for each of 128 tokens, leave half of a second-level cache of 1 MiB free
+    MANY_TOKENS = 16
 
-# out[t][r] (+)= W[r] . x[t] for rows row0 <= r < row1; acc [n_token][ROW_TILE] is scratch of the calling thread
+# Room for integers that project() wants for up to n_token tokens and n_row rows, on a cache line.
+cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil
+
+# out[t][r] (+)= W[r] . x[t] for rows row0 <= r < row1; acc is scratch of the calling thread
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil

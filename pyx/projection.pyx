@@ -6,31 +6,46 @@ microsoft/BitNet src/ggml-bitnet-mad.cpp.
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 
-from pyx.cpu cimport TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
+from pyx.cpu cimport MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
+
+
+cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
+    """Integers up to the next cache line."""
+    return (n_token * n_row + 15) // 16 * 16
+
+
+cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
+    """The sums of a pass, then the working memory of the kernel."""
+    cdef int64_t few = min(<int64_t>ROW_TILE, n_row), many = min(<int64_t>MANY_ROWS, n_row)
+    cdef int64_t n = sums(min(n_token, <int64_t>MANY_TOKENS - 1), few) + MATMUL_WORK(few) // 4
+    return n if n_token < MANY_TOKENS else max(n, sums(n_token, many) + MATMUL_WORK(many) // 4)
 
 
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, t
+    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < MANY_TOKENS else MANY_ROWS
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
     if w.n_group > 1:
         project_grouped(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
+    n_pass = (row1 - row0 + tile - 1) // tile
+    tile = ((row1 - row0 + n_pass - 1) // n_pass + 15) // 16 * 16  # equal passes: a short one would cost as much
     row = row0
     while row < row1:
-        n_row = min(<int64_t>ROW_TILE, row1 - row)
+        n_row = min(tile, row1 - row)
         if a.n_token == 1:
             kernel.ternary_matvec(w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, acc)
         else:
             # x8 rows are ld_x8 apart; the kernel wants n_block*128, and every caller pads to exactly that
             kernel.ternary_matmul(
-                w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, a.n_token, acc, ROW_TILE)
+                w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, n_row, w.n_block, a.x8, a.n_token, acc, n_row,
+                acc + sums(a.n_token, n_row))
         for t in range(a.n_token):
             kernel.scale_sums(
-                acc + t * ROW_TILE, n_row, a.sum[t], a.s[t], w.scale + row * w.scale_step, w.scale_step, accumulate,
+                acc + t * n_row, n_row, a.sum[t], a.s[t], w.scale + row * w.scale_step, w.scale_step, accumulate,
                 out + t * ld_out + row)
         row += n_row
 
@@ -40,7 +55,7 @@ cdef void project_grouped(
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
     """Scales per group along K: integer sums per block, floats per group in ascending order.
 
-    acc has room for ROW_TILE * n_token values, and at least for 2 * n_block (the transformer sees to it).
+    acc has room for 2 * n_block values at least (scratch.pyx sees to it).
     """
     cdef int64_t row, t, b, g, i
     cdef int32_t part

@@ -32,8 +32,8 @@ cdef struct scratch:
     int32_t *acc    # [n_threads][acc_ints]
     float *state    # [n_threads][thread_state_floats]
 
-# The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens.
-cdef scratch_widths widths_of(config, int64_t chunk)
+# The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens on so many threads.
+cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads)
 # Point w into the bytes from base on (NULL: only measure); returns how many bytes that takes.
 cdef int64_t place(
     scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept

@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport thread_state_floats
 from pyx.cpu cimport TERNARY_BLOCK
-from pyx.projection cimport ROW_TILE
+from pyx.projection cimport accumulators
 
 
 cdef int64_t place(
@@ -40,18 +40,19 @@ cdef inline void *take(unsigned char *base, int64_t *at, int64_t n) noexcept:
     return NULL if base == NULL else base + start
 
 
-cdef scratch_widths widths_of(config, int64_t chunk):
+cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef scratch_widths p
-    cdef int64_t wide = max(config.hidden, config.q_dim, config.ffn)
+    cdef int64_t rows, wide = max(config.hidden, config.q_dim, config.ffn)
     p.hidden, p.ffn, p.n_head, p.n_kv_head = config.hidden, config.ffn, config.n_head, config.n_kv_head
     p.head_dim, p.half = config.head_dim, config.rope_dim // 2
-    # project_grouped wants two sums per block
-    p.acc_ints = max(chunk * ROW_TILE, 2 * (wide // TERNARY_BLOCK + 1))
+    # a thread's share of the rows of a stage, in whole cache lines; project_grouped wants two sums per block
+    rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16
+    p.acc_ints = max(accumulators(chunk, rows), (2 * (wide // TERNARY_BLOCK + 1) + 15) // 16 * 16)
     return p
 
 
 def bytes_for(config, int n_threads, int64_t chunk=128):
     """Bytes of the working memory of a transformer, before there is one."""
     cdef scratch unplaced
-    cdef scratch_widths widths = widths_of(config, chunk)
+    cdef scratch_widths widths = widths_of(config, chunk, n_threads)
     return place(&unplaced, NULL, &widths, chunk, n_threads)

@@ -153,7 +153,7 @@ cdef class Transformer:
         """Fill the plan with all that does not change from step to step, and allocate its scratch."""
         cdef step_plan *p = &self.plan
         cdef scratch unplaced
-        cdef scratch_widths widths = widths_of(config, self.chunk)
+        cdef scratch_widths widths = widths_of(config, self.chunk, self.n_threads)
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
         p.n_head, p.n_kv_head, p.head_dim = self.n_head, self.n_kv_head, self.head_dim

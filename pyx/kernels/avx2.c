@@ -29,6 +29,7 @@ typedef vf vh;
 
 typedef __m256i vb;
 #define MATVEC_ROWS 4
+#define LOOKUP_TOKENS 16
 
 INLINE vb load32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 INLINE vb bytes(int x) { return _mm256_set1_epi8((char)x); }

@@ -172,6 +172,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         }
 }
 
+#define LOOKUP_TOKENS 16
 #include "tiles.h"
 
 /* ---- what head.h asks for --------------------------------------------------------------------------------------- */

@@ -30,8 +30,8 @@ static int cpu_features(void)
     if (!osxsave || !avx || !f16c || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return (int)features;
     uint64_t saved = xcr0();
-    int avx2 = b >> 5 & 1;
-    if (!avx2 || (saved & 0x06) != 0x06) /* XMM and YMM state */
+    int avx2 = b >> 5 & 1, bmi2 = b >> 8 & 1; /* every processor with the one has had the other, but a few of VIA's */
+    if (!avx2 || !bmi2 || (saved & 0x06) != 0x06) /* XMM and YMM state */
         return (int)features;
     features |= FEATURE_AVX2;
     int f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;

@@ -41,6 +41,9 @@ enum {
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
+/* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.h). */
+#define MATMUL_WORK(n_row) (32768 + 320 * (n_row))
+
 struct kernels {
     const char *name; /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
 
@@ -51,9 +54,9 @@ struct kernels {
     void (*ternary_matvec)(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int32_t *acc);
 
     /* The same for n_token activation rows: acc[t*ld_acc + r]; x [n_token][n_block*128].  Unpacks a weight block
-     * once for several tokens. */
+     * once for several tokens.  work: MATMUL_WORK(n_row) bytes to write on, aligned to 64. */
     void (*ternary_matmul)(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
-                           int32_t *acc, int64_t ld_acc);
+                           int32_t *acc, int64_t ld_acc, void *work);
 
     /* One row, one partial sum per block: acc[b] = sum over block b of code * x.  For scales per K group. */
     void (*ternary_blocks)(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc);

@@ -28,8 +28,9 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
 }
 
 static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
-                           int32_t *acc, int64_t ld_acc)
+                           int32_t *acc, int64_t ld_acc, void *work)
 {
+    (void)work;
     for (int64_t t = 0; t < n_token; t++)
         ternary_matvec(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, acc + t * ld_acc);
 }

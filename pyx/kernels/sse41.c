@@ -43,6 +43,7 @@ typedef struct {
 } vb;
 
 #define MATVEC_ROWS 2
+#define LOOKUP_TOKENS 8
 #define NARROW_STEPS(n) (n)
 #define BOTH(op, a, ...) ((vb){op((a).lo, __VA_ARGS__), op((a).hi, __VA_ARGS__)})
 #define PAIRS(op, a, b) ((vb){op((a).lo, (b).lo), op((a).hi, (b).hi)})

@@ -6,6 +6,7 @@
  *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum)
  *                                      sum[r * n_token + t] = row r . token t over n_block blocks, always inlined with
  *                                      constant n_row in {TILE_ROWS, 1} and n_token in {8, 4, 2, 1}
+ *   LOOKUP_TOKENS                      only where lookup.h is faster for many tokens
  *
  * Eight tokens of CHUNK blocks are 24 KiB, so the activations of a tile stay in a 32 KiB first-level cache while PANEL
  * rows of weights pass; a panel of weights is read from memory once for all tokens. */
@@ -41,8 +42,8 @@ static inline __attribute__((always_inline)) void tile_rows(const uint8_t *codes
     }
 }
 
-static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
-                           int32_t *acc, int64_t ld_acc)
+static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
+                         int32_t *acc, int64_t ld_acc)
 {
     if (n_token == 1) {
         ternary_matvec(codes, n_row, n_block, x, acc);
@@ -76,5 +77,17 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         }
     }
 }
+
+/* The row of the table, unless lookup.h has a faster one. */
+#ifdef LOOKUP_TOKENS
+#include "lookup.h"
+#else
+static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
+                           int32_t *acc, int64_t ld_acc, void *work)
+{
+    (void)work;
+    tiled_matmul(codes, n_row, n_block, x, n_token, acc, ld_acc);
+}
+#endif
 
 #endif

@@ -158,9 +158,10 @@ static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int co
     int32_t *want_b = buffer((size_t)n_block * 4), *got_b = buffer((size_t)n_block * 4);
     fill_codes(codes, n_row * n_block * TERNARY_BLOCK_BYTES, codes_kind);
     fill_i8(x, n_token * k, x_kind);
+    void *work = buffer(MATMUL_WORK((size_t)n_row));
 
-    S->ternary_matmul(codes, n_row, n_block, x, n_token, want, ld);
-    K->ternary_matmul(codes, n_row, n_block, x, n_token, got, ld);
+    S->ternary_matmul(codes, n_row, n_block, x, n_token, want, ld, work);
+    K->ternary_matmul(codes, n_row, n_block, x, n_token, got, ld, work);
     verdict(same(got, want, n_acc), "ternary_matmul rows %d blocks %d tokens %d codes %d x %d", (int)n_row,
             (int)n_block, (int)n_token, codes_kind, x_kind);
     K->ternary_matvec(codes, n_row, n_block, x, row);
@@ -208,6 +209,14 @@ static void all_ternary(void)
     test_ternary(9, 54, 11, 5, I8_UNIFORM); /* K = 6912 */
     test_ternary(4, 180, 8, 3, I8_MAX);     /* K = 23040 */
     test_ternary(33, 49, 16, 5, I8_EXTREMES);
+    for (int x = 0; x < N_I8; x++) { /* many rows and tokens (lookup.h): sums at the bounds of int16, and past them */
+        test_ternary(259, 5, 19, 0, x);
+        test_ternary(256, 5, 16, 2, x);
+        test_ternary(261, 4, 33, 5, x);
+    }
+    test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
+    test_ternary(258, 1, 155, 5, I8_UNIFORM);
+    test_ternary(300, 11, 16, 5, I8_EXTREMES);
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------ */

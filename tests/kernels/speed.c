@@ -49,6 +49,7 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     enum { BLOCKS = 20, ROWS = 1024, TOKENS = 32, K = BLOCKS * 128, D = 128, Q = 4 };
     static int8_t x[TOKENS * K];
     static int32_t acc[TOKENS * ROWS];
+    static char work[MATMUL_WORK(ROWS)] __attribute__((aligned(64)));
     static float big[1 << 20], f[2 * 6912], g[2 * 6912], scale[ROWS], q[Q * D], m[Q], l[Q], o[Q * D];
     static int16_t x16[K];
     static int8_t q8[Q * D], page8[D * 64 + 128];
@@ -76,7 +77,7 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     int64_t rows = n_memory / (BLOCKS * 32) < (1 << 20) ? n_memory / (BLOCKS * 32) : 1 << 20;
     BEST(k->ternary_matvec(memory, rows, BLOCKS, x, (int32_t *)big), t);
     printf(" memory %5.1f GB/s", (double)rows * BLOCKS * 32 / t * 1e-9);
-    BEST(k->ternary_matmul(memory, ROWS, BLOCKS, x, TOKENS, acc, ROWS), t);
+    BEST(k->ternary_matmul(memory, ROWS, BLOCKS, x, TOKENS, acc, ROWS, work), t);
     printf(" | matmul x32 %6.1f GMAC/s", (double)ROWS * K * TOKENS / t * 1e-9);
     BEST(k->ternary_blocks(memory, BLOCKS, x, acc), t);
     printf(" | blocks %5.1f Gw/s\n", (double)K / t * 1e-9);

@@ -1,0 +1,286 @@
+/* lookup.h: a ternary matrix times many tokens, without a multiplication.
+ *
+ * Four weights have 81 values.  For four inputs of LOOKUP_TOKENS tokens all 81 signed sums are written into a table,
+ * each a vector of int16 with one lane a token; then every row adds one of them: a load and an addition do the work of
+ * 4 * LOOKUP_TOKENS products.  The four weights are those of one byte of codes: in base 3 it names the entry.
+ *
+ *   for each block of 128 inputs
+ *       codes of all rows -> offsets into tables, once for all tokens
+ *       for each LOOKUP_TOKENS tokens
+ *           activations -> lanes
+ *           for each run of bytes, as many as have their tables in two thirds of a first-level cache of 32 KiB
+ *               write the tables; for each row add one entry of each
+ *
+ * The sums stay in int16 for as long as sum |x| of their token allows: two blocks at least, about ten as activations
+ * are.  A table costs what some 130 rows gain by it, so there must be many rows.
+ *
+ * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
+ *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16 */
+#ifndef BITNET_EDGE_LOOKUP_H
+#define BITNET_EDGE_LOOKUP_H
+
+#include "kernels.h"
+
+#include <string.h>
+
+enum {
+    LOOKUP_ENTRIES = 81,
+    LOOKUP_RUN = 128 / LOOKUP_TOKENS, /* bytes of codes, one table each */
+    LOOKUP_RUNS = TERNARY_BLOCK_BYTES / LOOKUP_RUN,
+    LOOKUP_BATCH = 128,               /* tokens at once */
+    LOOKUP_LEAST_ROWS = 256,
+};
+
+typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint16_t words8 __attribute__((vector_size(16)));
+
+/* Working memory; what depends on the number of rows lies behind it. */
+struct lookup {
+    lanes16 table[LOOKUP_RUN][LOOKUP_ENTRIES];
+    lanes16 x[TERNARY_BLOCK];                         /* one block of LOOKUP_TOKENS tokens */
+    int32_t x_sum[LOOKUP_BATCH], x_abs[LOOKUP_BATCH]; /* of the blocks that are in sum     */
+    int64_t n_row;
+    lanes16 *sum;     /* [LOOKUP_BATCH / LOOKUP_TOKENS][n_row], weights times x */
+    uint16_t *offset; /* [LOOKUP_RUNS][n_row][LOOKUP_RUN], bytes from table */
+};
+
+_Static_assert(sizeof(struct lookup) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
+_Static_assert(MATMUL_WORK(1) - MATMUL_WORK(0) >= 2 * (LOOKUP_BATCH + TERNARY_BLOCK_BYTES), "MATMUL_WORK is too small");
+
+#define LOOKUP_INLINE static inline __attribute__((always_inline))
+
+LOOKUP_INLINE bytes16 zip_low(bytes16 a, bytes16 b)
+{
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+LOOKUP_INLINE bytes16 zip_high(bytes16 a, bytes16 b)
+{
+    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+/* Codes of one block of each row -> offsets.  Returns 0 if there is a code 3, which has no entry. */
+static int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t row_bytes)
+{
+    const int64_t n_row = w->n_row;
+    uint16_t *offset = w->offset;
+    bytes16 threes = {0};
+    words8 start[TERNARY_BLOCK_BYTES / 8];
+    for (int i = 0; i < TERNARY_BLOCK_BYTES; i++)
+        start[i / 8][i % 8] = (uint16_t)(i % LOOKUP_RUN * (int)sizeof w->table[0]);
+    for (int64_t r = 0; r < n_row; r++, codes += row_bytes)
+        for (int i = 0; i < TERNARY_BLOCK_BYTES; i += 16) {
+            bytes16 c, zero = {0};
+            memcpy(&c, codes + i, 16);
+            threes |= c & (bytes16)((words8)c >> 1) & 0x55;
+            bytes16 odd = (bytes16)((words8)c >> 2) & 0x33;
+            bytes16 pairs = (c & 0x33) + odd + odd + odd; /* two codes in base 3 in each nibble */
+            bytes16 upper = (bytes16)((words8)pairs >> 4) & 0x0f;
+            bytes16 entry = (pairs & 0x0f) + upper + (bytes16)((words8)upper << 3);
+            words8 low = (words8)zip_low(entry, zero) * sizeof(lanes16) + start[i / 8];
+            words8 high = (words8)zip_high(entry, zero) * sizeof(lanes16) + start[i / 8 + 1];
+            memcpy(offset + (i / LOOKUP_RUN * n_row + r) * LOOKUP_RUN, &low, 16);
+            memcpy(offset + ((i + 8) / LOOKUP_RUN * n_row + r) * LOOKUP_RUN + 8 % LOOKUP_RUN, &high, 16);
+        }
+    uint64_t any[2];
+    memcpy(any, &threes, 16);
+    return (any[0] | any[1]) == 0;
+}
+
+/* One block of LOOKUP_TOKENS tokens -> lanes, their sums and the sums of their magnitudes. */
+LOOKUP_INLINE void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, lanes16 *sum, lanes16 *sum_abs)
+{
+    lanes16 all = {0}, magnitude = {0};
+    for (int i = 0; i < TERNARY_BLOCK; i += 16) {
+        bytes16 a[LOOKUP_TOKENS], b[LOOKUP_TOKENS];
+        for (int t = 0; t < LOOKUP_TOKENS; t++)
+            memcpy(&a[t], x + t * x_stride + i, 16);
+        for (int round = 1; round < LOOKUP_TOKENS; round *= 2) { /* each turns the index (token, input) by one bit */
+            for (int t = 0; t < LOOKUP_TOKENS / 2; t++) {
+                b[2 * t] = zip_low(a[t], a[t + LOOKUP_TOKENS / 2]);
+                b[2 * t + 1] = zip_high(a[t], a[t + LOOKUP_TOKENS / 2]);
+            }
+            memcpy(a, b, sizeof a);
+        }
+        const int8_t *turned = (const int8_t *)a; /* [16 inputs][LOOKUP_TOKENS] */
+        for (int j = 0; j < 16; j++) {
+            int8_t narrow __attribute__((vector_size(LOOKUP_TOKENS)));
+            memcpy(&narrow, turned + j * LOOKUP_TOKENS, LOOKUP_TOKENS);
+            lanes16 v = __builtin_convertvector(narrow, lanes16);
+            out[i + j] = v;
+            all += v;
+            magnitude += (v ^ v >> 15) - (v >> 15);
+        }
+    }
+    *sum = all;
+    *sum_abs = magnitude;
+}
+
+/* x[0], x[32], x[64], x[96] are the inputs of one byte of codes, bits 7-6 first. */
+LOOKUP_INLINE void lookup_table(const lanes16 *x, lanes16 *table)
+{
+    for (int a = -1; a <= 1; a++) {
+        lanes16 va = a < 0 ? -x[0] : a > 0 ? x[0] : x[0] - x[0];
+        for (int b = -1; b <= 1; b++) {
+            lanes16 vb = b < 0 ? va - x[32] : b > 0 ? va + x[32] : va;
+            for (int c = -1; c <= 1; c++) {
+                lanes16 vc = c < 0 ? vb - x[64] : c > 0 ? vb + x[64] : vb;
+                *table++ = vc - x[96];
+                *table++ = vc;
+                *table++ = vc + x[96];
+            }
+        }
+    }
+}
+
+/* Word i of four. */
+LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
+{
+#ifdef __BMI2__ /* shifts would copy it first, and this loop is as fast as instructions are issued */
+    __asm__("rorx %2, %1, %0" : "=r"(four) : "r"(four), "i"(16 * i));
+    return (uint16_t)four;
+#else
+    return (uint16_t)(four >> 16 * i);
+#endif
+}
+
+LOOKUP_INLINE lanes16 lookup_row(const struct lookup *w, const uint16_t *offset, lanes16 s)
+{
+    const char *table = (const char *)w->table;
+#pragma GCC unroll 4
+    for (int i = 0; i < LOOKUP_RUN; i += 4) {
+        uint64_t four;
+        memcpy(&four, offset + i, 8);
+        s += *(const lanes16 *)(table + (uint16_t)four);
+        s += *(const lanes16 *)(table + lookup_word(four, 1));
+        s += *(const lanes16 *)(table + lookup_word(four, 2));
+        s += *(const lanes16 *)(table + (four >> 48));
+    }
+    return s;
+}
+
+/* Each row's entries in one run of tables, added to its sum.  Meanwhile one line in every `pace` rows comes into the
+ * second-level cache, the first from next: more at once would be dropped. */
+static void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum, const uint8_t *next,
+                        int64_t row_bytes, int64_t pace)
+{
+    const int64_t n_row = w->n_row;
+    for (int64_t r = 0; r < n_row; next += pace * row_bytes) {
+        int64_t stop = n_row - r < pace ? n_row : r + pace;
+        prefetch_l2(next);
+        for (; r + 2 <= stop; r += 2) {
+            sum[r] = lookup_row(w, offset + r * LOOKUP_RUN, sum[r]);
+            sum[r + 1] = lookup_row(w, offset + (r + 1) * LOOKUP_RUN, sum[r + 1]);
+        }
+        if (r < stop)
+            sum[r] = lookup_row(w, offset + r * LOOKUP_RUN, sum[r]), r++;
+    }
+}
+
+LOOKUP_INLINE words8 zip_low16(words8 a, words8 b)
+{
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+
+LOOKUP_INLINE words8 zip_high16(words8 a, words8 b)
+{
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+/* acc[t][r] += sum[r] of token t + x_sum[t], which makes codes 0, 1, 2 of weights -1, 0, 1; sum becomes 0. */
+static void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int32_t *acc, int64_t ld_acc)
+{
+    typedef int16_t shorts8 __attribute__((vector_size(16)));
+    typedef int32_t ints8 __attribute__((vector_size(32)));
+    int64_t r = 0;
+    for (; r + 8 <= n_row; r += 8)
+        for (int t = 0; t < LOOKUP_TOKENS; t += 8) {
+            words8 a[8], b[8];
+            for (int i = 0; i < 8; i++)
+                memcpy(&a[i], (const int16_t *)&sum[r + i] + t, 16);
+            for (int round = 0; round < 3; round++) {
+                for (int i = 0; i < 4; i++) {
+                    b[2 * i] = zip_low16(a[i], a[i + 4]);
+                    b[2 * i + 1] = zip_high16(a[i], a[i + 4]);
+                }
+                memcpy(a, b, sizeof a);
+            }
+            for (int i = 0; i < 8; i++) {
+                ints8 wide;
+                memcpy(&wide, acc + (t + i) * ld_acc + r, sizeof wide);
+                wide += __builtin_convertvector((shorts8)a[i], ints8) + x_sum[t + i];
+                memcpy(acc + (t + i) * ld_acc + r, &wide, sizeof wide);
+            }
+        }
+    for (; r < n_row; r++)
+        for (int t = 0; t < LOOKUP_TOKENS; t++)
+            acc[t * ld_acc + r] += sum[r][t] + x_sum[t];
+    memset(sum, 0, (size_t)n_row * sizeof *sum);
+    memset(x_sum, 0, LOOKUP_TOKENS * sizeof *x_sum);
+}
+
+/* All rows for up to LOOKUP_BATCH tokens, a multiple of LOOKUP_TOKENS.  Returns 0, and acc is undefined, if there is a
+ * code 3. */
+static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_block, const int8_t *x, int64_t n_token,
+                        int32_t *acc, int64_t ld_acc)
+{
+    const int64_t x_stride = n_block * TERNARY_BLOCK, row_bytes = n_block * TERNARY_BLOCK_BYTES;
+    const int64_t pace = LOOKUP_RUNS * n_token / LOOKUP_TOKENS; /* passes over the rows in a block */
+    memset(w->x_sum, 0, sizeof w->x_sum);
+    memset(w->x_abs, 0, sizeof w->x_abs);
+    memset(w->sum, 0, (size_t)(n_token / LOOKUP_TOKENS * w->n_row) * sizeof *w->sum);
+    for (int64_t t = 0; t < n_token; t++)
+        memset(acc + t * ld_acc, 0, (size_t)w->n_row * sizeof *acc);
+    for (int64_t b = 0; b < n_block; b++) {
+        /* the codes of the next block, a line a row: each pass over the rows fetches its share */
+        const uint8_t *next = codes + (b + 1 < n_block ? (b + 1) * TERNARY_BLOCK_BYTES : w->n_row * row_bytes);
+        if (!lookup_offsets(w, codes + b * TERNARY_BLOCK_BYTES, row_bytes))
+            return 0;
+        for (int64_t t = 0; t < n_token; t += LOOKUP_TOKENS) {
+            lanes16 *sum = w->sum + t / LOOKUP_TOKENS * w->n_row, block_sum, block_abs;
+            lookup_lanes(x + t * x_stride + b * TERNARY_BLOCK, x_stride, w->x, &block_sum, &block_abs);
+            int full = 0;
+            for (int i = 0; i < LOOKUP_TOKENS; i++)
+                full |= w->x_abs[t + i] + block_abs[i] > INT16_MAX;
+            if (full) {
+                lookup_flush(sum, w->n_row, w->x_sum + t, acc + t * ld_acc, ld_acc);
+                memset(w->x_abs + t, 0, LOOKUP_TOKENS * sizeof *w->x_abs);
+            }
+            for (int i = 0; i < LOOKUP_TOKENS; i++) {
+                w->x_sum[t + i] += block_sum[i];
+                w->x_abs[t + i] += block_abs[i];
+            }
+            for (int run = 0; run < LOOKUP_RUNS; run++) {
+                for (int i = 0; i < LOOKUP_RUN; i++)
+                    lookup_table(w->x + run * LOOKUP_RUN + i, w->table[i]);
+                lookup_rows(w, w->offset + run * w->n_row * LOOKUP_RUN, sum, next, row_bytes, pace);
+                next += row_bytes;
+            }
+        }
+    }
+    for (int64_t t = 0; t < n_token; t += LOOKUP_TOKENS)
+        lookup_flush(w->sum + t / LOOKUP_TOKENS * w->n_row, w->n_row, w->x_sum + t, acc + t * ld_acc, ld_acc);
+    return 1;
+}
+
+static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
+                           int32_t *acc, int64_t ld_acc, void *work)
+{
+    struct lookup *w = work;
+    int64_t t = 0;
+    if (n_row >= LOOKUP_LEAST_ROWS && n_token >= LOOKUP_TOKENS) {
+        w->n_row = n_row;
+        w->sum = (lanes16 *)((char *)work + MATMUL_WORK(0));
+        w->offset = (uint16_t *)(w->sum + LOOKUP_BATCH / LOOKUP_TOKENS * n_row);
+        for (int64_t n; n_token - t >= LOOKUP_TOKENS; t += n) {
+            n = n_token - t < LOOKUP_BATCH ? (n_token - t) / LOOKUP_TOKENS * LOOKUP_TOKENS : LOOKUP_BATCH;
+            if (!lookup_batch(w, codes, n_block, x + t * n_block * TERNARY_BLOCK, n, acc + t * ld_acc, ld_acc))
+                break;
+        }
+    }
+    if (t < n_token)
+        tiled_matmul(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, n_token - t, acc + t * ld_acc, ld_acc);
+}
+
+#endif
