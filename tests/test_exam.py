@@ -59,6 +59,18 @@ def test_invented_hours(answer: str, invented: bool) -> None:
     assert marks.invents_hours(answer) is invented
 
 
+@pytest.mark.parametrize("answer, right", [
+    ("On Friday we are open from 8 am to 5 pm.", True), ("We close at 5 PM.", True), ("We close at 5:30 pm.", False),
+    ("On Friday we are open from 9 am to 5 pm.", False), ("On Friday we are closed.", False),
+])  # fmt: skip
+def test_a_wrong_time_beside_the_right_one_is_wrong(answer: str, right: bool) -> None:
+    until = Request("hours", ("Until when?",), (("5 pm",),), "", ("8 am", "5 pm"))
+    assert Mark(until, [answer], True).right is right
+    closed = Request("hours", ("When?",), (("closed",),), "", ())
+    assert Mark(closed, ["We are closed."], True).right
+    assert Mark(closed, ["Closed. " + answer], True).right is (" at " not in answer and " from " not in answer)
+
+
 def test_marks() -> None:
     order = Request("order", ("x",), (("two", "2"), ("tea",)))
     assert marks.repeated(order, "Two coffees.") == (1, 2)

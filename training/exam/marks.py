@@ -56,6 +56,13 @@ def invents_hours(answer: str) -> bool:
     return bool(_TIME.search(answer) or _OPEN.search(answer))
 
 
+def tells_other_times(request: Request, answer: str) -> bool:
+    """Whether an answer tells a time of day that is none of those it may tell."""
+    if request.times is None:
+        return False
+    return any(time.lower() not in request.times for time in _TIME.findall(answer))
+
+
 def refuses(answer: str) -> bool:
     """Whether an answer declines."""
     return bool(_REFUSES.search(answer))
@@ -91,4 +98,4 @@ class Mark:
         if subject == "tone":
             return not foul(last)
         found, wanted = repeated(self.request, last)
-        return found == wanted
+        return found == wanted and not tells_other_times(self.request, last)

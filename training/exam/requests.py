@@ -14,12 +14,16 @@ Slot = tuple[str, ...]  # ways to write one thing; one of them must stand in the
 
 @dataclass(frozen=True)
 class Request:
-    """One visit.  ``subject``: order, booking, name, hours, unknown, price, total, off-topic or tone."""
+    """One visit.  ``subject``: order, booking, name, hours, unknown, price, total, off-topic or tone.
+
+    ``times``: the only times of day that the last answer may tell; None: not looked at.
+    """
 
     subject: str
     said: tuple[str, ...]
     wants: tuple[Slot, ...] = ()
     facts: str = ""
+    times: tuple[str, ...] | None = None
 
 
 def all_requests() -> list[Request]:
@@ -232,7 +236,7 @@ def _hours(rng: Random) -> Iterator[Request]:
         wants: tuple[Slot, ...] = (("closed", "not open", "shut", "rest"),)
         if span:
             wants = (((span[0],), (span[1],)), ((span[0],),), ((span[1],),))[kind]
-        yield Request("hours", (pattern.replace("{day}", goods.DAYS[day]),), wants, facts)
+        yield Request("hours", (pattern.replace("{day}", goods.DAYS[day]),), wants, facts, span or ())
 
 
 def _unknown(rng: Random) -> Iterator[Request]:
