@@ -11,9 +11,12 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
-# Started in the background by a shell, we inherit an ignored Ctrl-C, and so would every program the tests start.
+# Started in the background by a shell, or by nohup, we inherit an ignored Ctrl-C or hang-up, and so would every program
+# the tests start.  A handler of ours is not handed down.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Examples are the same in every run and no test fails because the machine was busy.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

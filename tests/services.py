@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -128,8 +127,6 @@ def service(
     process = subprocess.Popen(
         [*command, "chat", "--socket", str(path), "--greedy", *options],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(**environ),
-        # tests in the background of a shell (pytest &) would hand down an ignored SIGINT
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stderr and process.stdout
     try:
