@@ -78,7 +78,15 @@ class Talk:
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(30)
-        self.socket.connect(str(path))
+        deadline = time.monotonic() + 30
+        while True:  # the service may be starting: no path yet, or one that does not listen yet
+            try:
+                self.socket.connect(str(path))
+                break
+            except (FileNotFoundError, ConnectionRefusedError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
         self._lines = self.socket.makefile("rb")
 
     def send(self, request: dict[str, Any] | bytes) -> None:

@@ -201,8 +201,6 @@ def test_ready_is_told_when_it_is_true(folder: Path, path: Path, abstract: bool)
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         with process:
-            while not path.exists():
-                time.sleep(0.01)
             with Talk(path) as early:  # a client may come before; it waits
                 early.ask("hello")
                 assert manager.hear(0.3) == []
