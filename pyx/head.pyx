@@ -136,7 +136,7 @@ cdef class Head:
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
-                    table.let_go(row - some + 1, row + 1)
+                    table.let_go(max(<int64_t>0, row - 4 * some), row + 1)  # reading maps pages in front again
         table.let_go(0, n_row)  # pages that two threads shared
         self.source = self.row_arena = None
 
@@ -161,7 +161,7 @@ cdef class Head:
             for t in range(n_token):
                 kernel.head_i8(codes, &scale, 1, k, self.x16 + t * k, self.s[t], out + t * ld + row)
             if row + 1 - begun == some or row + 1 == row1:
-                table.let_go(begun, row + 1)
+                table.let_go(max(row0, begun - 4 * some), row + 1)  # reading maps pages in front again
                 begun = row + 1
 
     cdef void answer(
