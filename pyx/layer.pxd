@@ -36,7 +36,7 @@ cdef struct step_plan:
     const int32_t *ids
     int64_t n_token, pos0
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim
-    int64_t acc_ints
+    int64_t acc_ints        # integer accumulators of all threads, shared out over those that OpenMP gave
     float eps
     bint silu, a48
     attention_plan attention

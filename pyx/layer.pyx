@@ -134,7 +134,7 @@ cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept
 
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
     cdef const layer *w = &p.layers[index]
-    cdef int32_t *acc = p.w.acc + tid * p.acc_ints
+    cdef int32_t *acc = p.w.acc + p.acc_ints // n_thread // 16 * 16 * tid
     cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, group = p.n_head // p.n_kv_head
     cdef int64_t start, stop
     cdef activations a

@@ -161,7 +161,7 @@ cdef class Transformer:
         p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
         p.rotary = self.rotary.r
-        p.acc_ints = widths.acc_ints
+        p.acc_ints = widths.acc_ints * self.n_threads
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
 

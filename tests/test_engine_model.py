@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -183,6 +184,24 @@ def test_cancel_while_the_prompt_is_read(plain):
     expected = ids(plain.session().complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True))
     assert ids(session.complete(prompt, sampling=GREEDY, max_tokens=8, ignore_eos=True)) == expected
     assert session.usage.cached >= 32
+
+
+def test_a_team_smaller_than_asked_for_answers_the_same():
+    """OpenMP may give fewer threads than the model was loaded for; they share the work and its memory anew."""
+    code = (
+        "import edge, sys\n"
+        "with edge.load(threads=int(sys.argv[1]), ctx=512, draft='off') as engine:\n"
+        "    session = engine.session()\n"
+        "    list(session.complete('two lattes, one muffin, ' * 30, sampling=edge.Sampling(temp=0.0), max_tokens=8))\n"
+        "    print(bytes(session._context.logits).hex())\n"
+    )
+    told = []
+    for limit, threads in (("8", "1"), ("2", "8"), ("3", "8")):
+        command = [sys.executable, "-c", code, threads]
+        done = subprocess.run(command, env={**os.environ, "OMP_THREAD_LIMIT": limit}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
+    assert told[0] and set(told) == {told[0]}
 
 
 def test_sessions_in_threads(plain):
