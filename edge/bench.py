@@ -63,7 +63,7 @@ class Row:
 
 
 #: what a line of CSV says in front of its row
-CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats")
+CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats", "top_k")
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,7 @@ def test_forms(report: bench.Report) -> None:
     rows = list(csv.DictReader(io.StringIO(report.to_csv())))
     assert rows[0]["model"] == report.header["model"] and rows[0]["date"] and "tg_samples" not in rows[0]
     assert len(rows) == len(report.rows) and rows[0]["isa"] == report.rows[0].isa
+    assert rows[0]["top_k"] == str(report.header["top_k"])
     assert json.loads(json.dumps(report.to_dict()))["rows"][1]["depth"] == 64
     table = [line for line in report.to_markdown().splitlines() if line.startswith("|")]
     assert len(table) == 2 + len(report.rows)
