@@ -47,10 +47,10 @@ class Phase:
 _SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
 _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
 #: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.41, "echo": 0.13, "task": 0.15, "small": 0.015, "free": 0.24, "pilot": 0.02, "refuse": 0.035}
-_KIOSK = {"kiosk": 0.57, "echo": 0.13, "task": 0.10, "small": 0.015, "free": 0.13, "pilot": 0.015,
-          "refuse": 0.04}
-_LONG = {**_KIOSK, "kiosk": 0.38, "day": 0.19}
+_BROAD = {"kiosk": 0.50, "echo": 0.11, "task": 0.13, "small": 0.015, "free": 0.19, "pilot": 0.01, "refuse": 0.045}
+_KIOSK = {"kiosk": 0.59, "echo": 0.12, "task": 0.10, "small": 0.015, "free": 0.125, "pilot": 0.005,
+          "refuse": 0.045}
+_LONG = {**_KIOSK, "kiosk": 0.39, "day": 0.20}
 
 PHASES = (
     Phase(0.50, 384, _BROAD, _SPOKEN),
