@@ -24,9 +24,10 @@ SEED = 8
 
 
 def weeks(n: int) -> list[tuple[Hours, str]]:
-    """Weeks and their notices."""
+    """Weeks without holidays, and their notices."""
     rng = Random(SEED)
-    return [(week, notice.written(rng, week)) for week in (hours.draw(rng) for _ in range(n))]
+    drawn = (Hours(hours.draw(rng).runs) for _ in range(n))
+    return [(week, notice.written(rng, week)) for week in drawn]
 
 
 WEEKS = weeks(2000)
@@ -54,11 +55,11 @@ def test_runs_are_the_week(week: list[hours.Span]) -> None:
 
 
 def test_weeks_of_all_kinds() -> None:
-    """Seven rows, groups, exceptions; closed days in half of the weeks, never all."""
+    """Seven rows, groups, exceptions; closed days in more than half of the weeks, never all."""
     drawn = [week for week, _ in WEEKS]
     assert all(any(week.of(day) for day in range(7)) for week in drawn)
     shut = Counter(sum(week.of(day) is None for day in range(7)) for week in drawn)
-    assert 0.4 < shut[0] / 2000 < 0.6 and shut[1] > 300 and shut[2] > 200
+    assert 0.3 < shut[0] / 2000 < 0.5 and shut[1] > 300 and shut[2] > 200
     runs = Counter(len(week.runs) for week in drawn)
     assert set(runs) == {1, 2, 3, 4, 5, 6, 7} and runs[1] < 400 and runs[5] + runs[6] + runs[7] > 200
     ends = [[span[0] for _, _, span in week.runs if span] for week in drawn if len(week.runs) > 4]

@@ -180,7 +180,18 @@ ASK_TODAY = [
     "[when|what time] do you open tomorrow?", "what are [your|the] hours [today|tomorrow]?",
 ]  # fmt: skip
 
+#: for a holiday
+ASK_ON = [
+    "[are you|is it|will you be|is the shop] [open|closed|there] on {day}[ too| as well|]?", "{day}?", "and on {day}?",
+    "[what|how] about {day}?", "{day}, [open or not|are you closed then|what are the hours]?",
+    "what happens on {day}?", "[opening |]hours on {day}[, please|]?",
+]  # fmt: skip
+
 ASK_AT = [
+    "[are you|is it|will you be|is the place] open [on |]{day} [morning|evening|night|noon][,| at] {time}?",
+    "on {day} at {time}, [are you there|is it open|can i come|is anybody in]?",
+    "is {time} [ok|fine|possible|within your hours] on {day}?", "{day}, {time}, [open|ok|possible|too late|too early]?",
+    "[could|would] i [still |]get something at {time} on {day}?", "if i [come|arrive] {day} at {time}, are you open?",
     "are you [still |already |]open at {time} on {day}?", "can i [come|visit|drop by] [on |]{day} at {time}?",
     "[is it|is the shop|is this place|will you be] open [on |]{day} at {time}?",
     "i want to come on {day} at {time}, [ok|possible]?",

@@ -107,6 +107,11 @@ WHOLE = {
         "[may|can|is it fine if|is there room if|do you mind if|would it work if|shall] {n} [of us|friends|colleagues|"
         "hungry people|grown-ups|ladies] [dine|have lunch|sit down|eat a bite|come for dinner|celebrate|have a meal|"
         "get fed|come by to eat|take seats|have supper] [with you |at yours |there |]{on} [at|around] {time}?",
+        "[would|might|will] {n} [of us|people|friends|hungry students] [be able to |][get a table|eat|find seats|dine|"
+        "have a meal|sit down] [with you|here|there|at your place] {on} [at|around] {time}?",
+        "[could|may|can] [a group of|a party of|my family of|a team of|some] {n} [people |][eat|have dinner|dine|sit|"
+        "celebrate] [here |with you |there |]{on} at {time}?",
+        "{n} [of us|people] [here |]{on} at {time}, [could we eat|is that possible|would that work|is there a table]?",
         "[we are|we're] [thinking of|hoping for|looking at|after] {meal} for {n}[,| on] {day}[,| at] {time}",
         "[keep|set aside|prepare|lay] a table for {n}[,|] {on}[,|] {time}[, please|]",
         "{n} of us [will |want to |would like to |]eat [with you |at your place |here together |]{on} at {time}",
@@ -134,6 +139,9 @@ WHOLE = {
         "[does|is] {title} [still |][run|running|on|shown] {on} at {time}? [we are {n}|{n} tickets|i need {n} seats]",
         "{n} [tickets|seats] for {title} [for|,] {day}[,| at] {time}",
         "{day}, {time}, {title}[,|:] {n} [tickets|seats]",
+        "{title}[,|.|;] {n} [tickets|seats|places|of us][,|.|;] [on |]{day}[,|.|;] [at |]{time}[, please|]",
+        "[i|we|all of us|my class] [plan to|hope to|are going to|must|long to] [see|watch|catch] {title} {on} at {time}"
+        "[,|:] {n} [tickets|seats|of us]",
         "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} [tickets|seats] {on} "
         "at {time}",
         "[i'd love to see|let's see|show us] {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
@@ -153,6 +161,10 @@ WHOLE = {
         "[the destination is|our goal is] {title}, {on} at {time}, {n} tickets",
         "[i must reach|we need to get to|they expect me in|my aunt lives in|our hotel is in|there is a wedding in|"
         "we are due in] {title}[:|,|.| so|, so] {n} [tickets|seats] [for|on] {day}[,| at] {time}[, please|]",
+        "[i|we|the kids|my sister and i] [should|must|need to|want to|ought to|had better] be in {title}[:|,|.|"
+        " -] {n} [tickets|seats][ please|] [for|on] {day}[,| at] {time}",
+        "[i am|we are|she is] [needed|expected|wanted|at home|invited|awaited|moving] in {title}[:|,|.] {n} [tickets|"
+        "seats][,| for] {day}[,| at] {time}",
         "{n} [tickets|seats] for {day}[,| at] {time}, to {title}", "{day}, {time}, {n} [tickets|seats], to {title}",
         "{title}, {n} [tickets|seats] for {day}, {time}", "[on|for] {day}, {time}: {n} to {title}",
         "[a train|the train] to {title} for {n}[ people|], {day}, {time}",

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
 
+from training.grammar.counter import Counter, Line
 from training.grammar.text import TAIL, Voice, babble, number, plural
-
-if TYPE_CHECKING:
-    from training.grammar.order import Counter, Line
 
 MAKE_THAT = [
     "[no|actually|sorry|oh|wait][,|] make [that|it] {n}[, please|]", "make [that|it] {n}[, please| please|]",
@@ -200,6 +197,7 @@ def _drop(counter: Counter) -> None:
 
 
 def turn(counter: Counter) -> None:
-    """One correction."""
+    """One correction, where anything is ordered."""
     rng = counter.rng
-    rng.choices((_recount, _more, _resize, _swap, _drop), (46, 8, 14, 16, 16))[0](counter)
+    if counter.order.lines:
+        rng.choices((_recount, _more, _resize, _swap, _drop), (46, 8, 14, 16, 16))[0](counter)

@@ -6,13 +6,14 @@ from random import Random
 
 from training.grammar import (
     booking,
+    correction,
     desks,
     facts,
     menu,
     names,
     notes,
     notice,
-    order,
+    off_topic,
     order_words,
     rude,
     values,
@@ -20,6 +21,7 @@ from training.grammar import (
 )
 from training.grammar import hours as opening
 from training.grammar import shop as shops
+from training.grammar.counter import Counter
 from training.grammar.names import ASK_NAME
 from training.grammar.notes import NOTES
 from training.grammar.shop import Shop
@@ -242,10 +244,10 @@ def _order(rng: Random, voice: Voice, split: str) -> Turns:
 
 def _change(rng: Random, voice: Voice, split: str) -> Turns:
     """An order and nothing but changes of it: which line is meant."""
-    counter = order.Counter(rng, voice, Shop(rng.choice(list(shops.GOODS_OF))), split, "")
+    counter = Counter(rng, voice, Shop(rng.choice(list(shops.GOODS_OF))), split, "")
     counter.add(order_words.WANT)
     for _ in range(rng.randint(1, 4)):
-        counter.correct()
+        correction.turn(counter)
     return counter.turns
 
 
@@ -269,16 +271,31 @@ def _house(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     return rng.choice((". ", ". ", "\n")).join(parts) + ".", turns
 
 
+def _pairs(rng: Random, voice: Voice, split: str) -> Turns:
+    """An order and a wish that begins like one and is none, about the same things."""
+    counter = Counter(rng, voice, Shop(rng.choice(list(shops.GOODS_OF))), split, "")
+    for _ in range(rng.randint(2, 4)):
+        lines = counter.order.lines
+        if rng.random() < 0.5:
+            counter.add(order_words.MORE if lines else order_words.WANT)
+        else:
+            item = lines[-1].item if lines and rng.random() < 0.6 else ""
+            counter.turns.append(off_topic.errand(rng, voice, split, item))
+    return counter.turns
+
+
+#: exercises with facts, and the rest; tables take the more tokens the longer they are
+_WITH_FACTS = {_hours: 24, _table: 5, _menu: 10, _house: 6}
+_WITHOUT = {_list: 5, _repeat: 6, _spell: 1, _spelled: 1, _name: 11, _names: 3, _words: 3, _order: 11,
+            _who: 9, _change: 8, _booked: 9, _pairs: 9}  # fmt: skip
+
+
 def draw(rng: Random, split: str) -> tuple[str, Turns]:
     """One exercise: the facts turn, empty for most, and the turns."""
     voice = Voice(rng)
-    kind = rng.random()
-    if kind < 0.54:
-        exercise = _hours if kind < 0.38 else _table if kind < 0.44 else _menu
-        return exercise(rng, voice, split)
-    if kind < 0.58:
-        return _house(rng, voice, split)
+    kinds = [*_WITH_FACTS, *_WITHOUT]
+    drill = rng.choices(kinds, [*_WITH_FACTS.values(), *_WITHOUT.values()])[0]
+    if drill in _WITH_FACTS:
+        return drill(rng, voice, split)  # type: ignore[return-value]
     voice.chatty = 0.0  # nothing beside what is to be repeated
-    exercises = (_list, _repeat, _spell, _spelled, _name, _names, _words, _order, _who, _change, _booked)
-    drill = rng.choices(exercises, (10, 12, 2, 2, 12, 5, 5, 12, 14, 14, 12))[0]
-    return "", drill(rng, voice, split)
+    return "", drill(rng, voice, split)  # type: ignore[return-value]

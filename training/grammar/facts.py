@@ -6,6 +6,7 @@ from random import Random
 
 from training.grammar import hours as opening
 from training.grammar import menu, notice, values
+from training.grammar.house import rule
 from training.grammar.notes import NOTES
 from training.grammar.shop import GOODS_OF, NAMES_OF, Shop, house_name
 from training.grammar.text import expand, sentence
@@ -33,22 +34,25 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
     for topic in rng.sample(list(NOTES), rng.choices((0, 1, 2, 3), (35, 30, 22, 13))[0]):
         text, shop.notes[topic] = NOTES[topic][0](rng, split)
         parts.append(text)
+    if rng.random() < 0.3:
+        parts += [rule(rng, shop) for _ in range(rng.choice((1, 1, 2)))]
     rng.shuffle(parts)
     named = rng.random()
     house = expand(rng, "[" + NAMES_OF[kind] + "]")
+    a_house = ("an " if house[0] in "aeiou" else "a ") + house
     if named < 0.55:
         shop.name = house_name(rng, split)
         intro = expand(
             rng,
-            f"you are the [kiosk|assistant|order desk|helper|voice] [of|at|in] [the |]{shop.name}[, a {house}|]|"
-            f"you work at {shop.name}[, a {house}|]|{shop.name}, {house}|welcome to {shop.name}|"
-            f"facts about {shop.name}|this is {shop.name}[, a {house}|]|kiosk of {shop.name}|{house} {shop.name}",
+            f"you are the [kiosk|assistant|order desk|helper|voice] [of|at|in] [the |]{shop.name}[, {a_house}|]|"
+            f"you work at {shop.name}[, {a_house}|]|{shop.name}, {house}|welcome to {shop.name}|"
+            f"facts about {shop.name}|this is {shop.name}[, {a_house}|]|kiosk of {shop.name}|{house} {shop.name}",
         )
     elif named < 0.85:
         intro = expand(
             rng,
-            f"you are the [kiosk|assistant|helper|order desk] [of|in|at] a {house}|kiosk of a {house}|"
-            f"you work in a {house}|{house}|this is a {house}|facts",
+            f"you are the [kiosk|assistant|helper|order desk] [of|in|at] {a_house}|kiosk of {a_house}|"
+            f"you work in {a_house}|{house}|this is {a_house}|facts",
         )
     else:
         intro = ""

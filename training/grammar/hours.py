@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from training.grammar import ask_hours as ask
@@ -19,6 +19,7 @@ class Hours:
     """Runs of neighbouring days that share their hours: (first day, last day, span), Monday to Sunday."""
 
     runs: list[tuple[int, int, Span]]
+    special: dict[str, Span] = field(default_factory=dict)  # holiday -> its hours
 
     def of(self, day: int) -> Span:
         """The span of one day, 0 is Monday."""
@@ -48,8 +49,14 @@ def _clock(rng: Random) -> Callable[[int, int], str]:
     return clock
 
 
+HOLIDAYS = """
+Christmas Day|Christmas Eve|New Year's Day|New Year's Eve|Easter Monday|Good Friday|public holidays|Labor Day|
+Independence Day|Thanksgiving|Boxing Day|May Day|Mother's Day|Halloween|bank holidays|Easter Sunday|holidays|market days
+""".replace("\n", "").split("|")
+
+
 def draw(rng: Random) -> Hours:
-    """Hours of some shop: one to seven runs of days, some of them closed."""
+    """Hours of some shop: one to seven runs of days, some of them closed; sometimes those of holidays."""
     clock = _clock(rng)
     minutes = (0, 0, 0, 30, 30, 15, 45)
 
@@ -66,27 +73,36 @@ def draw(rng: Random) -> Hours:
     def span() -> Span:
         return (rng.choice(few)[0], rng.choice(few)[1]) if few else (opening(), closing())
 
+    hours = merged(_week(rng, span))
+    if rng.random() < 0.18:
+        for holiday in rng.sample(HOLIDAYS, rng.choice((1, 1, 2))):
+            hours.special[holiday] = None if rng.random() < 0.55 else span()
+    return hours
+
+
+def _week(rng: Random, span: Callable[[], Span]) -> list[Span]:
+    """Spans of seven days."""
     kind, usual = rng.random(), span()
     week = [usual] * 7
-    if kind < 0.10:
-        return merged(week)
-    if kind < 0.34:  # one day is different, or some are closed
-        first, n = rng.randrange(7), 1 if kind < 0.20 else rng.choice((2, 2, 2, 3))
-        together, other = rng.random() < 0.7, span() if kind < 0.20 and rng.random() < 0.35 else None
+    if kind < 0.08:
+        return week
+    if kind < 0.38:  # one day is different, or some are closed
+        first, n = rng.randrange(7), 1 if kind < 0.23 else rng.choice((2, 2, 2, 3))
+        together, other = rng.random() < 0.7, span() if kind < 0.23 and rng.random() < 0.25 else None
         for day in [(first + i) % 7 for i in range(n)] if together else rng.sample(range(7), n):
             week[day] = other
-        return merged(week)
-    cuts = [5, 7] if kind < 0.54 else [5, 6, 7] if kind < 0.66 else [6, 7] if kind < 0.69 else list(range(1, 8))
-    if 0.69 <= kind < 0.82:
+        return week
+    cuts = [5, 7] if kind < 0.55 else [5, 6, 7] if kind < 0.66 else [6, 7] if kind < 0.69 else list(range(1, 8))
+    if 0.69 <= kind < 0.80:
         cuts = sorted({*rng.sample(range(1, 7), rng.choice((1, 1, 1, 2, 3))), 7})
     first = 0
     for cut in cuts:
-        closed = 0.4 if cut == 7 and first == 6 else 0.22 if cut - first <= 2 else 0.04
+        closed = 0.4 if cut == 7 and first == 6 else 0.25 if cut - first <= 2 else 0.04
         week[first:cut] = [None if rng.random() < closed else span()] * (cut - first)
         first = cut
     if not any(week):
         week[: cuts[0]] = [usual] * cuts[0]
-    return merged(week)
+    return week
 
 
 def merged(week: list[Span]) -> Hours:
@@ -114,6 +130,14 @@ def answer_day(hours: Hours, day: int) -> str:
     """The one answer to any question about a day: the day first, then all that the facts say of it."""
     span = hours.of(day)
     return f"On {DAYS[day]} we are " + (f"open from {span[0]} to {span[1].rstrip('.')}." if span else "closed.")
+
+
+def answer_special(hours: Hours, holiday: str) -> str:
+    """Of a holiday: what the facts say of it, or that they do not."""
+    if holiday not in hours.special:
+        return f"Sorry, I do not know the hours on {holiday}. Please ask the staff."
+    span = hours.special[holiday]
+    return f"On {holiday} we are " + (f"open from {span[0]} to {span[1].rstrip('.')}." if span else "closed.")
 
 
 def answer_all(hours: Hours) -> str:
@@ -150,7 +174,11 @@ def ask_day(rng: Random, voice: Voice, day: int, after: bool = False) -> str:
 def drill(rng: Random, voice: Voice, hours: Hours | None) -> list[tuple[str, str]]:
     """The week looked up day by day, some days twice in other words; without hours nothing is found."""
     found: list[tuple[str, str]] = []
-    for day in rng.sample(range(7), rng.randint(3, 7) if hours and len(hours.runs) > 1 else 2):
+    days = rng.sample(range(7), 7)
+    shut = [at for at in days if hours and hours.of(at) is None]
+    if shut and len(shut) < 5:  # the closed days and their neighbours first
+        days.sort(key=lambda day: rng.random() + min(abs(day - at) > 1 for at in shut))
+    for day in days[: rng.randint(3, 7) if hours and len(hours.runs) > 1 else 2]:
         for _ in range(rng.choice((1, 1, 1, 1, 2))):
             found.append((ask_day(rng, voice, day, bool(found)), answer_day(hours, day) if hours else UNKNOWN))
     return found
@@ -164,7 +192,12 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
         shut = [at for at in range(7) if hours and hours.of(at) is None]
         if shut and rng.random() < 0.25:  # else a closed day is asked for too seldom to be learned
             day = rng.choice(shut)
-        if kind < 0.05:
+        if kind < (0.15 if hours and hours.special else 0.01):
+            special = list(hours.special) if hours else []
+            holiday = rng.choice(special if special and rng.random() < 0.75 else HOLIDAYS)
+            asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF + ask.ASK_ON), day=voice.small(holiday))
+            reply = answer_special(hours, holiday) if hours else UNKNOWN
+        elif kind < 0.05:
             other = (day + rng.randint(1, 6)) % 7
             both = f"{voice.small(DAYS[day])} and {voice.small(DAYS[other])}"
             asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF), day=both)

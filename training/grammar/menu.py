@@ -7,6 +7,7 @@ from random import Random
 from training.grammar.shop import GOODS_OF, Shop, item_of
 from training.grammar.text import Voice, expand, listed, number, plural, sentence
 
+TILL = "The till shows the total."
 ALLERGENS = "nuts milk eggs gluten soy sesame fish mustard celery peanuts wheat almonds lactose shellfish".split()
 
 ASK_PRICE = [
@@ -41,7 +42,7 @@ ASK_SUM = [
     "{items}[,|:] [how much|what does that cost|what's the total|how much together]?",
     "if [i|we] [take|buy|get] {items}, [how much|what does it cost|what do i pay|what's the price]?",
     "how [much money|many dollars] for {items}?", "what would [i|we] pay for {items}?",
-    "[tell me|can you tell me] what {items} [cost|come to][, please|]", "[add|count] {items} [up |]for me[, please|]",
+    "[tell me|can you tell me] what {items} [cost|come to][, please|]", "[add|count] up {items}[ for me|][, please|]",
 ]  # fmt: skip
 _AND_PRICE = "[and|what about|how about|and what about] the {item}[?|]|and the {item}, [how much|what price][?|]"
 ASK_MENU = [
@@ -97,17 +98,16 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
 
 
 def bill(shop: Shop, lines: list[tuple[int, str, str]]) -> str:
-    """Lines as (count, how it is read back, item): Two lattes 2 x $3.50 = $7.00, one scone $2.50. That is $9.50."""
-    rows, total = [], 0
-    for n, text, item in lines:
-        price = shop.prices[item]
-        rows.append(f"{text} " + (f"{n} x {shop.money(price)} = " if n > 1 else "") + shop.money(n * price))
-        total += n * price
-    return ", ".join(rows) + "." + (f" That is {shop.money(total)}." if len(rows) > 1 else "")
+    """Lines as (count, how it is read back, item): Two lattes at $3.50 each, one scone at $2.50. The till ...
+
+    Prices are read from the list and nothing is worked out: a model this small multiplies wrongly and does not know it.
+    """
+    rows = [f"{text} at {shop.money(shop.prices[item])}" + (" each" if n > 1 else "") for n, text, item in lines]
+    return ", ".join(rows) + ". " + TILL
 
 
 def _sum_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
-    """What one or two things cost together, a few of each."""
+    """What one or two things cost together, a few of each: the price of each."""
     lines, spoken = [], []
     for item in rng.sample(list(shop.prices), rng.choice((1, 2, 2))):
         n = rng.choice((1, 1, 2, 2, 3))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import values
+from training.grammar import values, words
 from training.grammar.talk import ASIDES, say
-from training.grammar.text import Voice, babble
+from training.grammar.text import Voice, babble, expand
 
 Turns = list[tuple[str, str]]
 
@@ -15,7 +15,11 @@ NAMING = (
     "called|"
     "call me|i'm|i am|named|called|they call me|known as|the name"
 ).split("|")
-HELLO = "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you"
+HELLO = (
+    "hi|hello|hey|good morning|good evening|good afternoon|hi there|nice to meet you|good day|good day everybody|"
+    "hello everyone|a lovely morning|a fine day|greetings|hello again|morning all|a good evening to all of you|"
+    "hey you|happy to be here|welcome me|ah hello|well good day"
+)
 INTRODUCE = (
     "my name is {name}|i'm {name}|i am {name}|this is {name}|{name} here|[you can |just |]call me {name}|"
     "[people|my friends|they|most people] call me {name}|the name is {name}|{name} is my name|i go by {name}|"
@@ -32,7 +36,18 @@ INTRODUCE = (
     "{name}|"
     "[we|i] [have|did] not [met|meet] yet, {name}|[please |][say|address me as|use the name|just say] {name}[ to "
     "me|]|"
+    "{name} [speaking|calling|here|on the phone|at the counter|is talking|at your service]|"
     "i'm called {name}|may i introduce myself, [i'm|my name is|i am] {name}|{name}'s the name|it is {name}"
+)
+#: what guests add about themselves; it changes nothing
+AND_I = (
+    "[and|and also|;|,] [i|we] [{verb}|work|live|shop|stay|eat|sit|study|pass by|drop in] [next door|nearby|here|a lot|"
+    "every {word}|around the corner|in the {word}|once a {word}|on weekends|with my {word}|too much]|"
+    "[and|,] [i'm|i am|we are] [hungry|late|lost|new in town|a bit early|so glad to be here|thirsty|back again|"
+    "in a hurry|from {place}|tired|curious|a fan of this place|on holiday]|"
+    "[and|but|,] [this is|it's|today is] my [first|second|last] [time|visit|day][ here| in {place}|]|"
+    "[and|so|,] [i have|we have] [a question|two questions|been here before|a little time|heard of you|a {word} with "
+    "me]|and my {word} [is outside|is waiting|broke|sent me|is hungry]|and {babble}"
 )
 ASK_NAME = (
     "what's my name?|what is my name?|do you [know|remember] my name?|who am i?|what did i say my name was?|can you "
@@ -51,11 +66,23 @@ ASK_NAME = (
 )
 
 
+OWN = "[i'm|i am|my name is|this is|it's|they call me|i go by|the name is] {name}"
+
+
+def _and_more(rng: Random, split: str, pattern: str) -> str:
+    """A name, and in the same breath something else about oneself."""
+    more = expand(rng, f"[{AND_I}]").replace("{babble}", babble(rng, 5) or "so on")
+    more = more.replace("{verb}", rng.choice(words.DO)).replace("{word}", words.word(rng))
+    return expand(rng, pattern) + " " + more.replace("{place}", values.place(rng, split))
+
+
 def introduction(rng: Random, voice: Voice, split: str) -> Turns:
     """My name is Kofi. ... What is my name?"""
     name = voice.form(values.full_name(rng, split))
-    hello = rng.choice(("", "", f"[{HELLO}][,|] "))
+    hello = rng.choice(("", "", f"[{HELLO}][,|!|.|] "))
     pattern = f"{hello}[{INTRODUCE}]"
+    if not voice.small_names and rng.random() < 0.25:
+        pattern = _and_more(rng, split, f"{hello}[{OWN}]")
     if rng.random() < 0.15:
         tail = "" if voice.small_names else babble(rng, 3)  # where does a name end?
         pattern = f"{babble(rng, 3)} {rng.choice(NAMING)} {{name}} {tail}"

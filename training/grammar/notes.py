@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from training.grammar import values
+from training.grammar.house import rule_turn
 from training.grammar.shop import GOODS_OF, Shop, item_of
 from training.grammar.text import Voice, expand
 
@@ -166,6 +167,8 @@ def unknown(topic: str) -> str:
 
 def note_turns(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     """A question about the house: one that the facts answer, or one that they do not."""
+    if rng.random() < (0.55 if shop.rules else 0.2):
+        return [rule_turn(rng, voice, shop)]
     known = [topic for topic in NOTES if topic in shop.notes]
     topic = rng.choice(known) if known and rng.random() < 0.7 else rng.choice(list(NOTES))
     asked = voice.says(rng.choice(NOTES[topic][1]))

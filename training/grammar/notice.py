@@ -188,7 +188,9 @@ def _daily(w: _Writer) -> str:
 
 
 _BUT_CLOSED = (
-    ". [just|only] on {x} we [are closed|do not open|have a break|rest|take a day off]|. we are off on {x}|. not {x}|"
+    ". [just|only|solely] on {x} we [are closed|do not open|have a break|rest|take a day off]|"
+    ". [just|only|solely] on {x} [do we [close|rest|sleep|keep the door shut|stay away]|are we [closed|off|away|shut]|"
+    "is [the shop|the door|the place|the counter] [closed|shut]|does nobody come]|. we are off on {x}|. not {x}|"
     "[,|] except [on |]{x}|[,|] but not on {x}|, {x} closed|. Closed on {x}|, closed {x}|. We are closed on {x}|"
     ", [apart from|other than] {x}|, {x} off|, with {x} off|. On {x} [nobody is here|the shop stays shut|we rest]|"
     ", save for {x}|[,|.] no service on {x}|. {x}: closed|, never on {x}|. But on {x} the door stays shut|"
@@ -206,7 +208,7 @@ def _except(w: _Writer, usual: tuple[str, str], others: list[tuple[int, int, Spa
     """Every day from 8 am to 6 pm except on Monday."""
     closed = [w.days(a, b) for a, b, span in others if not span]
     differ = [f"{w.on(a, b)} {w.spoken(span)}" for a, b, span in others if span]
-    if closed and not differ and w.rng.random() < 0.4:
+    if closed and not differ and w.rng.random() < 0.5:
         rest = ("[other days|all other days|on all other days|the rest of the week|otherwise|the other days|else|"
                 "every other day|any other day|on the others|the remaining days|apart from that]")  # fmt: skip
         shut = "[closed|we are closed|shut|not open|off|no service|we rest|we do not open|nobody is here] [on |]{x}"
@@ -229,8 +231,35 @@ def _joined(text: str) -> str:
     return text if text[0] in ",.;" else " " + text
 
 
+_SPECIAL = (
+    "[on |]{x}[:|] [{span}|open {span}|we are open {span}|only {span}]|[open|hours] on {x}[:|] {span}|"
+    "[special|holiday] hours: {x} {span}|{span} on {x}|{x}, {span}|{x} = {span}"
+)
+_SPECIAL_OFF = (
+    "closed on {x}|{x}[:|] closed|on {x} [we are closed|we do not open|nobody is here|the doors stay shut]|"
+    "[no service|not open|we rest] on {x}|{x}: [shut|no service|not open]|we are off on {x}"
+)
+
+
+def holidays(rng: Random, hours: Hours) -> str:
+    """What differs on some days of the year; empty where nothing does."""
+    w = _Writer(rng, hours)
+    rows = [(_SPECIAL.replace("{span}", w.spoken(span)) if span else _SPECIAL_OFF).replace("{x}", holiday)
+            for holiday, span in hours.special.items()]  # fmt: skip
+    return w.rng.choice((". ", ". ", "; ")).join(sentence(expand(rng, row)) for row in rows)
+
+
 def written(rng: Random, hours: Hours) -> str:
     """The hours as some shop might write them; every day can be read from it."""
+    regular, special = _regular(rng, hours), holidays(rng, hours)
+    if not special:
+        return regular
+    first, last = (special, sentence(regular)) if rng.random() < 0.2 else (regular, special)
+    return f"{first}. {last}".replace("..", ".")
+
+
+def _regular(rng: Random, hours: Hours) -> str:
+    """Those of the seven days."""
     w = _Writer(rng, hours)
     if len(w.runs) == 1:
         return _daily(w)
@@ -246,7 +275,7 @@ def written(rng: Random, hours: Hours) -> str:
         excepted = (alike >= 5 and parted) or (alike == 6 and rng.random() < 0.35)
     if excepted:
         return _except(w, usual, others).replace("..", ".")
-    if rng.random() < 0.18:  # a row for each day, alike or not
+    if rng.random() < 0.22:  # a row for each day, alike or not
         w.runs = [(day, day, span) for day, span in enumerate(spans)]
         return rng.choices((_list, _sentences), (8, 2))[0](w).replace("..", ".")
     if rng.random() < 0.12:

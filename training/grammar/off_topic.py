@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
-from training.grammar import values, words
-from training.grammar.text import Voice, expand
+from training.grammar import shop, values, words
+from training.grammar.errands import ERRANDS
+from training.grammar.text import Voice, expand, plural
 
 Turns = list[tuple[str, str]]
 
@@ -114,7 +116,10 @@ MORE_OFF_TOPIC: dict[str, list[str]] = {
         "which [ointment|drops|tablets|tea|syrup] [helps|works|is good] [for|against] [fever|sore throat|itching|"
         "burns|{word}]?",
         "i [feel|am] [dizzy|sick|weak|faint], [what now|is that bad|help me]",
-        "[how many|which] [pills|drops|tablets] [a day|for children|are safe]?"],
+        "[how many|which] [pills|drops|tablets] [a day|for children|are safe]?",
+        "[my|his|her|our baby's] [ankle|elbow|toe|lip|shoulder|ear|thumb|belly|hand] [is|feels|looks] [numb|hot|stiff|"
+        "infected|worse|thick|green|{like}], [which [balm|pill|gel|bandage|oil|powder|drug] [is good|should i take|"
+        "works]|what can help|is that serious|who can help|can you look at it]?"],
     "Sorry, I cannot do sums like that.": [
         "[add|subtract|multiply|divide] {n} [and|by] {m}", "{n} [plus|times|minus|divided by|+|x] {m}[?|]",
         "[how much|how many] are {n} {word}s in {m} {word}s?",
@@ -188,20 +193,42 @@ elephants""".split()
 
 
 def turns(rng: Random, voice: Voice, split: str) -> Turns:
-    """A question for somebody else, refused."""
+    """A question for somebody else, or a wish that is no order: refused."""
+    if rng.random() < 0.45:
+        return [errand(rng, voice, split)]
     reply = rng.choice(list(OFF_TOPIC))
     if rng.random() < 0.3:
         reply = "Sorry, I know only this place."
     return [(_filled(rng, voice, split, rng.choice(OFF_TOPIC[reply])), reply)]
 
 
-def _filled(rng: Random, voice: Voice, split: str, pattern: str) -> str:
-    """One reading of a pattern with names, words and numbers drawn."""
+def errand(rng: Random, voice: Voice, split: str, item: str = "") -> tuple[str, str]:
+    """A wish that sounds like an order; with ``item`` one that speaks of that thing."""
+    if item:
+        reply, patterns = rng.choice(_OF_GOODS)
+    else:
+        reply = rng.choices(list(ERRANDS), (40, 25, 10, 15, 10))[0]
+        patterns = ERRANDS[reply]
+    return _filled(rng, voice, split, rng.choice(patterns), item), reply
+
+
+_OF_GOODS = [(reply, found) for reply, patterns in ERRANDS.items()
+             if (found := [each for each in patterns if "{item}" in each])]  # fmt: skip
+
+
+def _filled(rng: Random, voice: Voice, split: str, pattern: str, item: str = "") -> str:
+    """One reading of a pattern with names, words, goods and numbers drawn."""
     name = rng.choice(COUNTRIES) if rng.random() < 0.5 else values.full_name(rng, split)
     text = expand(rng, pattern)
+    while item and "{item}" in pattern and "{item}" not in text:
+        text = expand(rng, pattern)
     while "{word}" in text:
         kind = rng.random()
         one = rng.choice(WORDS) if kind < 0.35 else words.word(rng) if kind < 0.85 else values.coined(rng)
-        text = text.replace("{word}", one, 1)
+        many = text.startswith("{word}s", text.index("{word}"))
+        text = text.replace("{word}s", plural(one), 1) if many else text.replace("{word}", one, 1)
+    while "{item}" in text:
+        text = text.replace("{item}", item or shop.item_of(rng, split, rng.choice(list(shop.GOODS_OF)), 0.4), 1)
     text = text.replace("{like}", rng.choice(words.LIKE)).replace("{verb}", rng.choice(words.DO))
+    text = re.sub(r"\ba (?=[aeio])", "an ", text)
     return voice.says(text, name=voice.form(name), n=str(rng.randint(2, 999)), m=str(rng.randint(2, 99)))

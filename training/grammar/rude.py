@@ -55,6 +55,9 @@ _COMPLAINTS = [
     "[your|you] [mother|maker|boss|kind] [is|are] [a |]{bad}[ {scold}|]", "nobody likes you[, {scold}|]",
     "[i will|i'd like to|i want to|i could] [hit|kick|smash|burn|hurt] [you|this {scold}|this {thing}]",
     "you [{like} |]{thing}", "you are [a|such a] [{like} |]{thing}", "[hey|hello][,|] you [{like} |]{thing}",
+    "[hey |oh |well |my |]you {bad} [crate|screen|tin|piece of {thing}|speaker|phone|head|face|brain|plastic {thing}]",
+    "[your|the] [face|voice|screen|brain|answer|look] [is|was] [so |too |]{bad}",
+    "[too|very|extremely] {bad}[ of you|]",
     "[so|how] {bad}", "my {thing} is smarter than you", "dear {scold}", "you and your {like} {thing}",
 ]  # fmt: skip
 #: about others, or a wish for something spiteful or dirty
@@ -71,7 +74,14 @@ _OTHERS = [
     "what do you [really |honestly |]think [of|about] {who}?", "[do you|can you] [like|stand|hate] {who}?",
     "[i hate|i can't stand|i despise|i am sick of|down with] [everyone|everything|people|{who}|the world][ today|]",
     "[everyone|everything|the whole town|nobody] [around |in this street |]is [so |]{bad}",
-    "[let's|i could|i want to|help me] [fight|rob|beat|steal from|hit|hurt|scare|trick|poison] [{who}|someone]",
+    "[everyone|everybody|all|nobody|somebody|half the people|each guest|most guests|folks|people|the rest] [there|"
+    "around here|in {name}|outside|behind me|in the queue|on the street|at work|in this place|at the table|here today|"
+    "in my family] [is|are|seems|looks|was|gets|acts] [so |too |really |just |a bit |]"
+    "[{bad}|{bad} and {bad}|a {scold}]",
+    "[this|that|it|here] [is|was|looks|seems] [so |too |really |just |][{bad}|ugly|nasty|dirty|rude]",
+    "[how|why] [is|are] [everyone|everybody|they|people|all] [here |so |][{bad}|ugly|mean]?",
+    "[the|that|this|your] {thing} [there |over there |]is [so |too |]{bad}",
+    "[let's|i could|i want to|help me] [fight|rob|beat|steal from|hit|hurt|scare|trick|poison] [{who}|somebody]",
     "[how|where] can i [hurt|fool|scare|spy on|get rid of] {who}?", "{who} should [go away|disappear|be locked up]",
     "[speak|be|act|sound] {bad}[ with me| for me| now|]", "[kiss|undress|touch|bite] [me|her|him|{who}]",
     "[be|let's be] {bad}[ together| tonight|]", "[tell|whisper] me your {bad} [dreams|secrets|thoughts]",

@@ -72,6 +72,7 @@ class Shop:
     prices: dict[str, int] = field(default_factory=dict)  # in cents, the menu
     contents: dict[str, list[str]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # topic -> answer
+    rules: dict[str, tuple[str, str]] = field(default_factory=dict)  # thing -> kind (training.grammar.house), answer
     facts: str = ""  # the system turn
 
     def money(self, cents: int) -> str:
@@ -82,23 +83,38 @@ class Shop:
 def coined_item(rng: Random, split: str) -> str:
     """A product that nobody sells."""
 
+    def strange() -> str:
+        """Any word but the common ones after which goods are called: brew, floof, parmentier."""
+        kind = rng.random()
+        return values.coined(rng) if kind < 0.35 else words.pieced(rng) if kind < 0.5 else words.word(rng)
+
     def held() -> str:
         inner = values.coined(rng) if rng.random() < 0.4 else words.word(rng)
         return f"{inner} {rng.choice(TAILS)}" if rng.random() < 0.5 else inner
 
     def draw() -> str:
         kind = rng.random()
-        if kind < 0.10:
+        if kind < 0.08:
             return f"{rng.choice(HOLDERS)} of {values.pick(rng, split, held)}"
-        if kind < 0.22:
+        if kind < 0.18:
             return values.coined(rng)
-        if kind < 0.45:
+        if kind < 0.34:
             return f"{values.coined(rng)} {rng.choice(TAILS)}"
-        if kind < 0.55:
+        if kind < 0.42:
             return rng.choice(words.THINGS)
-        if kind < 0.82:
+        if kind < 0.58:
             return f"{words.word(rng)} {rng.choice(TAILS)}"
-        return f"{words.word(rng)} {rng.choice(words.THINGS)}"
+        if kind < 0.70:
+            return f"{words.word(rng)} {rng.choice(words.THINGS)}"
+        if kind < 0.84:  # each word as rare as the other: neither tells the next
+            return f"{rng.choice(words.LIKE) if rng.random() < 0.4 else strange()} {strange()}"
+        if kind < 0.90:
+            return f"{strange()}-{strange()}" + (f" {rng.choice(TAILS)}" if rng.random() < 0.5 else "")
+        if kind < 0.95:
+            return f"{words.word(rng)} {strange()} {rng.choice(TAILS)}"
+        if kind < 0.98:
+            return f"{values.coined(rng)}'s {rng.choice(TAILS)}"
+        return f"{rng.choice(TAILS)} {rng.choice('ABCDEFGHKLMNPRTXZ')}{rng.randint(1, 40)}"
 
     return values.pick(rng, split, draw)
 

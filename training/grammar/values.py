@@ -71,6 +71,8 @@ Silva Costa Weber Schmidt Fischer Dubois Moreau Laurent Novak Kowalski Ivanov Pe
 Mensah Diallo Haddad Nasser Khan Patel Singh Gupta Chen Wang Li Kim Park Tanaka Sato Nguyen Tran Santos Cruz Reyes
 """.split()
 
+TITLES = "Mrs Mr Ms Miss Dr Mrs Mr Ms Dr Professor Doctor Captain Sister Brother Coach Uncle Aunt Madame Sir".split()
+
 #: onsets, vowels, endings: flavours of made-up names
 _FLAVOURS = [
     ("b d f g k l m n p r s t v z br dr fl gr tr".split(), "a e i o u ai ei".split(), "n l r s t x th nd m".split()),
@@ -121,13 +123,34 @@ def _first_name(rng: Random) -> str:
     if kind < 0.30:
         return rng.choice(FIRST_NAMES)
     name = coined(rng).capitalize()
-    if kind > 0.985:
-        return name + "-" + coined(rng).capitalize()
-    if kind > 0.97:
+    if kind > 0.95:
+        return _joined_name(rng, name)
+    if kind > 0.935:
         at = rng.randrange(len(name))
         accent = {"a": "á", "e": "é", "i": "í", "o": "ö", "u": "ü", "n": "ñ", "c": "ç", "s": "š"}.get(name[at])
         return name[:at] + accent + name[at + 1 :] if accent else name
     return name
+
+
+def _joined_name(rng: Random, name: str) -> str:
+    """A name with a hyphen, an apostrophe, an initial, a second name or capitals of its own."""
+    other = coined(rng).capitalize() if rng.random() < 0.6 else rng.choice(FIRST_NAMES)
+    initial, kind = rng.choice("ABCDEFGHIJKLMNOPRSTVWYZ"), rng.random()
+    if kind < 0.30:
+        return f"{name}-{other}"
+    if kind < 0.42:
+        return rng.choice(("O'", "O'", "D'", "N'", "M'", "T'")) + name
+    if kind < 0.52:
+        return name[: rng.randint(2, len(name) - 1)].rstrip("'") + "'" + rng.choice(("el", "ra", "na", "thi", "or"))
+    if kind < 0.64:
+        return f"{initial}. {name}"
+    if kind < 0.70:
+        return f"{initial}{rng.choice('BCDJKLPRST')}"
+    if kind < 0.82:
+        return rng.choice(("Mc", "Mac", "La", "De", "Le", "Van", "Di", "Fitz")) + name
+    if kind < 0.87:
+        return name.upper()
+    return f"{name} {other}"
 
 
 def first_name(rng: Random, split: str) -> str:
@@ -142,7 +165,7 @@ def full_name(rng: Random, split: str) -> str:
     if kind < 0.08:
         return f"{name} {last}"
     if kind < 0.13:
-        return rng.choice(("Mrs", "Mr", "Ms", "Dr")) + " " + pick(rng, split, lambda: coined(rng).capitalize())
+        return rng.choice(TITLES) + " " + pick(rng, split, lambda: coined(rng).capitalize())
     return name
 
 
@@ -172,7 +195,7 @@ def title(rng: Random, split: str) -> str:
 
     def draw() -> str:
         a, n = _big(rng, ADJECTIVES, words.LIKE), _big(rng, NOUNS, words.THINGS)
-        kind = rng.random() * 1.3
+        kind = rng.random() * 1.45
         if kind < 0.18:
             return f"The {a} {n}"
         if kind < 0.24:
@@ -201,7 +224,9 @@ def title(rng: Random, split: str) -> str:
             "{do} the {n}", "{do} {joint} {x}", "The {do} {n}", "{count} {a} {n}s", "I {do} {joint} {m}",
             "{n}s {joint} {count}", "{n} {joint} {place}", "{do} {joint} {place}", "{a} {n}s {joint} {place}",
             "{n}s for {count}", "{do} for {count}", "{n} on {place}", "{m} at {place}", "{count} to {place}",
-            "{count} {joint} {m}", "{n}, {n} and {m}", "{m} to {place} and Back", "At {place}", "The {n} at {count}",
+            "{count} {joint} {m}", "{n}, {n} and {m}",
+            "{count} {m}s", "{count} {a} {m}s", "{m}s for {count}", "{m} to {place} and Back", "At {place}",
+            "The {n} at {count}",
         ))  # fmt: skip
         filled = form.replace("{count}", count).replace("{joint}", joint).replace("{n}", n).replace("{m}", m)
         filled = filled.replace("{place}", _place(rng)).replace("{a}", a).replace("{x}", coined(rng).capitalize())
