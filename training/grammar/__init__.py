@@ -77,17 +77,17 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
 
     def question() -> Turns:
         asks = rng.random()
-        if asks < 0.46:
+        if asks < 0.40:
             return opening.turns(rng, voice, here.hours, here.today)
-        if asks < 0.60:
+        if asks < 0.54:
             return notes.note_turns(rng, voice, here)
-        if asks < 0.70:
+        if asks < 0.69:
             return off_topic.turns(rng, voice, split)
         if asks < 0.76:
             return rude.turns(rng, voice, split)
         if asks < 0.81:
             return talk.aside(rng, voice)
-        if asks < 0.83:
+        if asks < 0.825:
             return talk.joke(rng, voice)
         if asks < 0.86 and not (name or whole or dealing):
             return names.recall(rng, voice, "")

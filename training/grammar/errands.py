@@ -56,6 +56,9 @@ _WRITING = "Sorry, I cannot help with writing."
 _SUMS = "Sorry, I cannot do sums like that."
 _ACTS = "Sorry, I cannot do that from here."
 _ADVICE = "Sorry, I cannot give advice on that."
+_GUESTS = "Sorry, I do not talk about other guests."
+_FUTURE = "Sorry, I cannot tell the future."
+_SOMEBODY = "[{name}|{name}|my neighbor|my wife|that man|the last guest|my boss|her friend|mrs {name}|mr {name}]"
 
 #: reply -> patterns, as in training.grammar.off_topic; {item} is something a shop might sell
 ERRANDS: dict[str, list[str]] = {
@@ -75,6 +78,15 @@ ERRANDS: dict[str, list[str]] = {
         "[explain|describe|define|summarize|analyze|discuss|compare] [to me |to us |][what a {word} is|the {like} "
         "{word}|{name}|{word} and {word}|why {word}s {verb}|how {word}s {verb}|the {word} theory|the rules of {word}]"
         "[ to a child| in simple words| in two sentences| briefly|]" + _PLEASE,
+        "[plan|organize|arrange|map out|design|prepare] [me |us |for me |][a|my|our|the] [{m}-day |{like} |two-week |]"
+        "[trip|diet|workout|wedding|holiday|tour|career|budget|garden|house|party|route|journey] [to {name}|round "
+        "{name}|"
+        "through {name}|day by day|for my {word}|with {n} {word}s|]" + _PLEASE,
+        f"[{_TELL}] how [you would|you'd|one would|my mother would|they] [cook|bake|make|roast|grill|serve|fry] [a |"
+        f"an |the "
+        "|][{item}|{word} soup|{like} {word}|{item} and {item}][ at home| step by step| in {name}|]",
+        "how [do|can|should] i [cook|bake|make|prepare|roast|freeze|store] [a |an |the |]{item}[ at home| for {n} "
+        "people|]?",
         "[recommend|suggest|pick|propose|find|choose] [me |us |][a|a|some|one|the best] [{like} |][novel|book|film|"
         "series|album|hotel|beach|school|hobby|name for my {word}|museum in {name}|restaurant in {name}|bank|gym|"
         "present|wine bar|career][ for {name}| for my {word}| in {name}| to read| to watch|]" + _PLEASE,
@@ -125,9 +137,42 @@ ERRANDS: dict[str, list[str]] = {
         "[please |][set|start|stop] [a timer|an alarm|a countdown|the clock] [for|to|at] {m}[ minutes| hours|]"
         + _PLEASE,
         "[remind|wake|warn] me [to {verb}|at {m}|to call {name}|about the {word}|tomorrow]" + _PLEASE,
+        "[i need|i'm looking for|i want|find me|get me|we need|give me] [a|the] [loan|lawyer|plumber|taxi|job|doctor|"
+        "credit|"
+        "mortgage|visa|passport|driving license|girlfriend|flat|nurse|painter|babysitter|helicopter] [of {n} dollars|"
+        "in "
+        "{name}|by tomorrow|today|for my {word}|at once|]" + _PLEASE,
         "[can|could|would|will] you [lend|give|loan|borrow] me [{n} dollars|{n} euros|some cash|money|your {word}]"
         "[ until [tomorrow|next week|monday|payday]|]?",
         "[lend|loan|send|wire|transfer|pay|give] [me|{name}] [{n} dollars|{n} euros|some money|a loan|cash]" + _PLEASE,
+    ],
+    _GUESTS: [
+        f"[which|what] [room|table|seat|{{word}}|book|number|name|ticket] [has|does|did|is|was] {_SOMEBODY} [taken|"
+        f"have|"
+        "in|at|bought|reserved|borrowed|sitting at|staying in|given][ lately| here| today| last week|]?",
+        f"[what|when|where|how much|with whom] did {_SOMEBODY} [order|eat|buy|drink|sit|book|pay|borrow|stay|leave|go]"
+        "[ yesterday| last night| here| with you|]?",
+        f"[was|has|is] {_SOMEBODY} [here|in|been here|staying with you|a guest of yours|coming today|with somebody]"
+        "[ today| yesterday| last week|]?",
+        f"[{_GIVE}] the [address|phone number|room number|order|bill|booking|name|birthday] of {_SOMEBODY}" + _PLEASE,
+        f"where does {_SOMEBODY} [live|work|sit|sleep|park]?",
+        f"who [else |]is [{_SOMEBODY} with|in room {{m}}|at table {{m}}|on the list|staying here|next to {_SOMEBODY}]?",
+    ],
+    _FUTURE: [
+        "[is|what is|how is|read me] my horoscope [good |bad |for |][today|tomorrow|this week|this year]?[ i'm a "
+        "{word}|]",
+        "[what are|tell me|give me|guess|do you know] [the|tonight's|tomorrow's|my|this week's] [lottery|winning|"
+        "lucky] "
+        "numbers[, please|]",
+        "[will|shall|am i going to|are we going to] [i |we |my {word} ][win|{verb}|be rich|be famous|find a {word}|"
+        "pass|"
+        "marry|live long|be happy|have luck][ this year| tomorrow| in {n} years|]?",
+        "[read|tell|predict|foresee] [my|our|his|the] [fortune|future|palm|tea leaves|cards|fate|luck|stars]" + _PLEASE,
+        "what [will|is going to] happen [to me|to {name}|tomorrow|in {n} days|next year|when i {verb}]?",
+        "[who|which {word}] [will|is going to] [win|rule|lose|be the next {word}|come first] [tomorrow|next year|in "
+        "{n} "
+        "years|on sunday]?",
+        "[when|how] will [the world end|i die|i meet my {word}|my {word} come back|it be over|{name} fall]?",
     ],
     _ADVICE: [
         f"[{_TELL}] how [to|i can|i could|we should|one can] [{{verb}}|fix|install|repair|build|clean|tie|draw|grow|"

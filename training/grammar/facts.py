@@ -64,5 +64,5 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
     shop.facts = joint.join(sentence(part) if joint != "; " else part for part in parts)
     if shop.facts and joint != "\n" and shop.facts[-1] not in ".?!":
         shop.facts += "."
-    shop.facts = sentence(shop.facts)
+    shop.facts = sentence(shop.facts.replace("..", "."))
     return shop

@@ -66,26 +66,59 @@ ASK_NAME = (
 )
 
 
-OWN = "[i'm|i am|my name is|this is|it's|they call me|i go by|the name is] {name}"
+OWN = (
+    "[i'm|i am|my name is|this is|it's|they call me|i go by|the name is] {name}|[i'm|i am|my name is] {name}|"
+    "{name} [here|speaking|is my name|is the name]"
+)
+_KIND = "[first|last|family|second|middle|given|full|stage|pen|pet|nick|proper|real|short|old|new|official|birth]"
+#: names of any kind, and names for a thing
+KINDS = (
+    f"[my|the] [{_KIND} name|surname|maiden name|nickname|call name] [is|would be|happens to be|was always|is just|"
+    f"reads|goes] {{name}}|{{name}} is [my|the] [{_KIND} name|surname|nickname]|{{name}} [as|for] [a |my |][{_KIND} "
+    "name|surname|nickname]|[the |]name [for|on|of] [the|this|my|our] [{word}|order|parcel|booking|bag|list|card] "
+    "[is|should be|will be|reads] {name}|[the|my|our] [{word}|order|parcel|booking|bag|list|card] [is|runs|was left|"
+    "should be|is kept|goes] [for|under|to] {name}|[you'll|you will|you may|we] need [the full one|my name|a name|the "
+    "whole name|it for the {word}][:|,|.] {name}|[write|note|take|put] [it |this |][down |]as {name}|[i|we] [sign|"
+    "register|am listed|travel|write|live here|play] as {name}|[they|people|folks|friends|my {word}s|all] [say|shout|"
+    "write|spell it|know me as|call me|knew me as] {name}|{name}, [that is me|that would be me|how do you do|if you "
+    "need a name|to be exact|at your command]|[who am i? |who is talking? |who is it? ][i'm |it's |]{name}|"
+    "[you|they|we] [all |may |can |must ][call|name] me {name}"
+)
+#: what is said of a name after it
+OF_NAME = (
+    "believe it or not|like my grandmother|with a [{letter}|small {letter}|double {letter}|hat on the {letter}|"
+    "{letter} at the end|hyphen]|as in the [song|{word}|film|old book]|if you [must know|like|please|need it]|nothing "
+    "more|no joke|by the way|as always|as you may know|strange, isn't it|not {other}|just like the {word}|but nobody "
+    "[knows me|can say it|spells it right|minds]|[my|the] {word} is [my|the] game|i believe you [know|have something "
+    "for|keep a {word} for] me|spelled as it [sounds|is]|it [means|comes from] {word}|nice to [see|meet] you|a {word} "
+    "is my trade|from the {word} [club|street|office]"
+)
 
 
 def _and_more(rng: Random, split: str, pattern: str) -> str:
     """A name, and in the same breath something else about oneself."""
-    more = expand(rng, f"[{AND_I}]").replace("{babble}", babble(rng, 5) or "so on")
-    more = more.replace("{verb}", rng.choice(words.DO)).replace("{word}", words.word(rng))
-    return expand(rng, pattern) + " " + more.replace("{place}", values.place(rng, split))
+    if rng.random() < 0.45:
+        more = expand(rng, f"[,|,|,|.|!| -] [{OF_NAME}]")
+        more = more.replace("{letter}", rng.choice("abcdefghijklmnoprstuvwyz")).replace("{other}", values.coined(rng))
+    else:
+        more = expand(rng, f"[{AND_I}]").replace("{babble}", babble(rng, 5) or "so on")
+    more = more.replace("{verb}", rng.choice(words.DO)).replace("{place}", values.place(rng, split))
+    return expand(rng, pattern) + " " + more
 
 
 def introduction(rng: Random, voice: Voice, split: str) -> Turns:
     """My name is Kofi. ... What is my name?"""
     name = voice.form(values.full_name(rng, split))
     hello = rng.choice(("", "", f"[{HELLO}][,|!|.|] "))
-    pattern = f"{hello}[{INTRODUCE}]"
+    pattern = f"{hello}[{INTRODUCE if rng.random() < 0.7 else KINDS}]"
     if not voice.small_names and rng.random() < 0.25:
         pattern = _and_more(rng, split, f"{hello}[{OWN}]")
     if rng.random() < 0.15:
         tail = "" if voice.small_names else babble(rng, 3)  # where does a name end?
         pattern = f"{babble(rng, 3)} {rng.choice(NAMING)} {{name}} {tail}"
+    pattern = expand(rng, pattern)
+    while "{word}" in pattern:
+        pattern = pattern.replace("{word}", words.word(rng), 1)
     return [(voice.says(pattern, name=name), f"Hello, {name}! What can I do for you?")]
 
 

@@ -207,7 +207,7 @@ def errand(rng: Random, voice: Voice, split: str, item: str = "") -> tuple[str, 
     if item:
         reply, patterns = rng.choice(_OF_GOODS)
     else:
-        reply = rng.choices(list(ERRANDS), (40, 25, 10, 15, 10))[0]
+        reply = rng.choices(list(ERRANDS), (36, 22, 9, 13, 6, 5, 9))[0]
         patterns = ERRANDS[reply]
     return _filled(rng, voice, split, rng.choice(patterns), item), reply
 

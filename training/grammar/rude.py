@@ -85,6 +85,9 @@ _OTHERS = [
     "[how|where] can i [hurt|fool|scare|spy on|get rid of] {who}?", "{who} should [go away|disappear|be locked up]",
     "[speak|be|act|sound] {bad}[ with me| for me| now|]", "[kiss|undress|touch|bite] [me|her|him|{who}]",
     "[be|let's be] {bad}[ together| tonight|]", "[tell|whisper] me your {bad} [dreams|secrets|thoughts]",
+    "[say|repeat|repeat after me|write|copy this|say after me|read this][:|,|] [all |every |the |my |][guests|"
+    "customers|"
+    "{who}|waiters|tourists|{thing}s|people] [are|is|was|were|look|will be] [all |so |][{bad}|{scold}s|{bad} {scold}s]",
     "[use|shout|repeat after me] [a|the|some] [bad|{bad}] word[s|]", "come on, [curse|swear|be {bad}|insult him]",
     "[a|one] {bad} [joke|word|story|song][, please| about {who}|]", "{who}? [what a|a real|one big] {scold}",
     "[he|she|it|they] [is|are] [a |so |such a ][{bad}|{scold}]", "[say|write|repeat] that {who} is [a {scold}|{bad}]",

@@ -122,6 +122,14 @@ ASIDES = [
         "store what i say|who can hear me", "I keep nothing after our talk."),
     ("[test|testing|one two three|is this thing on|blah blah|asdf|hello world|la la la]",
         "I am here. What can I do for you?"),
+    ("[i'm|i am|my friend is|my wife is] [a|only a|just a] [teacher|nurse|tourist|student|painter|leo|driver|beginner|"
+        "vegan|baker|stranger here|morning person|big fan|regular|local|night owl|farmer|gemini|pisces|doctor|clown]"
+        "[ myself| by the way| too|]|[i'm|i am|we are|we're] [lost|late|early|busy|new here|not from here|in a hurry|"
+        "on holiday|retired|waiting|alone|curious|cold|wet|angry|bored|nervous|proud|ready|confused|just looking|"
+        "back|here again|only passing by|from the north|from abroad|with friends|in love|twins|neighbors]"
+        "[ today| as you see| again| now|]|[this|that|it] [is|was] my [first|last|second] [day|time|visit|trip]"
+        "[ here| today|]|i have [a dog|two kids|a cat|no time|a big family|new shoes|a dream|long legs]",
+        "I see. What can I do for you?"),
 ]  # fmt: skip
 JOKES = [
     "Why did the coffee file a report? It got mugged.", "What do you call a sad strawberry? A blueberry.",

@@ -49,35 +49,26 @@ def plural(item: str) -> str:
 # ---- patterns --------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(None)
+@functools.lru_cache(1 << 14)  # patterns that hold a value already come once
 def _parse(pattern: str) -> Any:
     """A pattern as a tuple of alternatives, each a list of parts; a part is text or again such a tuple."""
+    tokens = re.split(r"([][|])", pattern)
 
     def alternatives(at: int, closed: bool) -> tuple[tuple[Any, ...], int]:
         found: list[list[Any]] = [[]]
-        text = ""
-        while at < len(pattern):
-            c = pattern[at]
-            if c == "[":
-                if text:
-                    found[-1].append(text)
-                    text = ""
-                inner, at = alternatives(at + 1, True)
-                found[-1].append(inner)
-                continue
-            if c == "|" or (closed and c == "]"):
-                if text:
-                    found[-1].append(text)
-                    text = ""
-                if c == "]":
-                    return tuple(found), at + 1
-                found.append([])
-            else:
-                text += c
+        while at < len(tokens):
+            token = tokens[at]
             at += 1
+            if token == "[":
+                inner, at = alternatives(at, True)
+                found[-1].append(inner)
+            elif token == "|":
+                found.append([])
+            elif token == "]" and closed:
+                return tuple(found), at
+            elif token:
+                found[-1].append(token)
         assert not closed, f"unclosed [ in {pattern!r}"
-        if text:
-            found[-1].append(text)
         return tuple(found), at
 
     return alternatives(0, False)[0]
@@ -90,7 +81,7 @@ def expand(rng: Random, pattern: str) -> str:
         chosen = alternatives[int(rng.random() * len(alternatives))]
         return "".join(part if isinstance(part, str) else walk(part) for part in chosen)
 
-    return re.sub(r" +([,.?!])", r"\1", re.sub(r"  +", " ", walk(_parse(pattern)))).strip()
+    return re.sub(r" +([,.?!;])", r"\1", re.sub(r"  +", " ", walk(_parse(pattern)))).strip()
 
 
 # ---- voices ----------------------------------------------------------------------------------------------------------
