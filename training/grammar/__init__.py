@@ -67,7 +67,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     parts: list[Turns] = []
     if rng.random() < 0.22:
         parts.append(talk.greeting(rng, voice, here))
-    if rng.random() < 0.19:
+    if rng.random() < 0.23:
         parts.append(names.introduction(rng, voice, split))
         name = parts[-1][0][1].removeprefix("Hello, ").partition("!")[0]
         if rng.random() < 0.3:

@@ -97,7 +97,8 @@ def _name(rng: Random, voice: Voice, split: str) -> Turns:
     if rng.random() < 0.4:
         joint = rng.choice((". ", ". ", ", "))
         return [(voice.says(f"[{TOLD}]{joint}[{ASK}]", name=name), f"Your name is {name}.")]
-    turns = [(say(rng, voice, TOLD, name=name), f"Hello, {name}! What can I do for you?")]
+    turns = names.introduction(rng, voice, split)
+    name = turns[0][1].removeprefix("Hello, ").partition("!")[0]
     if rng.random() < 0.3:
         turns.append(_repeat(rng, voice, split)[0])
     turns.append((say(rng, voice, ASK_NAME), f"Your name is {name}."))
@@ -284,10 +285,18 @@ def _pairs(rng: Random, voice: Voice, split: str) -> Turns:
     return counter.turns
 
 
+def _refused(rng: Random, voice: Voice, split: str) -> Turns:
+    """One after the other what has no place here, and remarks that are none of ours."""
+    turns: Turns = []
+    for _ in range(rng.randint(3, 6)):
+        turns += (rude if rng.random() < 0.2 else off_topic).turns(rng, voice, split)
+    return turns
+
+
 #: exercises with facts, and the rest; tables take the more tokens the longer they are
 _WITH_FACTS = {_hours: 24, _table: 5, _menu: 10, _house: 6}
-_WITHOUT = {_list: 5, _repeat: 6, _spell: 1, _spelled: 1, _name: 11, _names: 3, _words: 3, _order: 11,
-            _who: 9, _change: 8, _booked: 9, _pairs: 9}  # fmt: skip
+_WITHOUT = {_list: 5, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12,
+            _who: 10, _change: 8, _booked: 9, _pairs: 9, _refused: 11}  # fmt: skip
 
 
 def draw(rng: Random, split: str) -> tuple[str, Turns]:

@@ -51,7 +51,7 @@ def _clock(rng: Random) -> Callable[[int, int], str]:
 
 HOLIDAYS = """
 Christmas Day|Christmas Eve|New Year's Day|New Year's Eve|Easter Monday|Good Friday|public holidays|Labor Day|
-Independence Day|Thanksgiving|Boxing Day|May Day|Mother's Day|Halloween|bank holidays|Easter Sunday|holidays|market days
+Independence Day|Thanksgiving|Boxing Day|May Day|Mother's Day|Halloween|Easter Sunday|market days|Midsummer Day
 """.replace("\n", "").split("|")
 
 
