@@ -93,7 +93,7 @@ def test_the_order_is_still_known_after_the_name() -> None:
     coming = asked_again = 0
     for dialogue in DIALOGUES:
         whole = known = ""
-        for said in dialogue:
+        for said in dialogue[1 + len(dialogue) % 2 :: 2]:  # the assistant's
             if found := re.search(r"^(?:Certainly\. |You have )*(.*?)\. (?:Anything else|Which size|Sorry, we)", said):
                 whole = found[1]
             if found := re.search(r"Thank you, ((?:[A-Za-z]\. )?.*?)\. (.*), coming up\.$", said):
