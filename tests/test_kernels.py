@@ -261,6 +261,16 @@ def test_aarch64_instructions(build):
         assert not re.search(r"\tfn?m(add|sub|la|ls)\t", disassembly("aarch64", path)), name
 
 
+def test_aarch64_lookups_stay_in_vectors(build):
+    """lookup.h is written in vectors of the compiler, which takes them apart where the processor has nothing alike."""
+    functions = re.split(r"^\w+ <(\w+)[^>]*>:$", disassembly("aarch64", build("aarch64")["neon.c"]), flags=re.M)
+    found = dict(zip(functions[1::2], functions[2::2], strict=True))
+    needed = {"lookup_offsets": "tbl", "lookup_lanes": "sxtl", "lookup_table": "str", "lookup_rows": "ldp"}
+    for name, instruction in {**needed, "lookup_flush": "zip1"}.items():
+        assert f"\t{instruction}\t" in found[name], name
+        assert not re.search(r"\t(umov|smov|sxtb)\t|\tmov\tv\d+\.[bhs]\[", found[name]), name
+
+
 @pytest.mark.parametrize("target", ROWS)
 def test_row_objects_export_their_table_alone(build, target):
     """An inline function with external linkage would let the linker keep the AVX2 copy for everybody."""

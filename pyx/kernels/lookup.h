@@ -15,7 +15,8 @@
  * are.  A table costs what some 130 rows gain by it, so there must be many rows.
  *
  * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
- *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16 */
+ *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
+ *                   serves both */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
@@ -32,6 +33,12 @@ enum {
 };
 
 typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
+#ifdef __aarch64__ /* registers have eight lanes */
+typedef int16_t lanes_part __attribute__((vector_size(16)));
+#else
+typedef lanes16 lanes_part;
+#endif
+enum { LOOKUP_PARTS = sizeof(lanes16) / sizeof(lanes_part) };
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
 
@@ -49,6 +56,7 @@ _Static_assert(sizeof(struct lookup) <= MATMUL_WORK(0), "MATMUL_WORK is too smal
 _Static_assert(MATMUL_WORK(1) - MATMUL_WORK(0) >= 2 * (LOOKUP_BATCH + TERNARY_BLOCK_BYTES), "MATMUL_WORK is too small");
 
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
+#define LOOKUP_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
 
 LOOKUP_INLINE bytes16 zip_low(bytes16 a, bytes16 b)
 {
@@ -61,35 +69,37 @@ LOOKUP_INLINE bytes16 zip_high(bytes16 a, bytes16 b)
 }
 
 /* Codes of one block of each row -> offsets.  Returns 0 if there is a code 3, which has no entry. */
-static int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t row_bytes)
+LOOKUP_APART int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t row_bytes)
 {
     const int64_t n_row = w->n_row;
     uint16_t *offset = w->offset;
-    bytes16 threes = {0};
+    bytes16 pair[2], any = {0}; /* two codes in base 3, and nine times that; a sum with a code 3 in it has bit 7 */
     words8 start[TERNARY_BLOCK_BYTES / 8];
+    for (int i = 0; i < 16; i++) {
+        int two = 3 * (i >> 2) + (i & 3), three = i >> 2 == 3 || (i & 3) == 3;
+        pair[0][i] = (uint8_t)(three ? 176 : two);
+        pair[1][i] = (uint8_t)(three ? 240 : 9 * two);
+    }
     for (int i = 0; i < TERNARY_BLOCK_BYTES; i++)
         start[i / 8][i % 8] = (uint16_t)(i % LOOKUP_RUN * (int)sizeof w->table[0]);
     for (int64_t r = 0; r < n_row; r++, codes += row_bytes)
         for (int i = 0; i < TERNARY_BLOCK_BYTES; i += 16) {
             bytes16 c, zero = {0};
             memcpy(&c, codes + i, 16);
-            threes |= c & (bytes16)((words8)c >> 1) & 0x55;
-            bytes16 odd = (bytes16)((words8)c >> 2) & 0x33;
-            bytes16 pairs = (c & 0x33) + odd + odd + odd; /* two codes in base 3 in each nibble */
-            bytes16 upper = (bytes16)((words8)pairs >> 4) & 0x0f;
-            bytes16 entry = (pairs & 0x0f) + upper + (bytes16)((words8)upper << 3);
+            bytes16 entry = __builtin_shuffle(pair[0], c & 0x0f) + __builtin_shuffle(pair[1], c >> 4);
+            any |= entry;
             words8 low = (words8)zip_low(entry, zero) * sizeof(lanes16) + start[i / 8];
             words8 high = (words8)zip_high(entry, zero) * sizeof(lanes16) + start[i / 8 + 1];
             memcpy(offset + (i / LOOKUP_RUN * n_row + r) * LOOKUP_RUN, &low, 16);
             memcpy(offset + ((i + 8) / LOOKUP_RUN * n_row + r) * LOOKUP_RUN + 8 % LOOKUP_RUN, &high, 16);
         }
-    uint64_t any[2];
-    memcpy(any, &threes, 16);
-    return (any[0] | any[1]) == 0;
+    uint64_t bits[2];
+    memcpy(bits, &any, 16);
+    return ((bits[0] | bits[1]) & 0x8080808080808080) == 0;
 }
 
 /* One block of LOOKUP_TOKENS tokens -> lanes, their sums and the sums of their magnitudes. */
-LOOKUP_INLINE void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, lanes16 *sum, lanes16 *sum_abs)
+LOOKUP_APART void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, lanes16 *sum, lanes16 *sum_abs)
 {
     lanes16 all = {0}, magnitude = {0};
     for (int i = 0; i < TERNARY_BLOCK; i += 16) {
@@ -118,17 +128,25 @@ LOOKUP_INLINE void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out,
 }
 
 /* x[0], x[32], x[64], x[96] are the inputs of one byte of codes, bits 7-6 first. */
-LOOKUP_INLINE void lookup_table(const lanes16 *x, lanes16 *table)
+LOOKUP_APART void lookup_table(const lanes16 *x, lanes16 *table)
 {
-    for (int a = -1; a <= 1; a++) {
-        lanes16 va = a < 0 ? -x[0] : a > 0 ? x[0] : x[0] - x[0];
-        for (int b = -1; b <= 1; b++) {
-            lanes16 vb = b < 0 ? va - x[32] : b > 0 ? va + x[32] : va;
-            for (int c = -1; c <= 1; c++) {
-                lanes16 vc = c < 0 ? vb - x[64] : c > 0 ? vb + x[64] : vb;
-                *table++ = vc - x[96];
-                *table++ = vc;
-                *table++ = vc + x[96];
+    for (int part = 0; part < LOOKUP_PARTS; part++) {
+        lanes_part x0 = ((const lanes_part *)x)[part], x1 = ((const lanes_part *)(x + 32))[part];
+        lanes_part x2 = ((const lanes_part *)(x + 64))[part], x3 = ((const lanes_part *)(x + 96))[part];
+        lanes_part *out = (lanes_part *)table + part;
+#pragma GCC unroll 3
+        for (int a = -1; a <= 1; a++) {
+            lanes_part va = a < 0 ? -x0 : a > 0 ? x0 : x0 - x0;
+#pragma GCC unroll 3
+            for (int b = -1; b <= 1; b++) {
+                lanes_part vb = b < 0 ? va - x1 : b > 0 ? va + x1 : va;
+#pragma GCC unroll 3
+                for (int c = -1; c <= 1; c++, out += 3 * LOOKUP_PARTS) {
+                    lanes_part vc = c < 0 ? vb - x2 : c > 0 ? vb + x2 : vb;
+                    out[0] = vc - x3;
+                    out[LOOKUP_PARTS] = vc;
+                    out[2 * LOOKUP_PARTS] = vc + x3;
+                }
             }
         }
     }
@@ -152,18 +170,28 @@ LOOKUP_INLINE lanes16 lookup_row(const struct lookup *w, const uint16_t *offset,
     for (int i = 0; i < LOOKUP_RUN; i += 4) {
         uint64_t four;
         memcpy(&four, offset + i, 8);
+#ifdef __aarch64__ /* whole addresses, for ldp; in pairs, as processors that issue in order wait for every sum */
+        const char *at[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            at[j] = table + (uint16_t)(four >> 16 * j);
+            __asm__("" : "+r"(at[j]));
+        }
+        s += (*(const lanes16 *)at[0] + *(const lanes16 *)at[1]) + (*(const lanes16 *)at[2] + *(const lanes16 *)at[3]);
+#else
         s += *(const lanes16 *)(table + (uint16_t)four);
         s += *(const lanes16 *)(table + lookup_word(four, 1));
         s += *(const lanes16 *)(table + lookup_word(four, 2));
         s += *(const lanes16 *)(table + (four >> 48));
+#endif
     }
     return s;
 }
 
 /* Each row's entries in one run of tables, added to its sum.  Meanwhile one line in every `pace` rows comes into the
  * second-level cache, the first from next: more at once would be dropped. */
-static void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum, const uint8_t *next,
-                        int64_t row_bytes, int64_t pace)
+LOOKUP_APART void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum,
+                              const uint8_t *next, int64_t row_bytes, int64_t pace)
 {
     const int64_t n_row = w->n_row;
     for (int64_t r = 0; r < n_row; next += pace * row_bytes) {
@@ -189,7 +217,7 @@ LOOKUP_INLINE words8 zip_high16(words8 a, words8 b)
 }
 
 /* acc[t][r] += sum[r] of token t + x_sum[t], which makes codes 0, 1, 2 of weights -1, 0, 1; sum becomes 0. */
-static void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int32_t *acc, int64_t ld_acc)
+LOOKUP_APART void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int32_t *acc, int64_t ld_acc)
 {
     typedef int16_t shorts8 __attribute__((vector_size(16)));
     typedef int32_t ints8 __attribute__((vector_size(32)));

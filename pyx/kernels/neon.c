@@ -71,6 +71,8 @@ static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *
         matvec_rows(codes + b * TERNARY_BLOCK_BYTES, 1, 1, x + b * TERNARY_BLOCK, acc + b);
 }
 
+#define LOOKUP_TOKENS 16
+
 /* One row against up to eight tokens; the block is unpacked once. */
 enum { TILE_ROWS = 1 };
 
