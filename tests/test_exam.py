@@ -25,7 +25,7 @@ REQUESTS = all_requests()
 def test_always_the_same() -> None:
     assert all_requests() == REQUESTS
     subjects = {request.subject for request in REQUESTS}
-    assert subjects == {"order", "booking", "name", "hours", "unknown", "price", "total", "off-topic", "tone"}
+    assert subjects == {"order", "booking", "name", "hours", "unknown", "price", "bill", "off-topic", "tone"}
     assert {name for request in REQUESTS if request.subject == "name" for (name,) in request.wants} == set(NAMES)
     for request in REQUESTS:
         for text in (request.facts, *request.said):
@@ -35,7 +35,7 @@ def test_always_the_same() -> None:
 def test_what_is_wanted_was_told() -> None:
     for request in REQUESTS:
         told = " ".join((request.facts, *request.said))
-        if request.subject not in ("total", "hours"):
+        if request.subject != "hours":
             assert all(marks.has(told, slot) for slot in request.wants), request
         if request.subject == "hours" and request.wants[0][0] != "closed":
             assert all(slot[0] in request.facts for slot in request.wants), request
@@ -102,7 +102,7 @@ class _Parrot:
 def test_report() -> None:
     parrot = _Parrot()
     rows = exam.report(exam.sit(parrot, REQUESTS), exam.sample(parrot, REQUESTS, 50))  # type: ignore[arg-type]
-    assert rows["hours"]["share"] < 0.05 and rows["refused"]["share"] < 0.3 and rows["total"]["right"] == 0
+    assert rows["hours"]["share"] < 0.05 and rows["refused"]["share"] < 0.3 and rows["bill"]["right"] == 0
     assert rows["order and booking"]["share"] > 0.85 and rows["name"]["share"] > 0.6  # a last turn may not hold it
     assert rows["stops"]["share"] == 1.0 and rows["unknown"]["share"] == 1.0
     assert "missed" in exam.table(rows)

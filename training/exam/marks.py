@@ -18,7 +18,7 @@ TARGETS = {
     "stops": ("answers that end by themselves", 0.98),
     "clean": ("sampled answers without a listed word", 1.00),
     "price": ("prices answered from the facts", None),
-    "total": ("sums right", None),
+    "bill": ("bills that show each price right", None),
 }
 
 _TIME = re.compile(

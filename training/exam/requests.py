@@ -14,7 +14,7 @@ Slot = tuple[str, ...]  # ways to write one thing; one of them must stand in the
 
 @dataclass(frozen=True)
 class Request:
-    """One visit.  ``subject``: order, booking, name, hours, unknown, price, total, off-topic or tone.
+    """One visit.  ``subject``: order, booking, name, hours, unknown, price, bill, off-topic or tone.
 
     ``times``: the only times of day that the last answer may tell; None: not looked at.
     """
@@ -254,7 +254,7 @@ PRICE = ["What would {x} set me back?", "Is {x} dear? How much?", "I'd like to k
 
 
 def _prices(rng: Random) -> Iterator[Request]:
-    """One price; the sum of an order."""
+    """One price; an order and each of its prices, which a bill shows right."""
     shops = list(goods.MENUS)
     for i in range(40):
         facts, prices = _menu(rng, shops[i % len(shops)])
@@ -267,9 +267,9 @@ def _prices(rng: Random) -> Iterator[Request]:
             counts = [rng.choice((1, 1, 2, 3)) for _ in items]
             x, y = (_said(n, "", item, rng) for n, item in zip(counts, items))
             said = TWO_ITEMS[i // 2 % len(TWO_ITEMS)].replace("{x}", x).replace("{y}", y)
-            total = sum(n * prices[item] for n, item in zip(counts, items))
             said = said[0].upper() + said[1:]
-            yield Request("total", (said, "Thanks, nothing further. What's the sum?"), ((_money(total),),), facts)
+            wants = tuple((_money(prices[item]),) for item in items)
+            yield Request("bill", (said, "Thanks, nothing further. What's the sum?"), wants, facts)
 
 
 def _money(cents: int) -> str:

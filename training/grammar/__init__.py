@@ -91,15 +91,15 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
             return talk.joke(rng, voice)
         if asks < 0.86 and not (name or whole or dealing):
             return names.recall(rng, voice, "")
-        if here.kind not in shop.GOODS_OF:
-            return opening.turns(rng, voice, here.hours, here.today)
-        if asks < 0.93:
+        if asks < 0.94 or here.kind not in shop.GOODS_OF:
             return menu.price_turns(rng, voice, here, split)
         return menu.allergy_turns(rng, voice, here, split)
 
     for _ in range(rng.choices((0, 1, 2, 3), (30, 40, 20, 10))[0]):
         parts.append(question())
-    if rng.random() < 0.62 or not parts:
+    if here.prices and not here.orders and here.kind in shop.GOODS_OF:
+        parts.append(menu.price_drill(rng, voice, here))
+    elif rng.random() < 0.62 or not parts:
         dealing = True
         deal = order.turns if here.kind in shop.GOODS_OF else booking.turns
         parts.append(deal(rng, voice, here, split, question, name, whole))

@@ -248,7 +248,7 @@ class Counter:
         if menu:
             reply = f"Sorry, we do not have {plural(item)}. We have {listed(list(menu))}."
         if held:
-            reply = f"Yes, the {item} is {self.shop.money(menu[item])}."
+            reply = f"Yes, the {item} is {menu[item]}."
         asked = self.voice.says(self.rng.choice(said.ASK_STOCK), items=plural(self.voice.form(item)))
         self.turns.append((asked, reply))
 

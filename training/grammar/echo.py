@@ -197,7 +197,7 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
-    week = opening.draw(rng) if rng.random() < 0.9 else None
+    week = opening.draw(rng) if rng.random() < 0.85 else None
     other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
         parts = [notice.written(rng, week), *other[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
@@ -216,7 +216,8 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """A price list and nothing else: what things cost, what is in them."""
-    here = facts.draw(rng, split, rng.choice(list(shops.GOODS_OF)), told=1.0)
+    kinds = list(shops.GOODS_OF if rng.random() < 0.4 else shops.NAMES_OF)
+    here = facts.draw(rng, split, rng.choice(kinds), told=1.0)
     while not here.prices:
         here = facts.draw(rng, split, here.kind, told=1.0)
     if rng.random() < 0.7:
@@ -294,7 +295,7 @@ def _refused(rng: Random, voice: Voice, split: str) -> Turns:
 
 
 #: exercises with facts, and the rest; tables take the more tokens the longer they are
-_WITH_FACTS = {_hours: 24, _table: 5, _menu: 10, _house: 6}
+_WITH_FACTS = {_hours: 24, _table: 4, _menu: 16, _house: 6}
 _WITHOUT = {_list: 5, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12,
             _who: 10, _change: 8, _booked: 9, _pairs: 9, _refused: 11}  # fmt: skip
 

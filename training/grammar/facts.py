@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from training.grammar import hours as opening
-from training.grammar import menu, notice, values
+from training.grammar import menu, notice, tariff, values
 from training.grammar.house import rule
 from training.grammar.notes import NOTES
 from training.grammar.shop import GOODS_OF, NAMES_OF, Shop, house_name
@@ -27,7 +27,10 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
             today = expand(rng, f"[today is|it is|the day is|today:] {values.DAYS[shop.today]}")
             text = f"{today}. {sentence(text)}" if rng.random() < 0.5 else f"{text}. {sentence(today)}"
         parts.append(text)
-    if kind in GOODS_OF and rng.random() < 0.68:
+    listed = rng.random()
+    if listed < (0.16 if kind in GOODS_OF else 0.45):
+        parts.append(tariff.written(rng, split, shop))
+    elif kind in GOODS_OF and listed < 0.72:
         parts.append(menu.written(rng, split, shop))
         if rng.random() < 0.4:
             parts.append(menu.contents(rng, shop))

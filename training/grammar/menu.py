@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from training.grammar import tariff
 from training.grammar.shop import GOODS_OF, Shop, item_of
 from training.grammar.text import Voice, expand, listed, number, plural, sentence
 
@@ -44,7 +45,6 @@ ASK_SUM = [
     "how [much money|many dollars] for {items}?", "what would [i|we] pay for {items}?",
     "[tell me|can you tell me] what {items} [cost|come to][, please|]", "[add|count] up {items}[ for me|][, please|]",
 ]  # fmt: skip
-_AND_PRICE = "[and|what about|how about|and what about] the {item}[?|]|and the {item}, [how much|what price][?|]"
 ASK_MENU = [
     "what do you [have|sell|offer|serve]?", "what's on the menu?", "what is there [to eat|to drink|to buy|]?",
     "can i [see|hear|have] the menu[, please|]?", "what can i [get|order|buy|have][ here|]?",
@@ -80,21 +80,32 @@ def _ask_price(rng: Random, voice: Voice, pattern: str, item: str) -> str:
 
 def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
     """What does it cost, what is on the menu."""
-    if rng.random() < 0.25:
+    if rng.random() < 0.2 and shop.kind in GOODS_OF and shop.orders:
         asked = voice.says(rng.choice(ASK_MENU))
         if not shop.prices:
             return [(asked, "I have no menu here. Tell me what you would like.")]
         return [(asked, "We have " + listed(list(shop.prices)) + ".")]
-    if shop.prices and rng.random() < 0.85:
-        item = rng.choice(list(shop.prices))
+    if shop.prices and rng.random() < 0.88:
+        return [_price_turn(rng, voice, shop, rng.choice(list(shop.prices)))]
+    item = item_of(rng, split, shop.kind if shop.kind in GOODS_OF else "snacks", 0.5)
+    known = {word for label in shop.prices for word in label.lower().split()}
+    if known & {form for word in item.lower().split() for form in (word, plural(word), word.rstrip("s"))}:
+        return [_price_turn(rng, voice, shop, rng.choice(list(shop.prices)))]
+    if rng.random() < 0.5:
+        asked = _ask_price(rng, voice, rng.choice(ASK_PRICE), item)
     else:
-        item = item_of(rng, split, shop.kind if shop.kind in GOODS_OF else "snacks", 0.3)
-    asked = _ask_price(rng, voice, rng.choice(ASK_PRICE), item)
-    if item in shop.prices:
-        return [(asked, _answer(shop, item))]
-    if shop.prices:
-        return [(asked, f"Sorry, the {item} is not on the menu. We have {listed(list(shop.prices))}.")]
+        pattern, filled = tariff.ask(rng, Shop(shop.kind, prices={item: ""}), item)
+        asked = voice.says(pattern, **filled)
     return [(asked, f"Sorry, I do not know the price of the {item}. Please ask the staff.")]
+
+
+def _price_turn(rng: Random, voice: Voice, shop: Shop, item: str, after: bool = False) -> tuple[str, str]:
+    """One thing of the list, asked for by its name or another; ``after`` another it may be short."""
+    if item in shop.calls or rng.random() < 0.5:
+        pattern, filled = tariff.ask(rng, shop, item, after)
+        return voice.says(pattern, **{key: voice.form(value) for key, value in filled.items()}), tariff.answer(
+            shop, item)
+    return _ask_price(rng, voice, rng.choice(ASK_PRICE), item), tariff.answer(shop, item)
 
 
 def bill(shop: Shop, lines: list[tuple[int, str, str]]) -> str:
@@ -102,7 +113,7 @@ def bill(shop: Shop, lines: list[tuple[int, str, str]]) -> str:
 
     Prices are read from the list and nothing is worked out: a model this small multiplies wrongly and does not know it.
     """
-    rows = [f"{text} at {shop.money(shop.prices[item])}" + (" each" if n > 1 else "") for n, text, item in lines]
+    rows = [f"{text} at {shop.prices[item]}" + (" each" if n > 1 else "") for n, text, item in lines]
     return ", ".join(rows) + ". " + TILL
 
 
@@ -116,23 +127,17 @@ def _sum_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
         count = rng.choice((number(n), number(n), str(n)))
         spoken.append(f"{count} {voice.form(noun)}")
     if len(lines) == 1 and lines[0][0] == 1:
-        return _ask_price(rng, voice, rng.choice(ASK_PRICE), lines[0][2]), _answer(shop, lines[0][2])
+        return _price_turn(rng, voice, shop, lines[0][2])
     return voice.says(rng.choice(ASK_SUM), items=listed(spoken)), sentence(bill(shop, lines))
-
-
-def _answer(shop: Shop, item: str) -> str:
-    return f"The {item} is {shop.money(shop.prices[item])}."
 
 
 def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     """The price list looked up row by row."""
-    if rng.random() < 0.4:
+    if shop.orders and rng.random() < 0.25:
         return [_sum_turn(rng, voice, shop) for _ in range(rng.randint(2, 4))]
     found: list[tuple[str, str]] = []
-    for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices))):
-        pattern = _AND_PRICE if found and rng.random() < 0.35 else rng.choice(ASK_PRICE)
-        asked = _ask_price(rng, voice, pattern, item)
-        found.append((asked, _answer(shop, item)))
+    for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices)) if len(shop.prices) > 1 else 1):
+        found.append(_price_turn(rng, voice, shop, item, bool(found)))
     return found
 
 
@@ -161,18 +166,18 @@ def allergy_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tup
 
 
 def written(rng: Random, split: str, shop: Shop) -> str:
-    """The price list: two to six goods at whole units or halves."""
-    step = rng.choice((50, 100))
+    """The price list: two to six goods."""
+    amount = tariff.amounts(rng, shop.sign)
     n = rng.randint(2, 6)
     coined = rng.choice((0.0, 0.3, 0.6, 1.0))
     while len(shop.prices) < n:
         item = item_of(rng, split, shop.kind, coined)
         if not any(item in other or other in item for other in shop.prices):
-            shop.prices[item] = step * rng.randint(100 // step, 900 // step)
+            shop.prices[item] = amount()
     style = rng.choice(("{m}", "{m}", "{m}", "costs", "is", "for", "colon"))
     rows = []
-    for item, cents in shop.prices.items():
-        money, article = shop.money(cents), "an" if item[0] in "aeio" else "a"
+    for item, money in shop.prices.items():
+        article = "an" if item[0] in "aeio" else "a"
         row = {"costs": f"{item} costs {money}", "is": f"{article} {item} is {money}", "for": f"{item} for {money}",
                "colon": f"{item}: {money}"}.get(style, f"{item} {money}")  # fmt: skip
         rows.append(row)

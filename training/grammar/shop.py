@@ -69,15 +69,13 @@ class Shop:
     hours: opening.Hours | None = None
     today: int | None = None
     sign: str = "$"
-    prices: dict[str, int] = field(default_factory=dict)  # in cents, the menu
+    prices: dict[str, str] = field(default_factory=dict)  # as the list writes them
+    calls: dict[str, list[str]] = field(default_factory=dict)  # what else guests may call a thing of the list
+    orders: bool = True  # whether what is on the list can be ordered by the name it has there
     contents: dict[str, list[str]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # topic -> answer
     rules: dict[str, tuple[str, str]] = field(default_factory=dict)  # thing -> kind (training.grammar.house), answer
     facts: str = ""  # the system turn
-
-    def money(self, cents: int) -> str:
-        """$3.50, or $3 where the list writes whole amounts so."""
-        return f"{self.sign}{cents // 100}.{cents % 100:02}"
 
 
 def coined_item(rng: Random, split: str) -> str:
