@@ -82,7 +82,8 @@ dog food|cat litter|bird seed|fish flakes|hay|dog bowl|dog brush|chew bone|hamst
 wrapping paper|birthday card|balloons|paper cups|screwdriver|nails|paint|rope|bucket|light bulb|batteries|
 extension lead|seeds|compost|flower bulbs|watering can|gloves|wool|buttons|thread|ribbons|fabric|magazine|
 crossword book|lighter|spaghetti|lasagna|risotto|soup of the day|schnitzel|steak|fish and chips|curry|dal|
-pad thai|spring rolls|burrito|quesadilla|falafel plate|hummus|kebab|paella|goulash|dumplings|tiramisu|crepe|apple strudel|house wine|draft beer
+pad thai|spring rolls|burrito|quesadilla|falafel plate|hummus|kebab|paella|goulash|
+dumplings|tiramisu|crepe|fruit strudel|house wine|draft beer
 """.replace("\n", "").split("|")
 _SIZES = ["small|medium|large", "small|large", "small|regular|large", "half|full", "mini|maxi", "regular|king size",
           "short|tall", "thin|thick", "light|dark", "hot|iced", "single|double"]  # fmt: skip
