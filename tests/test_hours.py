@@ -150,7 +150,7 @@ def test_hours_are_those_of_the_facts(stream: object) -> None:
 def test_same_day_same_answer() -> None:
     """Whatever is asked of a day: what is said of it does not change within a dialogue."""
     again = 0
-    for dialogue in islice(grammar.echoes(4), 800):
+    for dialogue in islice(grammar.echoes(4), 1200):
         said: dict[str, str] = {}
         for _, answer in dialogue:
             for found in SPAN.finditer(answer):
