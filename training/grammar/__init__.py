@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from training.grammar import booking, desks, echo, facts, menu, names, notes, off_topic, order, rude, shop, talk
+from training.grammar import booking, desks, echo, facts, menu, names, notes, off_topic, offers, order, rude, shop, talk
 from training.grammar import hours as opening
 from training.grammar.text import Voice
 from training.heldout import clean
@@ -52,7 +52,7 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
 
 def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
-    kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF), (44, 24, 32))[0]
+    kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF, offers.TRADES), (40, 14, 22, 24))[0]
     kind = rng.choice(list(kinds))
     here = facts.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
     turns: Turns = []

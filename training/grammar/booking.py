@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from training.grammar import booking_words as said
-from training.grammar import desks, names, values
+from training.grammar import desks, names, offers, reserve, values
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, kindly, number, sentence
 
@@ -19,6 +19,7 @@ class Desk:
     def __init__(self, rng: Random, voice: Voice, shop: Shop, split: str) -> None:
         self.rng, self.voice, self.shop, self.split = rng, voice, shop, split
         self.kind = desks.KINDS[shop.kind]
+        self.slots = self.kind.slots
         self.known: dict[str, str] = {}
         self.turns: Turns = []
 
@@ -68,16 +69,16 @@ class Desk:
 
     def reply(self) -> str:
         """Repeat, and ask for the next slot or for consent."""
-        missing = next((slot for slot in self.kind.slots if slot not in self.known), None)
+        missing = next((slot for slot in self.slots if slot not in self.known), None)
         if not self.known:
-            return self.kind.slots[missing] if missing else ""
-        return sentence(self.text()) + (f". {self.kind.slots[missing]}" if missing else ". Is that right?")
+            return self.slots[missing] if missing else ""
+        return sentence(self.text()) + (f". {self.slots[missing]}" if missing else ". Is that right?")
 
     def open(self) -> None:
         """The first wish, with some of the slots."""
         rng, kind = self.rng, self.kind
         what = rng.choice(kind.opens)
-        free = [slot for slot in kind.slots if slot not in self.known]
+        free = [slot for slot in self.slots if slot not in self.known]
         given = [slot for slot in free if rng.random() < rng.choice((0.1, 0.45, 0.8))]
         if "name" not in free and "name" not in self.known and rng.random() < 0.2:
             given.append("name")  # not asked for, but told
@@ -117,7 +118,7 @@ class Desk:
             return False
         shown: dict[str, str] = {}
         parts = []
-        for slot in self.kind.slots:
+        for slot in self.slots:
             if slot in self.known or slot == "name":
                 continue
             ways, self.known[slot] = self.draw(slot)
@@ -133,7 +134,6 @@ class Desk:
             pattern = rng.choice(said.WHOLE[kind])
             while "{babble}" in pattern:
                 pattern = pattern.replace("{babble}", babble(rng, 2), 1)
-            pattern = pattern.replace("{meal}", rng.choice(said.MEALS))
         else:
             pattern = rng.choice((", ", ", ", " ", " and ")).join(parts) + "[, please| please||]"
         if "name" not in self.known and rng.random() < 0.2:
@@ -156,7 +156,7 @@ class Desk:
         ways, n = self.draw("n")
         shown |= ways
         self.known["n"] = n
-        whole = "title" in self.kind.slots and rng.random() < 0.8
+        whole = "title" in self.slots and rng.random() < 0.8
         noun = desks.singular(desks.TERSE[kind])
         if kind == "pool":
             noun = "[pool|swimming] ticket"
@@ -175,7 +175,7 @@ class Desk:
     def fill(self) -> None:
         """Answer until nothing is missing; sometimes with more than was asked."""
         rng = self.rng
-        while missing := [slot for slot in self.kind.slots if slot not in self.known]:
+        while missing := [slot for slot in self.slots if slot not in self.known]:
             slot = missing[0]
             ways, self.known[slot] = self.draw(slot)
             patterns = said.ANSWER[slot]
@@ -204,7 +204,7 @@ class Desk:
         if slot == "n" and rng.random() < 0.5:
             noun = "people" if self.shop.kind in ("table", "boats", "tours") else desks.TERSE[self.shop.kind]
             shown += " " + (desks.singular(noun) if new == "one" else noun)
-        if all(slot in self.known for slot in self.kind.slots) and rng.random() < 0.12:
+        if all(slot in self.known for slot in self.slots) and rng.random() < 0.12:
             self.turns.append((self.voice.says(rng.choice(said.NO)), "Sorry. What should I change?"))
         asked = self.voice.says(rng.choice(said.CHANGE), new=shown, old=self.voice.small(old) if slot == "day" else old)
         self.turns.append((asked, self._led(asked)))
@@ -236,12 +236,13 @@ def turns(
     rng: Random, voice: Voice, shop: Shop, split: str, aside: Callable[[], Turns], guest: str = "", whole: bool = False
 ) -> Turns:
     """One booking from the wish to the confirmation; arguments as in :func:`training.grammar.order.turns`."""
-    desk = Desk(rng, voice, shop, split)
+    copied = shop.kind in offers.TRADES and (shop.kind not in desks.KINDS or rng.random() < 0.5)
+    desk: Desk | reserve.Reservation = (reserve.Reservation if copied else Desk)(rng, voice, shop, split)
     if not whole and rng.random() < 0.02:
         desk.turns.append((voice.says(rng.choice(said.ASK_BOOKING)), "You have not booked anything yet."))
-    if guest and "name" in desk.kind.slots:
+    if guest and "name" in desk.slots:
         desk.known["name"] = guest
-    if rng.random() > 0.42 or not desk.terse():
+    if isinstance(desk, reserve.Reservation) or rng.random() > 0.42 or not desk.terse():
         desk.open()
     if desk.known and rng.random() < 0.12:
         desk.correct()

@@ -20,8 +20,7 @@ FRAGMENT = {
     "n": {
         "table": ["for {n}[ people| persons|]", "for {n}"], "boats": ["for {n}[ people|]"],
         "tours": ["for {n}[ people|]"], "hotel": ["for {n} nights", "{n} nights"],
-        "cinema": ["{n} tickets", "with {n} tickets"], "museum": ["{n} tickets"], "train": ["{n} tickets",
-        "{n} seats"],
+        "cinema": ["{n} tickets", "with {n} tickets"], "museum": ["{n} tickets"], "train": ["{n} tickets"],
         "pool": ["{n} tickets"], "bikes": ["{n} bikes"],
     },
     "title": {
@@ -95,15 +94,8 @@ WHOLE = {
         "{n} [people|persons|guests|of us] [are coming|want to eat|would like a table|for lunch|for supper|for "
         "breakfast][ here|] {on} at {time}",
         "{on} at {time}[, is there|, do you have|, we need|:] a table for {n}[, please|]",
-        "[supper|lunch|a birthday dinner|a family lunch|brunch] for {n}[ people|] [at {time} {on}|{on} at "
-        "{time}][, please|]",
         "[my parents|my friends|my team|our group] [would like|need|want] a table {on} at {time}[, we are|, they "
         "are| for] {n}",
-        "[an early|a late|a family|a birthday|a farewell|a team|a wedding] [dinner|lunch|breakfast|meal] for {n}[ "
-        "people|][,|] [{on}|{day}][,|] [at |]{time}",
-        "{meal} for {n}[ people| persons| of us|][,|] [{on}|{day}][,|] [at |around |]{time}[, please|]",
-        "{meal}, {n} people, {day}, {time}", "[{on}|{day}][,|] [at |]{time}[,|] {meal} for {n}[, please|]",
-        "{n} for {meal}[,|] [{on}|{day}][,|] [at |]{time}",
         "[may|can|is it fine if|is there room if|do you mind if|would it work if|shall] {n} [of us|friends|colleagues|"
         "hungry people|grown-ups|ladies] [dine|have lunch|sit down|eat a bite|come for dinner|celebrate|have a meal|"
         "get fed|come by to eat|take seats|have supper] [with you |at yours |there |]{on} [at|around] {time}?",
@@ -112,61 +104,60 @@ WHOLE = {
         "[could|may|can] [a group of|a party of|my family of|a team of|some] {n} [people |][eat|have dinner|dine|sit|"
         "celebrate] [here |with you |there |]{on} at {time}?",
         "{n} [of us|people] [here |]{on} at {time}, [could we eat|is that possible|would that work|is there a table]?",
-        "[we are|we're] [thinking of|hoping for|looking at|after] {meal} for {n}[,| on] {day}[,| at] {time}",
         "[keep|set aside|prepare|lay] a table for {n}[,|] {on}[,|] {time}[, please|]",
         "{n} of us [will |want to |would like to |]eat [with you |at your place |here together |]{on} at {time}",
-        "{babble} {n} {babble} [table|eat|{meal}] {babble} {on} {babble} {time}",
+        "{babble} {n} {babble} [table|eat] {babble} {on} {babble} {time}",
         "{time} {on}, table for {n}[, please|]", "[a|one] table, {n} [people|persons], {on} [at |]{time}",
         "[i hope|i wonder if|please tell me] [you have|there is] a table for {n} {on} at {time}",
     ],
     "cinema": [
-        "[is|are] there [still |][seats|places|tickets|{n} seats] for {title} {on} at {time}[, we are {n}| for {n}|"
+        "[is|are] there [still |][tickets|{n} tickets] for {title} {on} at {time}[, we are {n}| for {n}|"
         ", {n} tickets]?",
         "[we'd like|i'd like|we plan|let us go] to [see|catch] {title} {on} at {time}[, {n} of us|, {n} tickets|, "
         "{n} people]",
-        "[give me|book|reserve|i'll take|let me have|print] {n} [seats|tickets|places] [to see|for|in] {title} [at "
+        "[give me|book|reserve|i'll take|let me have|print] {n} tickets [to see|for|in] {title} [at "
         "{time} {on}|{on} at {time}|{on}, {time}]",
-        "{on} at {time} [we want|i want|we need|let's book|there should be] {n} [tickets|seats] for {title}",
+        "{on} at {time} [we want|i want|we need|let's book|there should be] {n} tickets for {title}",
         "{title} {on} at {time} [for|with] {n}[ people| persons|][, please|]",
-        "{title} at {time} {on}, {n} [seats|tickets][, please|]",
-        "[my sister|my son|our class|the kids|a friend] [wants|want|asked for|needs] {n} [seats|tickets] for "
+        "{title} at {time} {on}, {n} tickets[, please|]",
+        "[my sister|my son|our class|the kids|a friend] [wants|want|asked for|needs] {n} tickets for "
         "{title} {on} at {time}",
-        "[for|about] {title}: {n} [tickets|seats], {on}, {time}", "{n} for {title}, {on} at {time}[, please|]",
+        "[for|about] {title}: {n} tickets, {on}, {time}", "{n} for {title}, {on} at {time}[, please|]",
         "[are we lucky|is it sold out|any luck]? {n} tickets, {title}, {on} at {time}",
         "[at {time} {on}|{on} at {time}] {n} [of us|people|friends] [go to|come to|will see|are going to see] "
         "{title}",
-        "{title}[,|:| -] {n} [seats|people|places][,|] [{day}|{on}][,|] [at |]{time}",
-        "[does|is] {title} [still |][run|running|on|shown] {on} at {time}? [we are {n}|{n} tickets|i need {n} seats]",
-        "{n} [tickets|seats] for {title} [for|,] {day}[,| at] {time}",
-        "{day}, {time}, {title}[,|:] {n} [tickets|seats]",
-        "{title}[,|.|;] {n} [tickets|seats|places|of us][,|.|;] [on |]{day}[,|.|;] [at |]{time}[, please|]",
+        "{title}[,|:| -] {n} tickets[,|] [{day}|{on}][,|] [at |]{time}",
+        "[does|is] {title} [still |][run|running|on|shown] {on} at {time}? [we are {n}|{n} tickets|i need {n}]",
+        "{n} tickets for {title} [for|,] {day}[,| at] {time}",
+        "{day}, {time}, {title}[,|:] {n} tickets",
+        "{title}[,|.|;] {n} [tickets|of us][,|.|;] [on |]{day}[,|.|;] [at |]{time}[, please|]",
         "[i|we|all of us|my class] [plan to|hope to|are going to|must|long to] [see|watch|catch] {title} {on} at {time}"
-        "[,|:] {n} [tickets|seats|of us]",
-        "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} [tickets|seats] {on} "
+        "[,|:] {n} [tickets|of us]",
+        "[the kids|we|my friends] [chose|picked|voted for|talk only about] {title}[,|:|, so] {n} tickets {on} "
         "at {time}",
         "[i'd love to see|let's see|show us] {title} {on} at {time}[, we are {n}|, {n} of us| with {n} people]",
     ],
     "train": [
         "[we go|we're off|i'm going|we need to go|i go] to {title} {on} at {time}[, {n} tickets|, {n} people| with "
         "{n} people|, there are {n} of us]",
-        "[give me|sell me|print|i need|i'll buy|could i buy] {n} [tickets|seats|fares] to {title} [at {time} {on}|"
+        "[give me|sell me|print|i need|i'll buy|could i buy] {n} tickets to {title} [at {time} {on}|"
         "{on} at {time}|for {on} at {time}]",
-        "[is there|do you have] a train to {title} {on} at {time}? [we are {n}|{n} tickets|i need {n} seats]",
+        "[is there|do you have] a train to {title} {on} at {time}? [we are {n}|{n} tickets|i need {n}]",
         "{on} at {time} [i must|we must|we want to|we'd like to] [get to|reach|ride to|leave for] {title}[, {n} "
-        "tickets|, {n} of us|, {n} seats]",
-        "{n} [seats|tickets|persons|people] [for|on] the [{time} train|train at {time}] to {title} {on}",
+        "tickets|, {n} of us|, {n} in all]",
+        "{n} tickets [for|on] the [{time} train|train at {time}] to {title} {on}",
         "to {title}, {n} [tickets|people], {on} at {time}",
-        "{title}: {n} [tickets|seats] [for {on} at {time}|at {time} {on}]",
+        "{title}: {n} tickets [for {on} at {time}|at {time} {on}]",
         "[my|our] [trip|train|ride|journey] [goes|is] to {title} {on} at {time}[, {n} tickets|, {n} of us]",
         "[the destination is|our goal is] {title}, {on} at {time}, {n} tickets",
         "[i must reach|we need to get to|they expect me in|my aunt lives in|our hotel is in|there is a wedding in|"
-        "we are due in] {title}[:|,|.| so|, so] {n} [tickets|seats] [for|on] {day}[,| at] {time}[, please|]",
+        "we are due in] {title}[:|,|.| so|, so] {n} tickets [for|on] {day}[,| at] {time}[, please|]",
         "[i|we|the kids|my sister and i] [should|must|need to|want to|ought to|had better] be in {title}[:|,|.|"
-        " -] {n} [tickets|seats][ please|] [for|on] {day}[,| at] {time}",
-        "[i am|we are|she is] [needed|expected|wanted|at home|invited|awaited|moving] in {title}[:|,|.] {n} [tickets|"
-        "seats][,| for] {day}[,| at] {time}",
-        "{n} [tickets|seats] for {day}[,| at] {time}, to {title}", "{day}, {time}, {n} [tickets|seats], to {title}",
-        "{title}, {n} [tickets|seats] for {day}, {time}", "[on|for] {day}, {time}: {n} to {title}",
+        " -] {n} tickets[ please|] [for|on] {day}[,| at] {time}",
+        "[i am|we are|she is] [needed|expected|wanted|at home|invited|awaited|moving] in {title}[:|,|.] {n} tickets"
+        "[,| for] {day}[,| at] {time}",
+        "{n} tickets for {day}[,| at] {time}, to {title}", "{day}, {time}, {n} tickets, to {title}",
+        "{title}, {n} tickets for {day}, {time}", "[on|for] {day}, {time}: {n} to {title}",
         "[a train|the train] to {title} for {n}[ people|], {day}, {time}",
     ],
     "tours": [
@@ -184,11 +175,6 @@ WHOLE = {
     "hotel": ["[a|one] room {on} for {n} nights[, please|]",
     "[we arrive|i arrive|we come|starting] {on} [for|and stay] {n} nights"],
 }  # fmt: skip
-MEALS = """
-breakfast|brunch|lunch|supper|a meal|a big meal|a quick bite|a long lunch|a birthday party|drinks|coffee and cake|
-a romantic evening|a family reunion|a team evening|fondue|sushi|a christmas dinner|an anniversary dinner|
-dinner with friends|a celebration|tapas|a quiet supper|the wedding meal|a business lunch
-""".replace("\n", "").split("|")
 YES = ["yes", "yes[,|] please", "[yes|yeah|yep|sure|right|correct|exactly|perfect]",
     "[yes|yeah|yep][,|] [that's right|that is correct|perfect|exactly|please do|it is|great|thanks|thank you]",
        "[that's|that is] [right|correct|fine|perfect|it|good]", "[sounds|looks] [good|right|great|perfect]",

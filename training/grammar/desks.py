@@ -41,7 +41,7 @@ def _thing(singular: str, joint: str = " for ") -> Callable[[dict[str, str]], st
 DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
 KINDS = {
     "table": Kind({"n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
-                  ["[book|reserve|get|have] a table", "make a [reservation|booking]", "book a table for dinner"],
+                  ["[book|reserve|get|have] a table", "make a [reservation|booking]", "have a table at yours"],
                   _table),
     "cinema": Kind({"title": "For which film?", "n": "How many tickets?", "day": DAY, "time": TIME},
                    ["[buy|get|book|order|reserve] [cinema |movie |film |]tickets", "see a [film|movie]",
@@ -54,7 +54,7 @@ KINDS = {
                       "ticket", " to ")),
     "hotel": Kind({"n": "For how many nights?", "day": "From which day?", "name": NAME},
                   ["[book|get|reserve|have] a room", "stay [here|at the hotel]",
-                      "book a [room|double room|single room]"],
+                      "book a room for the night"],
                   lambda s: "a room" + (f" for {_counted(s['n'], 'night')}" if "n" in s else "")),
     "bikes": Kind({"n": "How many bikes?", "day": DAY, "time": TIME, "name": NAME},
                   ["[rent|hire|get|book] [bikes|a bike|bicycles]", "rent some bikes"], _thing("bike")),
@@ -67,13 +67,10 @@ KINDS = {
     "pharmacy": Kind({"name": NAME, "title": "Which order number?"},
                      ["pick up [my|a] [prescription|order|medicine]", "collect my [prescription|medicine|order]"],
                      lambda s: "order" + (f" number {s['title']}" if "title" in s else "")),
-    "hair": Kind({"day": DAY, "time": TIME, "name": NAME},
-                 ["[book|make|get] [an appointment|a haircut]", "get my hair cut", "come in for a haircut"],
-                 lambda s: "a haircut"),
     "pool": Kind({"n": "How many tickets?", "day": DAY}, ["[buy|get] [pool|swimming] tickets", "go swimming"], _thing(
     "pool ticket")),
     "tours": Kind({"title": "Which tour?", "n": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
-                  ["[book|take|join] a tour", "book a guided tour", "see the town"],
+                  ["[book|take|join] a tour", "join one of the tours", "see the town"],
                   _tour),
     "repair": Kind({"title": "What should we repair?", "day": DAY, "name": NAME},
                    ["[get|have] something repaired", "bring something in for repair", "have something fixed"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from training.grammar import hours as opening
-from training.grammar import values, words
+from training.grammar import offers, values, words
 
 GOODS = {
     "coffee": """latte|cappuccino|espresso|americano|flat white|mocha|macchiato|cortado|filter coffee|black coffee|
@@ -45,14 +45,11 @@ NAMES_OF = {
     "ice cream": "ice cream [parlor|stand|shop]|gelato shop", "sandwiches": "sandwich [bar|shop]|deli|lunch counter",
     "sushi": "sushi bar|noodle bar|sushi place", "flowers": "flower [shop|stand]|florist",
     "souvenirs": "gift shop|souvenir [shop|stand]|museum shop", "snacks": "snack [bar|stand]|kiosk|station kiosk",
-    "juice": "juice bar|smoothie bar|juice stand", "cinema": "cinema|movie theater|film house",
-    "table": "restaurant|bistro|grill|trattoria", "museum": "museum|gallery|exhibition hall",
-    "train": "train station|ticket office|station", "hotel": "hotel|guest house|inn|hostel",
-    "bikes": "bike rental|bicycle rental|bike shop", "library": "library|town library|reading room",
-    "pharmacy": "pharmacy|drugstore|pharmacy counter", "hair": "hair salon|barber shop|hairdresser",
-    "pool": "swimming pool|public pool|pool", "tours": "tour desk|tourist office|visitor center",
-    "boats": "boat rental|harbor office|ferry desk", "repair": "repair shop|phone repair shop|shoe repair shop",
-}  # fmt: skip
+    "juice": "juice bar|smoothie bar|juice stand", "museum": "museum|gallery|exhibition hall",
+    "library": "library|town library|reading room",
+    "pharmacy": "pharmacy|drugstore|pharmacy counter",
+    "pool": "swimming pool|public pool|pool", "repair": "repair shop|phone repair shop|shoe repair shop",
+} | {kind: trade.house for kind, trade in offers.TRADES.items()}  # fmt: skip
 TAILS = """
 roll cake tea bar bowl pie soup wrap shake bun drink salad cookie box special juice toast bread slice cup plate burger
 pizza latte sandwich stick book pen card bag jar set ring mix dish steak curry stew cream syrup bottle biscuit punch

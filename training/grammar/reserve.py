@@ -1,0 +1,419 @@
+"""Bookings at desks of all kinds: what is wanted is copied from the guest's words and comes back whole.
+
+In one fixed order: the thing with its count or article, where to or what for, for whom, how many nights, day, time,
+name, and behind a comma each wish as it was said.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from training.grammar import booking_words as said
+from training.grammar import dates, offers, values
+from training.grammar import reserve_words as heard
+from training.grammar.shop import Shop
+from training.grammar.text import ONES, Voice, kindly, number, sentence
+
+Turns = list[tuple[str, str]]
+DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
+SLOTS = {
+    "visit": {"thing": "What would you like to book?", "day": DAY, "time": TIME, "name": NAME},
+    "hire": {"n": "", "day": DAY, "time": TIME, "name": NAME},
+    "course": {"day": DAY, "time": TIME, "name": NAME},
+    "ticket": {"to": "", "day": DAY, "time": TIME},
+    "room": {"nights": "For how many nights?", "day": "From which day?", "name": NAME},
+    "table": {"people": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
+}
+#: bare: no article stands before it
+_BARE = re.compile(r"[^s]s$|(?:hemming|waxing|worming|grooming|engraving|peeling|opening|yoga|pilates)$")
+_CLOCK = re.compile(r"at \d+:\d\d")
+
+
+def with_article(thing: str) -> str:
+    """a trim, an eye test, highlights"""
+    return thing if _BARE.search(thing) else ("an " if thing[0] in "aeioAEIO" else "a ") + thing
+
+
+class Reservation:
+    """One guest booking at a desk; collects turns."""
+
+    def __init__(self, rng: Random, voice: Voice, shop: Shop, split: str) -> None:
+        self.rng, self.voice, self.shop, self.split = rng, voice, shop, split
+        self.trade = offers.TRADES[shop.kind]
+        self.slots = SLOTS[self.trade.form]
+        self.known: dict[str, str] = {}
+        self.wishes: list[str] = []
+        self.turns: Turns = []
+        self.n, self.article = 0, ""  # a count, or what stands in its place
+        self.before, self.head = "", ""
+        self.place = ""  # two places on the
+
+    # ---- how it is repeated
+
+    def thing(self) -> str:
+        """two mountain bikes, an eye test, a place on the pottery class"""
+        one = f"{self.before} {self.head}".strip()
+        if self.place:
+            return f"{self.place} the {one}"
+        if self.n:
+            return f"{number(self.n)} {f'{self.before} {offers.children(self.n, self.head)}'.strip()}"
+        if self.article == "a":
+            return with_article(one)
+        if self.article == "many":
+            return f"{self.before} {offers.children(2, self.head)}".strip()
+        return f"{self.article} {one}".strip()
+
+    def text(self) -> str:
+        """All that is known, in one fixed order."""
+        s = self.known
+        parts = [s["thing"] if "thing" in s else self.thing()]
+        parts += [s[slot] for slot in ("to", "people", "nights", "day", "time") if slot in s]
+        if "name" in s:
+            parts.append("under the name " + s["name"])
+        return ", ".join([" ".join(part for part in parts if part), *self.wishes])
+
+    def _question(self, slot: str) -> str:
+        if slot == "n":
+            return f"How many {self.thing()}?"
+        if slot == "to":
+            return "Where to?" if self.shop.kind == "train" else "For which film?"
+        return self.slots[slot]
+
+    def missing(self) -> list[str]:
+        """The slots that are still to be asked for."""
+        return [slot for slot in self.slots if slot not in self.known]
+
+    def reply(self) -> str:
+        """Repeat, and ask for the next slot or for consent."""
+        missing = self.missing()
+        if not self.head:
+            return self._question("thing")
+        return sentence(self.text()) + (f". {self._question(missing[0])}" if missing else ". Is that right?")
+
+    def say(self, pattern: str, **ways: str) -> None:
+        """One turn of the guest, and the answer."""
+        asked = self.voice.says(pattern, **ways)
+        if self.voice.kind == "careful":
+            asked = sentence(asked)
+        self.turns.append((asked, kindly(asked) + self.reply()))
+
+    # ---- what is wanted
+
+    def _count(self) -> int:
+        rng = self.rng
+        return rng.choices((rng.randint(2, 6), rng.randint(7, 12), rng.randint(13, 40)), (80, 16, 4))[0]
+
+    def _shown(self, n: int) -> str:
+        return str(n) if self.rng.random() < 0.35 else number(n)
+
+    def wanted(self) -> str:
+        """Decide what is wanted; how the guest calls it."""
+        rng, form = self.rng, self.trade.form
+        self.before, self.head = offers.thing(rng, self.split, self.trade)
+        chance = rng.random()
+        if form == "visit":
+            self.article = "a" if chance < 0.72 else "the" if chance < 0.82 else ""
+            self.known["thing"] = self.thing()
+            return self.known["thing"]
+        if form == "course":
+            if chance < 0.5:
+                self.article = "the" if chance < 0.35 else ""
+                return self.thing()
+            n = rng.choice((1, 1, 2, 2, 3, 4, 5))
+            unit, joint = rng.choice(("place", "place", "spot", "seat")), rng.choice(("on", "in", "on"))
+            first = f"a {unit}" if n == 1 and chance < 0.8 else f"{number(n)} {offers.children(n, unit)}"
+            self.place = f"{first} {joint}"
+            return self.thing()
+        if form == "table":
+            meal = self.head not in ("table", "booth")
+            self.before = "" if meal else self.before
+            self.article = "a" if not meal or chance < 0.3 else ""
+            return "table" if chance < 0.12 and self.head == "table" and not self.before else self.thing()
+        if form == "ticket" and chance < 0.16:
+            shown, self.head = offers.passengers(rng, self.shop.kind == "train")
+            self.before = self.article = ""
+            return shown
+        if form == "hire":
+            self.known["n"] = ""
+            if chance < 0.12 and self.shop.kind == "rooms":
+                self.article = "the"
+                return self.thing()
+            if chance < 0.20:
+                self.article = "many"
+                del self.known["n"]
+                return self.thing()
+        if chance < (0.85 if form == "room" else 0.5 if form == "hire" else 0.3):
+            if rng.random() < 0.75:
+                self.article = "a"
+                return self.thing()
+            self.n = 1
+        else:
+            self.n = self._count()
+        return self.thing().replace(number(self.n), self._shown(self.n), 1)
+
+    def target(self) -> tuple[str, str]:
+        """Where to, or what for: (how it is said, the value)."""
+        if self.shop.kind == "train":
+            value = self.voice.form(values.place(self.rng, self.split))
+            self.known["to"] = "to " + value
+            return "to {to}", value
+        value = self.voice.form(values.title(self.rng, self.split))
+        self.known["to"] = "for " + value
+        return self.rng.choice(("for {to}", "for {to}", "to see {to}", "for {to}", "in {to}")), value
+
+    def people(self) -> tuple[str, str]:
+        """For how many, or whom: (how it is said, the value)."""
+        rng, kind = self.rng, _crowd(self.rng, self.trade.form)
+        if kind == "passengers":
+            shown, repeated = offers.passengers(rng)
+            self.known["people"] = "for " + repeated
+            return "for {n}", shown
+        n = self._count()
+        if kind == "crowd":
+            crowd = rng.choice(offers.CROWDS)
+            self.known["people"] = f"for {number(n)} {crowd}"
+            return rng.choice(("for {n}", "for {n}", ", {n}", ", we are {n}")), f"{self._shown(n)} {crowd}"
+        self.known["people"] = "for " + number(n)
+        return rng.choice(heard.PEOPLE), self._shown(n)
+
+    def nights(self) -> tuple[str, str]:
+        """For how many nights: (how it is said, the value)."""
+        n = self.rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 10, 14))
+        noun = offers.children(n, "night")
+        self.known["nights"] = f"for {number(n)} {noun}"
+        return self.rng.choice(heard.NIGHTS), f"{self._shown(n)} {noun}"
+
+    def moment(self, slots: list[str], part: str = "") -> tuple[str, dict[str, str]]:
+        """Day or time or both: how they are said."""
+        rng, voice = self.rng, self.voice
+        day, time = dates.moment(rng)
+        on = values.on(day)
+        ways = {"day": voice.small(day), "on": voice.small(on), "time": time, "clock": time.partition(" ")[2]}
+        short = time.startswith("at ") and not (ways["clock"].isdigit() or ways["clock"] in ONES)
+        at = rng.choice(("{time}", "{time}", "{clock}", "around {clock}")) if short else "{time}"
+        if self.trade.form == "ticket" and _CLOCK.fullmatch(time) and rng.random() < 0.5:
+            what = "train|bus|one|coach|boat" if self.shop.kind == "train" else "show|one|screening"
+            at = rng.choice(("on the {clock}", "with the {clock}", "the {clock}", "for the {clock}")) + f" [{what}|]"
+        if self.trade.form == "room":
+            self.known["day"] = "from " + day
+            return rng.choice(("from {day}", "from {day}", "starting {day}", "arriving {on}", "from {day} on")), ways
+        if "day" in slots:
+            self.known["day"] = on
+        if "time" in slots:
+            self.known["time"] = time
+        if "time" not in slots:
+            return rng.choice(("{on}", "{on}", "for {day}", ", {day}")), ways
+        if "day" not in slots:
+            return at, ways
+        way = rng.choice(("{on} @", "{on} @", "@ {on}", ", {day}, @", ", {on} @", "for {day}, @", "for {day} @",
+                          "{on}, @"))  # fmt: skip
+        return way.replace("@", at), ways
+
+    def wish(self) -> str:
+        """One more wish, as it is said and repeated."""
+        free = [each for each in offers.WISHES[self.trade.form] if each not in self.wishes]
+        self.wishes.append(self.rng.choice(free))
+        return self.wishes[-1]
+
+    # ---- the visit
+
+    def open(self) -> None:
+        """The first request: what, and as much of the rest as the guest likes."""
+        rng, form = self.rng, self.trade.form
+        if form == "visit" and rng.random() < 0.06:
+            self.say(rng.choice(heard.VAGUE))
+            self.say(rng.choice(heard.ANSWER_THING), thing=self.wanted())
+            return
+        full = rng.choice((0.3, 0.7, 1.0, 1.0))
+        ways = {"thing": self.wanted()}
+        whom = bool(self.trade.whom) and rng.random() < 0.4
+        lead = rng.choice(heard.LEADS_WHO if whom else heard.LEADS[form])
+        if whom:
+            whose, being = rng.choice(("my", "my", "my", "our")), rng.choice(self.trade.whom)
+            self.known["people"] = f"for your {being}"
+            ways["who"] = f"{whose} {being}"
+        question = lead.endswith("?")
+        tails = []
+        first = ""
+        if form == "ticket" and rng.random() < 0.9:
+            first, ways["to"] = self.target()
+        often = {"table": 0.9, "hire": 0.25, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
+        if rng.random() < often.get(form, 0.0):
+            way, ways["n"] = self.people()
+            if form == "table":
+                first = way
+            else:
+                tails.append(way)
+        if form == "room" and rng.random() < full:
+            way, ways["nights"] = self.nights()
+            tails.append(way.replace("{n}", "{nights}"))
+        slots = [slot for slot in ("day", "time") if slot in self.slots and rng.random() < full]
+        ahead = ""
+        if slots:
+            way, more = self.moment(slots)
+            ways |= more
+            if rng.random() < 0.16 and not way.startswith(("for", "with", "the")):
+                ahead = way.lstrip(", ") + rng.choice((" ", ", ", ", ", ": "))
+            else:
+                tails.append(way)
+        if rng.random() < 0.28:
+            tails.append(rng.choice(("", ", ")) + "{wish}")
+            ways["wish"] = self.wish()
+        rng.shuffle(tails)
+        if "name" in self.slots and "name" not in self.known and rng.random() < 0.12:
+            ways["name"] = self._name()
+            tails.append(rng.choice((", my name is {name}", "under the name {name}", "under {name}", ", name {name}")))
+        body = lead.rstrip("?")
+        hole = "{thing}"
+        at = body.index(hole) + len(hole)
+        rest = body[at:]
+        if whom and rest.startswith(" for {who}"):
+            at, rest = len(body), ""
+        pattern = ahead + body[:at] + (" " + first if first else "") + rest + "".join(" " + tail for tail in tails)
+        if tails and rng.random() < 0.16:
+            pattern += rng.choice((" ", " ", ", ")) + rng.choice(heard.CLOSING)
+        elif rng.random() < 0.15:
+            pattern += rng.choice((" please", ", please"))
+        pattern += "?" if question else ""
+        if rng.random() < 0.2:
+            pattern = rng.choice(heard.FRONT) + rng.choice((", ", ". ", ", so ", ": ", ", ")) + pattern
+        if rng.random() < 0.2:
+            pattern += ("" if question else rng.choice((".", ",", "."))) + " " + rng.choice(heard.BEHIND)
+        self.say(pattern, **ways)
+
+    def _name(self) -> str:
+        name = self.voice.form(values.full_name(self.rng, self.split))
+        self.known["name"] = name
+        return name
+
+    def fill(self) -> None:
+        """Answer until nothing is missing."""
+        rng = self.rng
+        while missing := self.missing():
+            slot = missing[0]
+            if slot == "n":
+                self.known["n"], self.article = "", ""
+                self.n = self._count()
+                self.say(rng.choice(said.ANSWER["n"]), n=self._shown(self.n))
+            elif slot == "to":
+                way, value = self.target()
+                self.say(rng.choice(("{to}", f"{way}", f"{way}, please", "{to}[, please| please]")), to=value)
+            elif slot == "people":
+                way, value = self.people()
+                self.say(way.lstrip(", ") if rng.random() < 0.5 else "{n}[, please| please|]", n=value)
+            elif slot == "nights":
+                way, value = self.nights()
+                self.say(way.lstrip(", ") if rng.random() < 0.5 else "{n}[, please| please|]", n=value)
+            elif slot == "name":
+                self.say(rng.choice(said.ANSWER["name"]), name=self._name())
+            else:
+                both = slot == "day" and "time" in missing and rng.random() < 0.25
+                way, ways = self.moment(["day", "time"] if both else [slot])
+                way = way.lstrip(", ")
+                self.say(way if both or rng.random() < 0.6 else f"{way}[, please| please| if possible|]", **ways)
+
+    def correct(self) -> None:
+        """Change what was repeated: one part, and all comes back."""
+        rng, form = self.rng, self.trade.form
+        could = [slot for slot in ("day", "time", "to") if slot in self.known]
+        if (self.n > 1) != bool(re.fullmatch(r"for \w+", self.known.get("people", ""))):
+            could += ["count", "count"]
+        if " and " in self.head and form == "ticket":
+            pass
+        elif (self.before or form in ("visit", "course")) and self.head not in ("table", "room", "ticket"):
+            could += ["thing", "thing"]
+        elif self.before:
+            could += ["kind", "kind"]
+        if len(self.wishes) < 2:
+            could.append("wish")
+        if not could:
+            return
+        slot = rng.choice(could)
+        if slot == "wish":
+            self.say(rng.choice(heard.EXTRA), wish=self.wish())
+        elif slot == "count":
+            self._recount()
+        elif slot in ("thing", "kind"):
+            self._rename(slot)
+        else:
+            old = self.known[slot]
+            if slot == "to":
+                ways = dict([self.target()[::-1]])
+                shown = next(iter(ways))
+                old = old.partition(" ")[2]
+            else:
+                way, more = self.moment([slot])
+                shown = more["day" if slot == "day" else "time"]
+                if slot == "day" and form == "room" and rng.random() < 0.5:
+                    shown = "from " + shown
+                if slot == "day":
+                    old = re.sub("^(?:on|from) ", "", old)
+            self._change(shown, old)
+
+    def _change(self, new: str, old: str) -> None:
+        pattern = self.rng.choice(heard.CHANGE).replace("{reason}", f"[{'|'.join(heard.REASON)}]")
+        self.say(pattern + self.rng.choice(("", "", ", please")) * (pattern[-1] not in "?" and "please" not in pattern),
+                 new=new, old=old)  # fmt: skip
+
+    def _recount(self) -> None:
+        rng = self.rng
+        people = self.n <= 1
+        old = self.known["people"].removeprefix("for ") if people else number(self.n)
+        before = ONES.index(old) if old in ONES else int(old)
+        n = rng.choice([m for m in range(1 if not people else 2, 13) if m != before])
+        reason = f"[{'|'.join(heard.MORE if n > before else heard.FEWER)}]"
+        if people:
+            self.known["people"] = "for " + number(n)
+        else:
+            self.n = n
+        self.say(rng.choice(heard.COUNT).replace("{reason}", reason), n=self._shown(n), old=old)
+
+    def _rename(self, slot: str) -> None:
+        """Another thing of the same desk, or another kind of it."""
+        rng = self.rng
+        before, head = self.before, self.head
+        for _ in range(20):
+            self.before, self.head = offers.thing(rng, self.split, self.trade)
+            if slot == "kind":
+                self.head = head
+            if (self.before, self.head) != (before, head) and (slot == "thing" or self.before not in ("", before)):
+                break
+        one, was = f"{self.before} {self.head}".strip(), f"{before} {head}".strip()
+        if self.n > 1 or self.article == "many":
+            new, old = (f"{a} {offers.children(2, b)}".strip() for a, b in ((self.before, self.head), (before, head)))
+        elif self.article == "a":
+            new, old = with_article(one), with_article(was)
+            new, old = rng.choice(((new, old), (new, f"the {was}"), (one, was)))
+        else:
+            new, old = rng.choice(((one, was), (f"the {one}", f"the {was}"))) if self.article == "the" else (one, was)
+        if slot == "kind" and rng.random() < 0.3 and self.n <= 1:
+            new, old = self.before, before or was
+        if "thing" in self.known:
+            self.known["thing"] = self.thing()
+        self._change(new, old)
+
+    def recall(self, done: bool) -> None:
+        """What was it again, when was it?"""
+        rng, s = self.rng, self.known
+        patterns, reply = said.ASK_BOOKING, f"You have {self.text()}."
+        on, at = s.get("day", ""), s.get("time", "")
+        kind = rng.random()
+        if kind < 0.5 and on and at:
+            patterns, reply = said.ASK_WHEN, f"It is {on} {at}."
+            if kind < 0.2:
+                patterns, reply = said.ASK_WHICH_DAY, f"It is {on}."
+            elif kind < 0.35:
+                patterns, reply = said.ASK_WHICH_TIME, f"It is {at}."
+        asked = self.voice.says(rng.choice(patterns))
+        self.turns.append((asked, kindly(asked) + reply + ("" if done else " Is that right?")))
+
+    def close(self) -> None:
+        """Yes: it is booked."""
+        asked = self.voice.says(self.rng.choice(said.YES))
+        self.turns.append((asked, f"Done: {self.text()}. See you then!"))
+
+
+def _crowd(rng: Random, form: str) -> str:
+    """Of what kind those are for whom it is."""
+    return rng.choices(("number", "crowd", "passengers"), (70, 18, 12) if form != "hire" else (90, 5, 5))[0]
