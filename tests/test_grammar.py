@@ -17,6 +17,7 @@ from training.grammar import (
     correction,
     desks,
     menu,
+    notes,
     off_topic,
     order_words,
     shop,
@@ -149,6 +150,9 @@ def test_replies_come_from_what_is_visible() -> None:
     small_talk = [reply for pattern, reply in (*talk.GREET, *talk.BYE, *talk.ASIDES)]
     asked = [question for kind in desks.KINDS.values() for question in kind.slots.values()]
     fixed = " ".join([*talk.JOKES, *small_talk, *off_topic.OFF_TOPIC, *asked, "booked costs password"]).lower()
+    rng = Random(5)
+    noted = [[set(_WORD.findall(note(rng, "train")[1].lower())) for _ in range(40)] for note, _ in notes.NOTES.values()]
+    fixed += " ".join(word for each in noted for word in set.intersection(*each))
     checked = 0
     for seen, words, answer in replies:
         for word in words:

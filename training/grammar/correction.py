@@ -150,6 +150,8 @@ def _more(counter: Counter) -> None:
     """Two more of what is there already: added to its line."""
     rng, lines = counter.rng, counter.order.lines
     at, k = rng.randrange(len(lines)), rng.choice((1, 1, 1, 2, 2, 3, 4))
+    if lines[at].n + k > 12:  # sums beyond the words for them are nobody's order
+        return
     lines[at] = replace(lines[at], n=lines[at].n + k)
     item = _called(rng, counter.voice, lines, at, k)
     if k == 1 and rng.random() < 0.5:
