@@ -71,6 +71,17 @@ def test_a_wrong_time_beside_the_right_one_is_wrong(answer: str, right: bool) ->
     assert Mark(closed, ["Closed. " + answer], True).right is (" at " not in answer and " from " not in answer)
 
 
+@pytest.mark.parametrize(("answer", "right"), [
+    ("Two teas at $2.50 each, one pie at $3.00. The till shows the total.", True),
+    ("Two teas at $2.50 each, one pie at $3.00. That is $8.00.", False),
+    ("Two teas 2 x $2.50 = $5.00, one pie $3.00.", False), ("The till shows the total.", False),
+    ("Two teas at $2.50 each, one pie at $2.50.", False),
+])  # fmt: skip
+def test_no_sum_is_worked_out(answer: str, right: bool) -> None:
+    asked = Request("bill", ("What's the sum?",), (("$2.50",), ("$3.00",)), "", amounts=("$2.50", "$3.00"))
+    assert Mark(asked, [answer], True).right is right
+
+
 def test_marks() -> None:
     order = Request("order", ("x",), (("two", "2"), ("tea",)))
     assert marks.repeated(order, "Two coffees.") == (1, 2)

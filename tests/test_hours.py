@@ -117,6 +117,26 @@ def test_exceptions_name_the_days_that_differ() -> None:
     assert found > 80
 
 
+def test_holidays_are_told_and_answered() -> None:
+    """Of a holiday that is told the answer bears its own hours; of any other nothing is known."""
+    rng = Random(SEED)
+    drawn = [week for week in (hours.draw(rng) for _ in range(1500)) if week.special]
+    assert len(drawn) > 150
+    for week in drawn:
+        told = notice.holidays(rng, week)
+        for holiday, span in week.special.items():
+            assert holiday.lower() in told.lower(), told
+            answer = hours.answer_special(week, holiday)
+            if span:
+                assert answer == f"On {holiday} we are open from {span[0]} to {span[1].rstrip('.')}."
+                assert span[0] in told and span[1].rstrip(".") in told
+            else:
+                assert answer == f"On {holiday} we are closed."
+                assert len(week.special) > 1 or not re.search(r"\d", told), told
+        free = next(each for each in hours.HOLIDAYS if each not in week.special)
+        assert hours.answer_special(week, free) == f"Sorry, I do not know the hours on {free}. Please ask the staff."
+
+
 # ---- asked and answered ----------------------------------------------------------------------------------------------
 
 

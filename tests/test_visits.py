@@ -10,7 +10,7 @@ import pytest
 
 from training import grammar
 from training.exam.requests import all_requests
-from training.grammar import booking, correction, desks, facts, names, rude, talk, text, values
+from training.grammar import booking, correction, desks, facts, names, order_words, rude, talk, text, values
 from training.grammar.counter import Counter, Line, spoken
 from training.grammar.shop import Shop
 from training.grammar.text import Voice
@@ -195,6 +195,20 @@ def test_stock() -> None:
             elif reply.startswith("Sorry"):
                 assert reply.endswith("We have rye bread and mint tea.") and "rye bread" not in asked
     assert heard == {"Yes,", "Sorry,", "I"}
+
+
+def test_what_is_not_sold_is_said_and_not_noted() -> None:
+    missed = 0
+    for seed in range(1500):
+        visit = counter(seed, [])
+        visit.shop.prices = {"rye bread": 450, "mint tea": 300, "scone": 250, "plum pie": 400}
+        visit.add(order_words.WANT)
+        for asked, reply in visit.turns:
+            if found := re.search(r"\. Sorry, we do not have (.*?)\. ", reply):
+                missed += 1
+                assert not any(text.plural(line.item) == found[1] for line in visit.order.lines), reply
+                assert found[1][:3] in asked and reply.endswith("Anything else?"), (asked, reply)
+    assert missed > 50
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ TARGETS = {
     "stops": ("answers that end by themselves", 0.98),
     "clean": ("sampled answers without a listed word", 1.00),
     "price": ("prices answered from the facts", None),
-    "bill": ("bills that show each price right", None),
+    "bill": ("bills that show each price right, no other", None),
 }
 
 _TIME = re.compile(
     r"\b\d{1,2}(?:[:.]\d\d)? ?[ap]\.?m\b|\b\d{1,2}[:.h]\d\d\b|\bo'clock\b|\bnoon\b|\bmidnight\b", re.IGNORECASE
 )
+_AMOUNT = re.compile(r"[$€£] ?\d+(?:\.\d+)?")
 _OPEN = re.compile(r"\bwe (?:are|open|close)\b(?! sorry)|\b(?:every day|24 hours)\b", re.IGNORECASE)
 _REFUSES = re.compile(r"\b(?:sorry|cannot|can't|can not|do not|don't|am not|only|unable|ask (?:a|the))\b", re.I)
 
@@ -63,6 +64,13 @@ def tells_other_times(request: Request, answer: str) -> bool:
     return any(time.lower() not in request.times for time in _TIME.findall(answer))
 
 
+def tells_other_amounts(request: Request, answer: str) -> bool:
+    """Whether an answer tells a sum of money that is none of those it may tell."""
+    if request.amounts is None:
+        return False
+    return any(amount not in request.amounts for amount in _AMOUNT.findall(answer))
+
+
 def refuses(answer: str) -> bool:
     """Whether an answer declines."""
     return bool(_REFUSES.search(answer))
@@ -98,4 +106,5 @@ class Mark:
         if subject == "tone":
             return not foul(last)
         found, wanted = repeated(self.request, last)
-        return found == wanted and not tells_other_times(self.request, last)
+        other = tells_other_times(self.request, last) or tells_other_amounts(self.request, last)
+        return found == wanted and not other

@@ -16,7 +16,7 @@ Slot = tuple[str, ...]  # ways to write one thing; one of them must stand in the
 class Request:
     """One visit.  ``subject``: order, booking, name, hours, unknown, price, bill, off-topic or tone.
 
-    ``times``: the only times of day that the last answer may tell; None: not looked at.
+    ``times``, ``amounts``: the only times of day and sums of money that the last answer may tell; None: not looked at.
     """
 
     subject: str
@@ -24,6 +24,7 @@ class Request:
     wants: tuple[Slot, ...] = ()
     facts: str = ""
     times: tuple[str, ...] | None = None
+    amounts: tuple[str, ...] | None = None
 
 
 def all_requests() -> list[Request]:
@@ -262,14 +263,16 @@ def _prices(rng: Random) -> Iterator[Request]:
         if i % 2:
             said = PRICE[i % len(PRICE)].replace("{x}", "the " + items[0])
             said = said[0].upper() + said[1:]
-            yield Request("price", (said,), ((_money(prices[items[0]]),),), facts)
+            price = _money(prices[items[0]])
+            yield Request("price", (said,), ((price,),), facts, amounts=(price,))
         else:
             counts = [rng.choice((1, 1, 2, 3)) for _ in items]
             x, y = (_said(n, "", item, rng) for n, item in zip(counts, items))
             said = TWO_ITEMS[i // 2 % len(TWO_ITEMS)].replace("{x}", x).replace("{y}", y)
             said = said[0].upper() + said[1:]
-            wants = tuple((_money(prices[item]),) for item in items)
-            yield Request("bill", (said, "Thanks, nothing further. What's the sum?"), wants, facts)
+            amounts = tuple(_money(prices[item]) for item in items)
+            wants = tuple((amount,) for amount in amounts)
+            yield Request("bill", (said, "Thanks, nothing further. What's the sum?"), wants, facts, amounts=amounts)
 
 
 def _money(cents: int) -> str:

@@ -11,7 +11,7 @@ from training.grammar.text import Voice, expand, plural
 _BROUGHT = """
 bike|umbrella|skateboard|scooter|ball|hat|backpack|suitcase|cat|parrot|rabbit|guitar|laptop|tripod|wheelchair|walker|
 picnic basket|sandwich|coffee cup|balloon|drone|horse|helmet|raincoat|surfboard|sled|tent|flag|instrument|toy|camera|
-shopping cart|baby carriage|large bag|pair of roller skates|speaker|birthday cake|water bottle|garden chair
+shopping cart|baby carriage|large bag|roller skate|speaker|birthday cake|water bottle|garden chair
 """.replace("\n", "").split("|")
 _PLACED = """
 ramp|cash machine|exit|cloakroom|playground|terrace|garden|help desk|phone booth|water tap|trash can|mirror|stage|bar|
