@@ -52,7 +52,7 @@ def test_an_errand_about_a_thing_names_it() -> None:
 
 
 def test_beginnings_of_orders_and_errands_are_the_same() -> None:
-    """How a wish begins does not tell an order from an errand: "give me", "i want", "can i have" begin both."""
+    """How a wish begins does not tell an order from an errand: "give me" begins both, as others do."""
     begun: dict[str, set[str]] = {}
     for dialogue in islice(grammar.dialogues(5), 1200):
         for (role, asked), (_, reply) in zip(dialogue, dialogue[1:]):
@@ -60,7 +60,7 @@ def test_beginnings_of_orders_and_errands_are_the_same() -> None:
             if role == "user" and kind:
                 begun.setdefault(" ".join(asked.lower().split()[:2]), set()).add(kind)
     both = {words for words, kinds in begun.items() if len(kinds) == 2}
-    assert {"give me", "can i", "i want"} <= both
+    assert "give me" in both and len(both) > 12, both
 
 
 def test_an_errand_between_leaves_the_order_alone() -> None:

@@ -201,7 +201,7 @@ def test_what_is_not_sold_is_said_and_not_noted() -> None:
     missed = 0
     for seed in range(1500):
         visit = counter(seed, [])
-        visit.shop.prices = {"rye bread": 450, "mint tea": 300, "scone": 250, "plum pie": 400}
+        visit.shop.prices = {"rye bread": "$4.50", "mint tea": "$3", "scone": "$2.50", "plum pie": "$4"}
         visit.add(order_words.WANT)
         for asked, reply in visit.turns:
             if found := re.search(r"\. Sorry, we do not have (.*?)\. ", reply):
