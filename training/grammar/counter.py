@@ -1,89 +1,20 @@
-"""The counter: an order and its lines, and one guest who fills it turn by turn."""
+"""The counter: one guest who fills an order turn by turn."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 
-from training.grammar import menu, names, values, words
+from training.grammar import goods, menu, names, values, words
 from training.grammar import order_words as said
 from training.grammar import shop as shops
+from training.grammar.line import Line, Order, spoken
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
+from training.grammar.text import Voice, babble, expand, kindly, listed, plural, sentence
 
 Turns = list[tuple[str, str]]
-
-EXTRAS = {
-    "coffee": "oat milk|soy milk|almond milk|extra milk|no sugar|two sugars|whipped cream|caramel|vanilla syrup|no "
-    "foam|honey|cinnamon|an extra shot|ice",
-    "pizza":
-    "mushrooms|extra cheese|olives|onions|no onions|peppers|thin crust|ham|bacon|spinach|no garlic|corn|chili",
-    "burgers": "extra cheese|no onions|bacon|ketchup|no pickles|mustard|mayonnaise|no tomato|hot sauce|extra pickles",
-    "ice cream": "sprinkles|chocolate sauce|whipped cream|nuts|strawberry sauce|no cream|caramel",
-    "sandwiches": "mustard|no mayonnaise|extra cheese|tomatoes|no onions|pickles|butter|lettuce",
-    "sushi": "extra ginger|no wasabi|soy sauce|an egg|chili oil|no onions|sesame",
-    "juice": "ice|no ice|ginger|honey|mint|protein",
-    "bakery": "butter|jam|cream cheese|icing|no sugar|honey",
-}  # fmt: skip
-EXTRAS_OF = {kind: text.split("|") for kind, text in EXTRAS.items()}
-
-OTHER_SIZES = ["small", "medium", "large", "big", "extra large", "mini", "regular", "double"]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of an order."""
-
-    item: str
-    n: int = 1
-    size: str = ""
-    extra: str = ""
-    loose: bool = False  # a size is still to be asked for
-
-    def text(self) -> str:
-        """two large lattes with oat milk"""
-        noun = self.item if self.n == 1 else plural(self.item)
-        joint = " without " if self.extra.startswith("no ") else " with "
-        extra = joint + self.extra.removeprefix("no ") if self.extra else ""
-        return " ".join(part for part in (number(self.n), self.size, noun) if part) + extra
-
-    def short(self) -> str:
-        """lattes, to ask for their size"""
-        return self.item if self.n == 1 else plural(self.item)
-
-
-@dataclass
-class Order:
-    """What the guest has ordered so far; ``tail`` is "to go" or "for here" once said."""
-
-    lines: list[Line] = field(default_factory=list)
-    name: str = ""
-    tail: str = ""
-
-    def text(self) -> str:
-        return listed([line.text() for line in self.lines]) + (f" {self.tail}" if self.tail else "")
-
-
-def spoken(rng: Random, voice: Voice, line: Line, shown_size: bool = True) -> str:
-    """A line as a guest says it: 2 large lattes with oat milk."""
-    article = "an" if ((line.size if shown_size else "") or line.item)[0].lower() in "aeiou" else "a"
-    if line.n == 1:
-        count = rng.choice((article, article, article, "one", "1", "one", ""))
-        if any(f" {where} " in line.item for where in said.WHERE) and rng.random() < 0.6:
-            count = "the"
-    elif line.n == 2 and rng.random() < 0.1:
-        count = "a couple of"
-    else:
-        count = number(line.n) if rng.random() < 0.62 else str(line.n)
-    size, noun = (line.size if shown_size else ""), voice.form(line.item)
-    if line.n > 1:
-        noun = plural(noun)
-    text = " ".join(part for part in (count, size, noun) if part)
-    if line.extra:
-        joint = " without " if line.extra.startswith("no ") and rng.random() < 0.5 else " with "
-        text += joint + (line.extra.removeprefix("no ") if joint == " without " else line.extra)
-    return text
 
 
 class Counter:
@@ -96,11 +27,36 @@ class Counter:
 
     def say(self, patterns: list[str], reply: str, **slots: str) -> None:
         """A turn; the reply is led in by "Certainly." where the guest said please."""
-        pattern = self.rng.choice(patterns)
-        if patterns is said.WANT and self.rng.random() < said.BABBLED:
-            pattern = f"{babble(self.rng, 6)} {{items}} {babble(self.rng, 4)}"
+        pattern = expand(self.rng, self.rng.choice(patterns))
+        if patterns is said.WANT or patterns is said.MORE:
+            pattern = self.around(patterns, pattern)
+        if "items" in slots:
+            slots["items"] = self.written(slots["items"], pattern.startswith("{items}"))
         asked = self.voice.says(pattern, **slots)
         self.turns.append((asked, kindly(asked) + sentence(reply)))
+
+    def ends_open(self) -> bool:
+        """Whether words after the goods could be meant as part of what is to be done with them."""
+        return any(line.extra for line in self.order.lines[-4:])
+
+    def around(self, patterns: list[str], pattern: str) -> str:
+        """A wish among words: some without meaning, others for whom it is and why."""
+        rng = self.rng
+        if patterns is said.WANT and not self.ends_open() and rng.random() < said.BABBLED:
+            return f"{babble(rng, 6)} {{items}} {babble(rng, 4)}"
+        if rng.random() < 0.2:
+            before = expand(rng, rng.choice(said.WHY))
+            pattern = before + (", so " if rng.random() < 0.4 else rng.choice((". ", ", ", ": ", "! "))) + pattern
+        if rng.random() < 0.2:
+            end = "" if pattern[-1] in ".?!" else rng.choice((",", ".", "!", ","))
+            pattern = f"{pattern}{end} {expand(rng, rng.choice(said.AFTERWARDS))}"
+        return pattern
+
+    def written(self, items: str, first: bool) -> str:
+        """The goods as this guest writes: a capital at the beginning, no punctuation in speech."""
+        if self.voice.kind == "spoken":
+            return re.sub(r"[,;:.!?](?= |$)", "", items)
+        return sentence(items) if first and self.voice.kind == "careful" and self.rng.random() < 0.7 else items
 
     def line(self) -> Line | None:
         """A new line, of the menu where there is one; None when that has no more."""
@@ -109,22 +65,32 @@ class Counter:
         free = [item for item in menu if item not in taken]
         if menu and not free:
             return None
-        item = rng.choice(free) if menu else shops.item_of(rng, self.split, kind)
+        if not menu and kind in goods.MEASURED and rng.random() < 0.2:
+            item = expand(rng, goods.MEASURED[kind])
+            if rng.random() < 0.4:
+                item = f"{item.partition(' of ')[0]} of {shops.coined_item(rng, self.split)}"
+            n = rng.randint(1, 18) * 50 if item.startswith("gram") else rng.randint(1, 15)
+            return Line(item, n) if item not in taken else None
+        item = rng.choice(free) if menu else self.voice.form(shops.item_of(rng, self.split, kind))
         if not menu and rng.random() < 0.04:
             item += f" {rng.choice(said.WHERE)} {rng.choice(words.THINGS)}"
         if item in taken:
             return None
-        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 40)), (34, 18, 12, 9, 6, 5, 16, 1))[0]
+        n = rng.choices((1, 2, 3, 4, 5, 6, rng.randint(7, 12), rng.randint(13, 100)), (34, 17, 12, 9, 6, 7, 15, 3))[0]
         size, loose = "", False
         if not menu and kind in shops.SIZED and item not in shops.NOT_SIZED and item in shops.GOODS_OF[kind]:
             size = self.combined(shops.SIZES[kind], item)
-            loose = not size or rng.random() < 0.28
-        elif rng.random() < (0.12 if menu else 0.3):
-            size = self.combined(OTHER_SIZES, item)
-        extra = self.combined(EXTRAS_OF[kind], item) if kind in EXTRAS_OF and rng.random() < 0.2 else ""
-        if rng.random() < (0.25 if extra else 0.02):  # what nobody puts on it
-            extra = rng.choice(("", "no ", "extra ")) + shops.coined_item(rng, self.split)
-        return Line(item, n, "" if loose else size, extra, loose)
+            loose = not size or rng.random() < 0.25
+        elif rng.random() < (0.15 if menu else 0.32):
+            size = self.combined([goods.before(rng) for _ in range(4)], item)
+        extra = ""
+        if rng.random() < (0.45 if kind in goods.DONE_WITH else 0.25):
+            extra = self.combined([goods.done_with(rng, kind) for _ in range(4)], item)
+        return Line(item, n, "" if loose or size in item else size, extra, loose)
+
+    def word(self) -> str:
+        """Any word of the split."""
+        return values.pick(self.rng, self.split, lambda: words.word(self.rng))
 
     def combined(self, pool: list[str], item: str) -> str:
         """A size or an extra whose combination with the item belongs to the split; "" where there is none."""
@@ -144,7 +110,7 @@ class Counter:
         """One to three new lines, then their sizes where these were left open."""
         rng, order = self.rng, self.order
         new: list[Line] = []
-        for _ in range(rng.choices((1, 2, 3), (55, 35, 10))[0]):
+        for _ in range(rng.choices((1, 2, 3, 4), (46, 37, 14, 3))[0]):
             line = self.line()
             if line:
                 new.append(line)
@@ -156,36 +122,53 @@ class Counter:
         if missing:
             parts.insert(rng.randint(0, len(parts)), spoken(rng, self.voice, Line(missing, rng.choice((1, 1, 2)))))
             missing = f" Sorry, we do not have {plural(missing)}."
-        items = self.joined(parts)
+        shared = len(parts) > 1 and rng.random() < 0.15
+        items = self.shared(parts) if shared else self.joined(parts)
         if not order.tail and rng.random() < 0.1:
             order.tail = rng.choice(said.TO_GO)
             items += " " + order.tail
-        named = not order.name and not missing and rng.random() < 0.18
+        named = not order.name and not missing and not shared and rng.random() < 0.18
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
             with_name = expand(rng, rng.choice(said.WITH_NAME)).replace("{thing}", words.word(rng))
             items += with_name if with_name[0] in ",." else " " + with_name
             self.turns.append(self._named(patterns, items))
         else:
-            self.say(patterns, f"{self.whole()}.{missing} {self.follow_up()}", items=items)
+            wish = ["{items}[, please| please|]"] if shared else patterns
+            self.say(wish, f"{self.whole()}.{missing} {self.follow_up()}", items=items)
         while any(line.loose for line in order.lines):
             self._sized()
 
     def joined(self, parts: list[str]) -> str:
-        """Things in a row, between the last two one of many words, or words that say nothing."""
+        """Things in a row, between the last two one of many words, or words that say nothing, or a comma alone."""
+        rng = self.rng
+        parts = [f"{expand(rng, said.SLIP)} {part}" if rng.random() < 0.03 else part for part in parts]
         if len(parts) < 2:
             return parts[0]
-        joint = babble(self.rng, 4) if self.rng.random() < 0.35 else self.rng.choice(said.JOINTS)
+        if rng.random() < 0.1:
+            return rng.choice((", ", "; ", ", ", " + ", ". ", " and ", " - ")).join(parts)
+        empty = not self.ends_open() and rng.random() < 0.35
+        joint = babble(rng, 4) if empty else expand(rng, rng.choice(said.JOINTS))
         last = parts[-1]
-        if self.rng.random() < 0.1:
-            last = f", {expand(self.rng, self.rng.choice(said.CONDITIONS))}, {last}"
+        if rng.random() < 0.1:
+            last = f", {expand(rng, rng.choice(said.CONDITIONS))}, {last}"
         return f"{', '.join(parts[:-1])} {joint or 'and'} {last}".replace(" ,", ",").replace(" ;", ";").replace(
             " .", ".")
+
+    def shared(self, parts: list[str]) -> str:
+        """Each thing with the one who wants it: my wife would like a tea and i'll have a latte."""
+        rng = self.rng
+        wishes = []
+        for who, part in zip(rng.sample(said.WHO, len(parts)), parts):
+            wish = rng.choice(said.WISHES if who != "i" else said.OWN_WISHES)
+            wishes.append(expand(rng, wish.replace("{who}", who)).replace("{thing}", part))
+        return listed(wishes, rng.choice(("and", "and", ", and", "but", "while", "&"))).replace(" ,", ",")
 
     def _named(self, patterns: list[str], items: str) -> tuple[str, str]:
         order, rng = self.order, self.rng
         before, _, after = items.partition("{name}")
-        asked = self.voice.says(rng.choice(patterns), items=before + order.name + after)
+        pattern = self.around([], expand(rng, rng.choice(patterns)))
+        asked = self.voice.says(pattern, items=self.written(before, False) + order.name + after)
         return asked, kindly(asked) + sentence(f"{order.text()} for {order.name}. {self.follow_up()}")
 
     def whole(self) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-BABBLED = 0.24  # share of wishes in words without meaning around the goods
+BABBLED = 0.18  # share of wishes in words without meaning around the goods
 #: between two things of one wish
 JOINTS = """
 and|and|and|and|and|and|and|plus|and also|and then|&|followed by|and on top|and besides|besides that|and finally|next|
 and for my friend|and for her|and for him|for me and|for my wife and|for my neighbor and|and for the little one|
 in addition|and in addition|and after it|and later|or rather and|and not to forget|moreover|alongside|combined with|
 with an extra|accompanied by|, to be followed by|, next|, also|, likewise|; also|, and for us|, and for the others|
+n|n|+|an|as well as|together with|
 for the boys and|for the girls,|on one tray with|and at the end|also|as the second thing|, secondly|. And|. Also|. Then
 """.replace("\n", "").split("|")
+
+JOINTS += [
+    "and[,|] [um|uh|erm|er|like|yes|oh][,|]", "[and |, ]let me see[,|]", ", [um|erm|oh and|hmm],",
+    "and [i think|maybe|also]", "and [let's say|say|make it]",
+    "and [some of that:|one more thing,|what else,|then there's|i'll take|can i get]",
+]  # fmt: skip
 
 #: a wish that depends on something; the thing itself comes after it
 CONDITIONS = [
@@ -41,6 +48,22 @@ WANT = [
     "order {items}[, please|]",
     "please [give me|bring me|make me] {items}", "[we need|we want|we take|i take] {items}[, please| please|]",
     "[do me|pour me|hand me] {items}[, please|]",
+]  # fmt: skip
+WANT += [
+    "[could|can|may|might] [i|we] [just |] [grab|pick up|buy|take|trouble you for] {items}[, please| please|]?",
+    "[i'm|we're|i am] [after|looking for|fetching|collecting|getting|here to get|going for] {items}[, please|]",
+    "[need|want|fancy|would like|would love|after] {items}[, please| thanks|, mate|]", "[pls|plz|pleeease] {items}",
+    "[what i want is|what we'd like is|what i'm after is|what i need is] {items}[, please|]",
+    "{items} [pls|thx|ta|cheers]",
+    "[gimme|lemme have|lemme get|get us|do us|cut me|weigh me|pack me|sort me out with] {items}[, please| please|]",
+    "[so|so that's|thats|so that would be|right, that's|that'd be] {items}[, please|]",
+    "[i|we] [fancy|feel like] {items}",
+    "[i'd|we'd] [adore|be happy with|be glad to have|be after] {items}[, please|]",
+    "[would|will] you [do|sell|get] me {items}[, please|]?",
+    "[please may i|please can i|may i please|can i please] [have|get] {items}?",
+    "[send|hand|pass|put] [me|us] {items} [over|across|on the counter|through][, please|]",
+    "{items} it is[, please|]", "[my|our] order is for {items}",
+    "[hiya|howdy|morning|evening|hey there][,|!|] {items}[, please| please|]",
 ]  # fmt: skip
 WANT += [
     "[right|okay|well], [so|then] {items}[, please|]", "[i|we] [came|come|dropped in] [for|to get|to buy] {items}",
@@ -86,6 +109,56 @@ MORE = [
     "and [maybe|perhaps] {items}", "{items}[, please| please|]",
     "[what about|how about] {items}[, please|]?", "one more thing: {items}",
     "and to [eat|drink|finish][,|] {items}[, please|]",
+]  # fmt: skip
+#: who else wants something
+WHO = """
+i|my wife|my husband|my son|my daughter|my mum|my dad|my nan|grandpa|my boss|my sister|my brother|my friend|the kids|
+my girlfriend|my colleague|our guest|the little one|my neighbor|the lady over there|my aunt|the driver|everyone|
+my flatmate|the twins|the team|the others|his sister|her mother|the man behind me|i|i|i
+""".replace("\n", "").split("|")
+WISHES = [
+    "{who} [would like|would love|will have|will take|asked for|wanted|ordered|said] {thing}",
+    "[for {who}][,|:|] {thing}", "{thing} [for|goes to|is for] {who}", "{who} sent me for {thing}",
+]  # fmt: skip
+OWN_WISHES = ["{thing} for me", "i'll [have|take|get|go for] {thing}", "i [want|take|need|would like] {thing}",
+    "for me[,|] {thing}", "i'd [like|love] {thing}", "{thing} [is mine|for myself]"]  # fmt: skip
+#: a slip of the tongue before a thing
+SLIP = "[um|uh|erm|er|hmm|let me see|what was it|how do you say|let me look at my list|i think|like|oh yes],"
+#: in front of a wish: why, for whom, how the day is; nothing of it is ordered
+WHY = [
+    "[we're|i'm|we are] [having a picnic|having guests|on a trip|very hungry|starving|so thirsty|late|on a diet|"
+    "on holiday|new in town|moving house|decorating|cooking tonight|baking today|playing outside|back again|in a "
+    "hurry]",
+    "[it's|today is] [my birthday|our anniversary|so hot|freezing|raining|my day off|market day|her party|a long "
+    "day]",
+    "[my|our] [mum|dad|boss|nan|teacher|wife|husband|aunt|coach|neighbor] [sent me|is waiting in the car|is too "
+    "shy to ask|says hello|is ill|loves this place|wrote me a list|told me to come here|is outside|gave me the "
+    "money]",
+    "[mummy|daddy|grandma|dad|mum] [says|said] [it's ok|i may|i can choose|i'm allowed|yes|i have to say please]",
+    "[the|my|our] [dog|cat|car|baby|garden|kitchen|class|office|team|band|train] [is waiting|needs it|is hungry|"
+    "is outside|ran out of everything|leaves soon|is full of people]", "[i|we] [walked|drove|ran|cycled] all the way",
+    "[i|we] [promised|lost a bet|won today|got paid|have no list|have thought about it|couldn't decide|saw your "
+    "sign|smelled it from outside]",
+    "[everyone|everybody|the whole family|half the office] [is hungry|loves your things|sends me|is here|wants "
+    "something]", "[good|great|what a] [day|morning|smell|queue|shop]",
+    "[don't laugh|you won't believe it|as always|same as ever|first things first]",
+]  # fmt: skip
+#: after a wish
+AFTERWARDS = [
+    "[that's|thats|that is|that'd be|and that's] [us|all|it|everything|the lot|me done|the order|all for now]",
+    "[it's|they're|this is|that's] for [me and my [sister|brother|mum]|my [mum|son|team|boss|teacher]|the [party|"
+    "picnic|trip|office|weekend|road|kids|dog]|the whole family|tonight|later|a friend]",
+    "[mummy|dad|mum|grandma|my teacher] [said|says] [i may|i'm allowed|it's fine|so|i can]",
+    "before [the film starts|my train leaves|it rains|you close|the kids wake up|i change my mind]",
+    "if [you've got it|you have any|you don't mind|that's alright|it's no bother|there's any left]",
+    "[my|our] [bus|train|friends|kids|taxi] [is|are] [coming|waiting|leaving]",
+    "to [wash it down|share|start with|keep me going]",
+    "[i'm|we're] [starving|so hungry|in a rush|not in a hurry|parked outside|paying cash]",
+    "[you're|you are] [a star|the best|so kind]", "[mate|love|dear|boss|chef|my good man|madam|sir|buddy|darling]",
+    "[would|could|will] you", "[right away|quick|when you can]",
+    "[because|as|since] [we|i] [have guests|ran out|am hungry|love them|like it here|drip|share everything]",
+    "[don't|do not] [tell my wife|forget me|worry]",
+    "[cheers|ta|thx|much obliged|bless you|many thanks|hope that's ok]",
 ]  # fmt: skip
 MORE += [
     "[i forgot|we forgot|almost forgot], {items}[, please|]",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from training.grammar import goods, offers, values, words
 from training.grammar import hours as opening
-from training.grammar import offers, values, words
 
 GOODS = {
     "coffee": """latte|cappuccino|espresso|americano|flat white|mocha|macchiato|cortado|filter coffee|black coffee|
@@ -33,6 +33,18 @@ GOODS = {
         pack of gum|energy drink|cereal bar|apple|banana|sandwich""",
     "juice": """orange juice|carrot juice|apple juice|mango smoothie|berry smoothie|green smoothie|ginger shot|
         banana smoothie|melon juice|pineapple juice|grape juice|tomato juice|lemonade|coconut water""",
+    "stationery": """pencil|eraser|ruler|notepad|envelope|ballpoint|stapler|scissors|marker|folder|greeting card|
+        calendar|ink bottle|school bag|crayon|pencil case""",
+    "cheese": """slice of gouda|camembert|cheddar|jar of olives|cream cheese|goat cheese|wedge of brie|mozzarella|
+        parmesan|cheese board|feta|box of crackers""",
+    "groceries": """egg|apple|lemon|bag of rice|carton of milk|loaf of bread|cucumber|onion|bag of potatoes|banana|
+        jar of honey|lettuce|pepper|bunch of grapes|packet of butter|tomato soup""",
+    "hardware": """hammer|screwdriver|box of nails|paint brush|tape measure|light bulb|padlock|bucket|saw|ladder|
+        extension cord|tin of paint|battery|hinge|door mat""",
+    "chemist": """toothbrush|shampoo|pack of tissues|soap|comb|hairbrush|cough syrup|plaster|thermometer|sunscreen|
+        mouthwash|bandage|razor|box of cotton pads""",
+    "toys": """ball|doll|kite|teddy bear|toy car|yo-yo|train set|jigsaw|board game|card game|bucket and spade|
+        skipping rope|balloon|spinning top""",
 }  # fmt: skip
 GOODS_OF = {kind: [" ".join(item.split()) for item in text.split("|")] for kind, text in GOODS.items()}
 #: served in sizes: the guest is asked for one
@@ -45,7 +57,10 @@ NAMES_OF = {
     "ice cream": "ice cream [parlor|stand|shop]|gelato shop", "sandwiches": "sandwich [bar|shop]|deli|lunch counter",
     "sushi": "sushi bar|noodle bar|sushi place", "flowers": "flower [shop|stand]|florist",
     "souvenirs": "gift shop|souvenir [shop|stand]|museum shop", "snacks": "snack [bar|stand]|kiosk|station kiosk",
-    "juice": "juice bar|smoothie bar|juice stand", "museum": "museum|gallery|exhibition hall",
+    "juice": "juice bar|smoothie bar|juice stand", "stationery": "stationery shop|paper shop|school shop",
+    "cheese": "cheese counter|cheese shop|delicatessen", "groceries": "grocery|corner shop|farm shop|market stall",
+    "hardware": "hardware store|tool shop|garden center", "chemist": "chemist|beauty shop|chemist's counter",
+    "toys": "toy shop|game store|toy stall", "museum": "museum|gallery|exhibition hall",
     "library": "library|town library|reading room",
     "pharmacy": "pharmacy|drugstore|pharmacy counter",
     "pool": "swimming pool|public pool|pool", "repair": "repair shop|phone repair shop|shoe repair shop",
@@ -118,7 +133,7 @@ def item_of(rng: Random, split: str, kind: str, coined: float = 0.5) -> str:
     """Something this kind of shop sells, or something invented."""
     if rng.random() < coined:
         return coined_item(rng, split)
-    return rng.choice(GOODS_OF[kind])
+    return rng.choice(GOODS_OF[kind]) if rng.random() < 0.4 else goods.made(rng, split, kind)
 
 
 def house_name(rng: Random, split: str) -> str:

@@ -16,6 +16,21 @@ def number(n: int) -> str:
     return ONES[n] if n < len(ONES) else str(n)
 
 
+_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+def spelled(n: int, joint: str = "-") -> str:
+    """A count up to 999 in words: twenty-five, three hundred; digits beyond."""
+    if n < 20:
+        return (ONES + _TEENS)[n]
+    if n < 100:
+        return _TENS[n // 10 - 2] + (joint + ONES[n % 10] if n % 10 else "")
+    if n < 1000:
+        return ONES[n // 100] + " hundred" + (f" and {spelled(n % 100, joint)}" if n % 100 else "")
+    return str(n)
+
+
 def listed(parts: Sequence[str], last: str = "and") -> str:
     """a, b and c."""
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" {last} " + parts[-1]
