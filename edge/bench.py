@@ -124,7 +124,7 @@ def run(
     repeats: int = 3,
     threads: Sequence[int | None] = (None,),
     kv: Sequence[str] = ("int8",),
-    head: Sequence[str] = ("int8",),
+    head: Sequence[str] = ("auto",),
     weights: Sequence[str] = ("auto",),
     top_k: int = 1,
     progress: Callable[[str], object] | None = None,

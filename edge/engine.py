@@ -35,8 +35,8 @@ __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 
 #: the model that ships inside the package
 MODELS = Path(__file__).resolve().parent / "models"
-#: how the output head may lie in memory; native: exactly the values of the file
-HEADS = ("int8", "two-stage", "int6", "int4", "f16", "f32", "native")
+#: how the output head may lie in memory; native: exactly the values of the file; auto: int8, or Q8_0 as stored
+HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
@@ -218,7 +218,7 @@ def load(
     threads: int | None = None,
     memory: str | int | None = None,
     force_memory: bool = False,
-    head: str = "int8",
+    head: str = "auto",
     weights: str = "auto",
     draft: str | int = "auto",
     isa: str | None = None,
@@ -386,7 +386,7 @@ class _Ahead(threading.Thread):
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
 ) -> _Ahead | None:
-    """Begin to make a large output head while the rest is loaded, unless it is of int8, which makes itself.
+    """Begin to make a large output head while the rest is loaded, unless it makes itself (int8) or is used as stored.
 
     Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
     the memory that is available left.
@@ -395,7 +395,7 @@ def _head_ahead(
     from edge.placement import LEAST
 
     available = available_memory()
-    if head == "int8" or available is None or wishes.memory is not None:
+    if head in ("auto", "int8") or available is None or wishes.memory is not None:
         return None
     expected = expect(checkpoint, head, weights, 0, n_threads)
     try:
@@ -409,7 +409,7 @@ def _head_ahead(
 
 def expect(
     checkpoint: Checkpoint,
-    head: str = "int8",
+    head: str = "auto",
     weights: str = "auto",
     program: int = 0,
     n_threads: int = 1,

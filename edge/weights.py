@@ -32,7 +32,7 @@ SUB_NORMS = {"attn_sub_norm": "q_dim", "ffn_sub_norm": "ffn"}
 
 
 def build(
-    checkpoint: Checkpoint, n_threads: int = 1, head: str | Head = "int8", chunk: int = 128
+    checkpoint: Checkpoint, n_threads: int = 1, head: str | Head = "auto", chunk: int = 128
 ) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 

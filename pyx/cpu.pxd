@@ -26,6 +26,7 @@ cdef extern from "kernels.h" nogil:
             const int32_t *, int64_t, int32_t, float, const float *, int64_t, int, float *) noexcept nogil
         float (*quantize_i16)(const float *, int64_t, int16_t *) noexcept nogil
         void (*head_i8)(const int8_t *, const float *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
+        void (*head_q8_0)(const uint8_t *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
         void (*head_f16)(const uint16_t *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*head_f32)(const float *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*quantize_row_i8)(const float *, int64_t, int8_t *, float *) noexcept nogil

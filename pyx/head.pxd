@@ -8,7 +8,7 @@ from pyx.table cimport Table
 from pyx.team cimport team
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_F16, HEAD_F32, HEAD_PLANES
+    HEAD_INT8, HEAD_Q8_0, HEAD_F16, HEAD_F32, HEAD_PLANES
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
@@ -26,7 +26,8 @@ cdef class Head:
     cdef Arena weights, scale_arena, query_arena
     cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
     cdef int64_t row_room
-    cdef const void *rows           # int8, half or float [n_row][k]
+    cdef int64_t row_bytes          # Q8_0 only
+    cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
     cdef float *scale               # [n_row], int8 only
     cdef readonly Planes planes     # HEAD_PLANES only
     cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers

@@ -1,9 +1,12 @@
 """head: the output head, all of whose rows are read for every token.
 
 It is what decode reads most of after the ternary weights, so it may be stored smaller than the file has it: int8 rows
-with a float32 scale per row (default), half, float, "native" (exactly the values of the file), or "two-stage": the int8
+with a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8
 rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.  "int6" and
 "int4" are planes of coarser codes, for boards without the memory.
+
+A file whose rows are Q8_0 has a head of eight bits already, with a scale for each 32 weights: "auto" uses it where the
+map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".
 
 The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
 that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept from
@@ -33,7 +36,7 @@ cdef enum:
 #: kind -> (id, bits per weight)
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
-    "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
+    "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
 }
 
 
@@ -41,21 +44,25 @@ cdef int64_t padded(int64_t k) noexcept nogil:
     return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
 
 
-#: what a head over stored rows will be: "native" resolved, its bytes, whether they lie in the file's map, and the bytes
-#: of its working memory
+#: what a head over stored rows will be: "auto" and "native" resolved, its bytes, whether they lie in the file's map,
+#: and the bytes of its working memory
 Placement = namedtuple("Placement", "kind nbytes mapped scratch")
 
 
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
     """The :class:`Placement` of a head over rows of a type.  Raises ValueError for a kind that is not known."""
-    if kind == "native":
+    if kind == "auto":
+        kind = "q8_0" if type == "Q8_0" else "int8"
+    elif kind == "native":
         kind = "f16" if type == "F16" else "f32"
-    if kind not in KINDS:
-        raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native)")
+    if kind not in KINDS or kind == "q8_0" != type.lower():
+        raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
     nbytes, scratch = n_row * k * bits // 8, 2 * HEAD_TOKENS * k
     if id == HEAD_INT8:
         nbytes += 4 * n_row
+    elif id == HEAD_Q8_0:
+        nbytes += n_row * (k // 32) * 2
     elif id == HEAD_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
@@ -63,9 +70,9 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
 
 
 cdef class Head:
-    """The output head over a table: kind one of KINDS or "native".
+    """The output head over a table: kind one of KINDS, "native" or "auto".
 
-    ``mapped`` tells that the rows are used where the file's map holds them ("native" or the same type as asked for).
+    ``mapped`` tells that the rows are used where the file's map holds them (they have the type that is asked for).
     Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
@@ -76,8 +83,8 @@ cdef class Head:
         self.kind_id = KINDS[self.kind][0]
         self.query_arena = Arena(2 * HEAD_TOKENS * self.k)
         self.x16 = <int16_t *>self.query_arena.data
-        if self.placement.mapped and (<size_t>table.data) % 4 == 0:
-            self.owner, self.rows, self.mapped = table, table.data, True
+        if self.placement.mapped and (self.kind_id == HEAD_Q8_0 or (<size_t>table.data) % 4 == 0):
+            self.owner, self.rows, self.row_bytes, self.mapped = table, table.data, table.row_bytes, True
             return
         self.allocate()
         self.source, self.fresh = table, True
@@ -182,7 +189,7 @@ cdef class Head:
                 team_barrier(&self.team, n_thread)
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
-        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_PLANES:
+        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_Q8_0 or self.kind_id == HEAD_PLANES:
             self.s[t] = kernel.quantize_i16(x, self.k, self.x16 + t * self.k)
         if self.kind_id == HEAD_PLANES:
             self.planes.ask(t, self.x16 + t * self.k, self.s[t])
@@ -204,6 +211,10 @@ cdef class Head:
                 if self.kind_id == HEAD_INT8:
                     kernel.head_i8(
                         <const int8_t *>self.rows + row * k, self.scale + row, n, k, self.x16 + t * k, self.s[t],
+                        out + t * ld + row)
+                elif self.kind_id == HEAD_Q8_0:
+                    kernel.head_q8_0(
+                        <const uint8_t *>self.rows + row * self.row_bytes, n, k, self.x16 + t * k, self.s[t],
                         out + t * ld + row)
                 elif self.kind_id == HEAD_F16:
                     kernel.head_f16(<const uint16_t *>self.rows + row * k, n, k, x + t * k, out + t * ld + row)

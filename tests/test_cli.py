@@ -179,7 +179,7 @@ def parsed(*args: str) -> dict[str, Any]:
 
 
 def test_options_become_arguments_of_load() -> None:
-    nothing = {"head": "int8", "weights": "auto", "draft": "auto", "i2s_layout": "128", "overflow": "slide"}
+    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "128", "overflow": "slide"}
     assert options.load_arguments(parsed()) == nothing
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",

@@ -115,14 +115,17 @@ def test_this_machine() -> None:
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
     (line,) = [line for line in lines if line.startswith("output head")]
-    assert line.split(maxsplit=2)[2].startswith("int8, every row read for every token; --head two-stage, ")
+    assert line.split(maxsplit=2)[2].startswith(
+        "int8, or as stored where that is Q8_0, every row read for every token; --head int8, two-stage, "
+    )
     (line,) = [line for line in lines if line.startswith("2 MiB pages")]
     assert "for copied weights, output head and KV pages: " in line
 
 
 def test_the_head_is_the_one_that_load_takes(bundled_model: Path) -> None:
-    with edge.load(bundled_model, ctx=64) as engine:
-        assert engine.transformer.head_kind == doctor.report(selftest=False)["head"]["default"]
+    default = doctor.report(selftest=False)["head"]["default"]
+    with edge.load(bundled_model, ctx=64) as engine, edge.load(bundled_model, ctx=64, head=default) as asked:
+        assert engine.transformer.head_kind == asked.transformer.head_kind == "int8"
 
 
 def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:

@@ -223,13 +223,17 @@ def test_sizes():
         assert made.nbytes == size and placement(kind, "F32", 77, 96, 1).nbytes == size
         assert made.mapped == (kind == "f32") and made.allocated == (0 if kind == "f32" else size)
     assert placement("native", "F16", 77, 96, 1)[:3] == ("f16", 77 * 192, True)
+    for kind in ("auto", "q8_0"):
+        assert placement(kind, "Q8_0", 77, 96, 1)[:3] == ("q8_0", 77 * 102, True)
+    assert placement("auto", "F16", 77, 96, 1)[:3] == ("int8", 77 * 100, False)
     assert placement("native", "Q8_0", 77, 96, 1)[:3] == ("f32", 77 * 384, False)
 
 
 def test_what_is_refused():
     rows = np.ones((4, 32))
-    with pytest.raises(ValueError, match="int3"):
-        head(rows, "int3")
+    for kind in ("int3", "q8_0"):  # Q8_0 is never made, only used
+        with pytest.raises(ValueError, match=f"{kind}.*not"):
+            head(rows, kind)
     with pytest.raises(ValueError, match="16384"):
         head(np.ones((1, 16385)), "two-stage")
     for size, top in ((31, 0), (9 * 32, 0), (0, 0), (32, -1), (32, 257)):
@@ -306,6 +310,23 @@ def test_winners_are_enough():
     assert edge.Sampling(top_k=0).winners == 0
     assert edge.Sampling(repeat_penalty=0.9).winners == 0
     assert edge.Sampling(repeat_penalty=1.1, repeat_last_n=-1).winners == 0
+
+
+@pytest.mark.parametrize("k", [32, 512, 2080])
+def test_blocks_of_the_file_are_used_where_they_lie(k):
+    """Q8_0 as the gguf package writes it: near the exact product, the same together or alone and by any threads."""
+    from gguf import GGMLQuantizationType, quants
+
+    rng = np.random.default_rng(k)
+    rows, x = rng.normal(size=(333, k)).astype(np.float32), rng.normal(size=(8, k)).astype(np.float32)
+    stored = quants.quantize(rows, GGMLQuantizationType.Q8_0)
+    of = Head(Table("Q8_0", stored.tobytes(), *rows.shape), "auto", 3)
+    assert of.kind == "q8_0" and of.mapped and of.allocated == 0 and of.nbytes == stored.nbytes
+    got = logits(of, x)
+    want = x.astype(np.float64) @ quants.dequantize(stored, GGMLQuantizationType.Q8_0).astype(np.float64).T
+    assert np.linalg.norm(got - want) <= 2e-4 * np.linalg.norm(want)  # half a step of 14-bit activations
+    assert same(got, logits(of, x, 40, 3))
+    assert same(got[3:4], logits(of, x[3:4]))
 
 
 @pytest.mark.parametrize("type", ["F32", "F16"])

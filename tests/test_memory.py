@@ -70,10 +70,11 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
 
 @pytest.mark.parametrize("kind", make_model.TERNARY)
 @pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
-@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native"])
+@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native", "Q8_0 auto"])
 def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
     path = tmp_path / "tiny.gguf"
-    make_model.make(path, shape, kind)
+    embedding, head = ("F16 " + head).split()[-2:]
+    make_model.make(path, shape, kind, embedding)
     plans = []
     with edge.load(path, ctx=64, head=head, threads=3, on_plan=plans.append) as engine:
         assert plans == [engine.plan]
@@ -115,15 +116,19 @@ with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=p
 """
 
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "wide.gguf"
+def make_wide(folder: Path, embedding: str) -> Path:
+    path = folder / f"wide-{embedding}.gguf"
     make_model.SHAPES["wide"] = WIDE
     try:
-        make_model.make(path, "wide")
+        make_model.make(path, "wide", embedding=embedding)
     finally:
         del make_model.SHAPES["wide"]
     return path
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_wide(tmp_path_factory.mktemp("model"), "F16")
 
 
 def process(root: Path, path: Path, limit: str = "", n_session: int = 1) -> dict:
@@ -142,6 +147,15 @@ def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Pa
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
     assert abs(grown - seen["kv"] - f["scratch"] - f["head"]) <= 1 << 20, seen  # its rows come with the second answer
     assert seen["used"]["file"] - seen["loaded"]["file"] <= f["weights_mapped"] + (1 << 20), seen
+
+
+def test_a_head_used_where_it_lies_takes_what_was_planned(root: Path, tmp_path: Path) -> None:
+    """Pages of the file, and no memory of our own."""
+    seen = process(root, make_wide(tmp_path, "Q8_0"))
+    f = seen["f"]
+    assert (f["head"], f["head_mapped"]) == (0, WIDE.n_vocab * WIDE.hidden // 32 * 34)
+    assert abs(seen["used"]["rss"] - seen["plan"]) <= max(0.02 * seen["plan"], 1 << 20), seen
+    assert seen["used"]["anon"] - seen["loaded"]["anon"] <= seen["kv"] + f["scratch"] + (1 << 20), seen
 
 
 def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:

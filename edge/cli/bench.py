@@ -43,7 +43,7 @@ class Words(Text):
     option("-t", "--threads", type=Numbers(), metavar="N,N", help="Threads, several to compare: 1,2,4."),
     option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
            "(default int8)."),
-    option("--head", type=Words(), default="int8", metavar="TYPE,TYPE", help="Types of the output head, several to "
+    option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head, several to "
            "compare (default int8)."),
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
            "compare: map,huge (default auto)."),

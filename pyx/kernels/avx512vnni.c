@@ -175,38 +175,6 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 #define LOOKUP_TOKENS 16
 #include "tiles.h"
 
-/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
-
-/* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
-enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
-
-typedef __m512i head_x;
-typedef __m512i head_sums;
-
-INLINE head_x head_load(const int16_t *x) { return load512(x); }
-
-INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
-{
-    return _mm512_dpwssd_epi32(sums, _mm512_cvtepi8_epi16(load256(w)), x);
-}
-
-INLINE int64_t head_total(head_sums sums)
-{
-    return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
-                                                    _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sums, 1))));
-}
-
-INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
-{
-    int32_t four[4];
-    if (narrow)
-        _mm_storeu_si128((__m128i *)four, sum4(sums));
-    for (int r = 0; r < 4; r++)
-        total[r] += narrow ? four[r] : head_total(sums[r]);
-}
-
-#include "head.h"
-
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
 
 #define PLANE_WIDTH 64
@@ -249,6 +217,40 @@ typedef float vh __attribute__((vector_size(4 * HALF_WIDTH)));
 INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 
 #include "lanes.h"
+
+/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
+
+/* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
+enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
+
+typedef __m512i head_x;
+typedef __m512i head_sums;
+
+INLINE head_x head_load(const int16_t *x) { return load512(x); }
+
+INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
+{
+    return _mm512_dpwssd_epi32(sums, _mm512_cvtepi8_epi16(load256(w)), x);
+}
+
+INLINE int64_t head_total(head_sums sums)
+{
+    return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(sums)),
+                                                    _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(sums, 1))));
+}
+
+INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
+{
+    int32_t four[4];
+    if (narrow)
+        _mm_storeu_si128((__m128i *)four, sum4(sums));
+    for (int r = 0; r < 4; r++)
+        total[r] += narrow ? four[r] : head_total(sums[r]);
+}
+
+#include "head.h"
+
+/* ---- KV pages --------------------------------------------------------------------------------------------------- */
 
 INLINE __m512i broadcast4(const void *p)
 {
@@ -341,6 +343,7 @@ const struct kernels kernels_avx512vnni = {
     .ternary_matmul = ternary_matmul,
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
+    .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,

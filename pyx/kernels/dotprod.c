@@ -51,6 +51,7 @@ const struct kernels kernels_dotprod = {
     .ternary_matmul = ternary_matmul,
     .ternary_blocks = ternary_blocks,
     .head_i8 = head_i8,
+    .head_q8_0 = head_q8_0,
     LANES_KERNELS,
     PAGES_KERNELS,
     PLANES_KERNELS,

@@ -1,4 +1,4 @@
-/* head.h: rows of the int8 output head, written once for every vector row.
+/* head.h: rows of the output heads of eight bits, written once for every vector row.
  *
  * The includer defines, for its instruction set,
  *   prefetch_stream(p)        as in x86.h and arm.h
@@ -10,7 +10,8 @@
  *   head_x head_load(x)       such elements of memory
  *   head_sums head_dot(sums, w, x)  sums + HEAD_STEP bytes of memory times x
  *   int64_t head_total(sums)  all lanes added
- *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: they fit an int32 */
+ *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: they fit an int32
+ * and includes lanes.h before. */
 #ifndef BITNET_EDGE_HEAD_H
 #define BITNET_EDGE_HEAD_H
 
@@ -65,6 +66,63 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_all_i8(w, scale, n_row, k, 1, x, s, logits);
     else
         head_all_i8(w, scale, n_row, k, 0, x, s, logits);
+}
+
+/* n rows of Q8_0 blocks; n and stream are constants where this is inlined.  16 blocks at a time, one for each lane. */
+INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream, const int16_t *x, float s,
+                           float *logits)
+{
+    const int64_t stride = n_block * Q8_BLOCK_BYTES;
+    vf lane[4][VECTORS] = {{{0}}};
+    for (int64_t first = 0; first < n_block; first += LANES) {
+        int count = n_block - first < LANES ? (int)(n_block - first) : LANES;
+        uint16_t d[4][LANES] = {{0}}; /* lanes without a block gain 0 * 0 */
+        int32_t sum[4][LANES] = {{0}};
+        for (int b = 0; b < count; b++, w += Q8_BLOCK_BYTES, x += Q8_BLOCK) {
+            head_sums sums[4] = {0};
+            int64_t total[4] = {0};
+            for (int i = 0; i < Q8_BLOCK; i += HEAD_STEP) {
+                head_x xv = head_load(x + i);
+                for (int r = 0; r < n; r++) {
+                    if (stream)
+                        prefetch_stream(w + r * stride + i);
+                    sums[r] = head_dot(sums[r], (const int8_t *)w + r * stride + 2 + i, xv);
+                }
+            }
+            if (n == 4)
+                head_totals(sums, 1, total);
+            else
+                for (int r = 0; r < n; r++)
+                    total[r] = head_total(sums[r]);
+            for (int r = 0; r < n; r++) {
+                memcpy(&d[r][b], w + r * stride, 2);
+                sum[r][b] = (int32_t)total[r];
+            }
+        }
+        for (int r = 0; r < n; r++)
+            for (int v = 0; v < VECTORS; v++)
+                lane[r][v] += load_int(sum[r] + v * LANE_WIDTH) * load_half(d[r] + v * LANE_WIDTH);
+    }
+    for (int r = 0; r < n; r++)
+        logits[r] = tree_sum(lane[r]) / s;
+}
+
+INLINE void head_all_q8_0(const uint8_t *w, int64_t n_row, int64_t n_block, int stream, const int16_t *x, float s,
+                          float *logits)
+{
+    int64_t r = 0;
+    for (; r + 4 <= n_row; r += 4)
+        head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, 4, n_block, stream, x, s, logits + r);
+    for (; r < n_row; r++)
+        head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, 1, n_block, stream, x, s, logits + r);
+}
+
+static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits)
+{
+    if (is_stream(k))
+        head_all_q8_0(w, n_row, k / Q8_BLOCK, 1, x, s, logits);
+    else
+        head_all_q8_0(w, n_row, k / Q8_BLOCK, 0, x, s, logits);
 }
 
 #endif

@@ -38,6 +38,8 @@ enum {
     MAX_HEAD_DIM = 4096,      /* of KV pages                                      */
     FLOAT_LANES = 16,         /* lanes of every float reduction                   */
     HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
+    Q8_BLOCK = 32,            /* weights of a block of Q8_0                       */
+    Q8_BLOCK_BYTES = 34,      /* half d, int8 q[32]: weight = q * d               */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
@@ -94,6 +96,9 @@ struct kernels {
     /* logits[r] = (float)(int64 sum_k w[r][k]*x[k]) * (scale[r] / s)   w [n_row][k] */
     void (*head_i8)(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
                     float *logits);
+    /* The same over rows of Q8_0 blocks as a file stores them, k a multiple of 32: lane b % FLOAT_LANES gains
+     * (float)(int32 sum of block b of w[r][k]*x[k]) * d, b ascending; logits[r] = pairwise tree as in rmsnorm / s */
+    void (*head_q8_0)(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits);
     /* logits[r] = sum_k w[r][k]*x[k] in FLOAT_LANES float lanes, pairwise tree as in rmsnorm; tail elements go to
      * the first lanes */
     void (*head_f16)(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits);

@@ -315,6 +315,6 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 #define MADDUBS_KERNELS                                                                                                \
     .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul, .ternary_blocks = ternary_blocks,              \
-    .head_i8 = head_i8, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
+    .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
 
 #endif

@@ -150,6 +150,21 @@ static float tree_sum(float lane[LANES])
     return lane[0];
 }
 
+static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits)
+{
+    for (int64_t r = 0; r < n_row; r++) {
+        float lane[LANES] = {0};
+        for (int64_t b = 0; b < k / Q8_BLOCK; b++, w += Q8_BLOCK_BYTES) {
+            uint16_t d = (uint16_t)(w[0] | w[1] << 8);
+            int32_t sum = 0;
+            for (int j = 0; j < Q8_BLOCK; j++)
+                sum += (int8_t)w[2 + j] * x[b * Q8_BLOCK + j];
+            lane[b % LANES] += (float)sum * half_float(d);
+        }
+        logits[r] = tree_sum(lane) / s;
+    }
+}
+
 static void head_f16(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits)
 {
     for (int64_t r = 0; r < n_row; r++) {
@@ -474,6 +489,7 @@ const struct kernels kernels_scalar = {
     .scale_sums = scale_sums,
     .quantize_i16 = quantize_i16,
     .head_i8 = head_i8,
+    .head_q8_0 = head_q8_0,
     .head_f16 = head_f16,
     .head_f32 = head_f32,
     .quantize_row_i8 = quantize_row_i8,

@@ -417,6 +417,33 @@ static void test_head(int n_row, int k, int kind)
         }
         verdict(ok, "head_i8 against int64, rows %d k %d", n_row, k);
     }
+    if (k % Q8_BLOCK == 0) {
+        int64_t n_block = k / Q8_BLOCK;
+        uint8_t *blocks = buffer((size_t)(n_row * n_block) * Q8_BLOCK_BYTES);
+        for (int64_t b = 0; b < n_row * n_block; b++) {
+            uint16_t d = kind == 2 ? (uint16_t)(rnd() % 0x400) : float_half(0.01f * rnd_float()); /* 2: subnormal */
+            memcpy(blocks + b * Q8_BLOCK_BYTES, &d, 2);
+            memcpy(blocks + b * Q8_BLOCK_BYTES + 2, w8 + b * Q8_BLOCK, Q8_BLOCK);
+        }
+        S->head_q8_0(blocks, n_row, k, xq, 123.0f, want);
+        K->head_q8_0(blocks, n_row, k, xq, 123.0f, got);
+        verdict(same(got, want, (size_t)n_row * 4), "head_q8_0 rows %d k %d kind %d", n_row, k, kind);
+        if (K == S) {
+            int ok = 1;
+            for (int r = 0; r < n_row; r++) {
+                double sum = 0.0, size = 0.0;
+                for (int i = 0; i < k; i++) {
+                    uint16_t d;
+                    memcpy(&d, blocks + ((int64_t)r * n_block + i / Q8_BLOCK) * Q8_BLOCK_BYTES, 2);
+                    double p = (double)w8[(size_t)r * (size_t)k + (size_t)i] * half_float(d) * xq[i] / 123.0;
+                    sum += p;
+                    size += fabs(p);
+                }
+                ok &= fabs(want[r] - sum) <= 1e-6 * size;
+            }
+            verdict(ok, "head_q8_0 against double, rows %d k %d", n_row, k);
+        }
+    }
     S->head_f16(w16, n_row, k, x, want);
     K->head_f16(w16, n_row, k, x, got);
     verdict(same(got, want, (size_t)n_row * 4), "head_f16 rows %d k %d kind %d", n_row, k, kind);
@@ -962,6 +989,7 @@ static void run(const struct kernels *row)
         test_head(5, 2560, kind);
         test_head(4, 2048, kind); /* the longest row whose sum is an int32 */
         test_head(4, 2080, kind);
+        test_head(7, 608, kind); /* blocks that do not fill the lanes */
         test_head(5, 35001, kind); /* beyond every flush of int32 sums */
     }
     for (int n_x = 1; n_x <= 17; n_x++)
