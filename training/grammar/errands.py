@@ -92,6 +92,27 @@ ERRANDS: dict[str, list[str]] = {
         "present|wine bar|career][ for {name}| for my {word}| in {name}| to read| to watch|]" + _PLEASE,
         "[guess|find out|look up|check|google|search|figure out] [who|what|where|when|how old|how tall] "
         "[{name} is|the {word} is|i am|we are|she lives|the {like} {word} was]",
+        "[is there|where is|how far is|do you know] [a|the nearest|another|a good|the next] [bank|dentist|hospital|"
+        "gym|beach|"
+        "school|petrol station|church|embassy|supermarket|airport|police station|{word} museum|park|town hall] [near "
+        "here|"
+        "around here|in this street|in town|from here|nearby|in {name}]?",
+        "how [do|can|would] [i|we] get to [the [station|airport|beach|harbor|old town|bank|hospital|{word} museum]|"
+        "{name}]"
+        "[ from here| on foot| by bus|]?",
+        "what [rhymes with|is the opposite of|is another word for|is the plural of|does one call] [a |][{word}|{like}|"
+        "{verb}]?",
+        "[who|what] is [better|{like}er|stronger|smarter|more famous|worth more], [a {word} or a {word}|{name} or "
+        "{name}|"
+        "the {word} or the {word}]?",
+        "do you [believe in|care about|know about|understand|follow|dream of|think about] [{word}s|{name}|{word}|magic|"
+        "love|aliens|the stock market]?",
+        "what [is|was|are] [your|the] [favorite {word}|opinion on {name}|opinion on {word}s|best {word} ever|dream|"
+        "take on {word}|secret]?",
+        "[if|suppose|say] [a {word} {verb}s|i {verb} {n} {word}s|two {word}s {verb}], [what happens|how many are left|"
+        "how "
+        "long does it take|who wins]?",
+        "[what|which] [day|date|year|month|century] [is|was|comes after] [it|{name}|my birthday|the war|easter]?",
         "[ask me|give me|make|let's have] a [quiz|trivia|history|{word}] question",
         "[who|what|which|whose] [{word}|person|king|team|side|one] [would|will|did|could|might] [win|lose|come first|"
         "be faster|survive|rule][, a {word} or a {word}| in {name}| in the end|]?",
@@ -137,7 +158,7 @@ ERRANDS: dict[str, list[str]] = {
         "[please |][set|start|stop] [a timer|an alarm|a countdown|the clock] [for|to|at] {m}[ minutes| hours|]"
         + _PLEASE,
         "[remind|wake|warn] me [to {verb}|at {m}|to call {name}|about the {word}|tomorrow]" + _PLEASE,
-        "[i need|i'm looking for|i want|find me|get me|we need|give me] [a|the] [loan|lawyer|plumber|taxi|job|doctor|"
+        "[i need|i'm looking for|i want|find me|get me|we need|give me] a [loan|lawyer|plumber|taxi|job|doctor|"
         "credit|"
         "mortgage|visa|passport|driving license|girlfriend|flat|nurse|painter|babysitter|helicopter] [of {n} dollars|"
         "in "
@@ -180,6 +201,13 @@ ERRANDS: dict[str, list[str]] = {
         "how [do|can|should|would|could] [i|we|you|one] [fix|install|repair|change|build|clean|raise|train|remove|set "
         "up|paint|sell|unlock|replace|invest in] [a {word}|my {word}|the {like} {word}|a flat {word}|{n} {word}s]"
         "[ on my {word}| in {name}| at home|]?",
+        "how [do|can|could] i [get|become|grow|stay|feel] [{like}|{like}er|taller|rich|famous|a {word}|a job|fit|"
+        "younger|"
+        "thin|a driving license][ fast| in a week| without {word}| at home| by {m}|]?",
+        "[my|our|the] [wifi at home|password|email|internet|account|video|app|printer at work] [does not work|is gone|"
+        "is "
+        "slow|was stolen|is full|is locked][,|.|:] [what now|help me|how do i fix it|can you fix it]?",
+        "[am i|is my {word}|are we|is he] [too {like}|{like}|pregnant|in love|good enough|being watched|right|normal]?",
         "[help|assist|advise] [me|us] [with my {word}|to {verb}|with the {word} exam|choose a {word}|with {name}|"
         "to fix the {word}|pass the {word} test|find a job]" + _PLEASE,
         "[should|shall|must] [i|we] [{verb} or {verb}|leave {name}|forgive {name}|break up with {name}|change my job|"

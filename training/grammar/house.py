@@ -1,10 +1,11 @@
-"""Rules of a house about any thing: what is welcome, what is where, what is free; asked for, known or not known."""
+"""Rules of a house about any thing: what is welcome, what is where, what is free, what is when; asked for, known or "
+"not known."""
 
 from __future__ import annotations
 
 from random import Random
 
-from training.grammar import words
+from training.grammar import values, words
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, expand, plural
 
@@ -20,6 +21,11 @@ microwave|reading corner|changing table|bike rack|first aid kit|charging station
 _FREE = """
 tap water|gift wrapping|sugar|ketchup|entry|the coat check|a second cup|delivery|ice|hot water|milk|
 umbrella rental|the newspaper|the guided walk|ginger|the first hour|mustard|entry for children|the shuttle|bread
+""".replace("\n", "").split("|")
+_EVENTS = """
+last order|last wash|last entry|first show|concert|story hour|quiz night|live music|puppet show|feeding|happy hour|
+breakfast|lunch|supper|dance class|flea market|lunch break|fire drill|tasting|reading|magic show|workshop|cooking class|
+opening ceremony|last bus|first boat|next tour|staff meeting|book club|choir practice|fireworks|mass|raffle|auction
 """.replace("\n", "").split("|")
 _SPOTS = """
 at the north door|beside the main door|in the east hall|behind the piano|by the fountain|near the till|under the clock|
@@ -39,6 +45,10 @@ _TOLD = {
     "where": (
         ("the {x} is {at}|{x}: {at}|you [will |]find the {x} {at}|{x} {at}|look for the {x} {at}",
          "The {x} is {at}."),
+    ),
+    "event": (
+        ("[the |]{x} [is|starts|begins] at {time}|[the |]{x}: {time}|{time}: {x}|[the |]{x}, {time}|"
+         "at {time} there is the {x}", "The {x} is at {time}."),
     ),
     "free": (
         ("{x} [is|is always|comes] free[ of charge| today| here|]|{x}: free|free: {x}|no charge for {x}|"
@@ -60,28 +70,39 @@ _ASKED = {
         "i'm looking for the {x}|[which way|how do i get] to the {x}?|the {x}, [where is it|please|which way]?|"
         "[can|could] you [show|tell] me [the way to the {x}|where the {x} is]?"
     ),
+    "event": (
+        "[when|at what time|what time] [is|does] the {x}[ start| begin|]?|when will the {x} [be|start|begin]?|"
+        "[what|which] time [is|for] the {x}?|the {x}, [when is it|what time|at what time]?|[is there|do you have|are "
+        "you "
+        "having] a {x}[, and when| today, when|]?|how late is the {x}?|[can|could] you tell me when the {x} is?|"
+        "i'd like to [see|join|catch] the {x}, when is it?"
+    ),
     "free": (
         "is {x} [free|for free|free of charge|included]?|do [i|we] [have to |]pay for {x}?|[do you charge for|"
         "is there a charge for|what about] {x}?|{x}, [is it free|free or not|does it cost much]?|must i pay for {x}?"
     ),
 }  # fmt: skip
+_OFTEN = (50, 22, 16, 12)  # kinds in the order of _TOLD
 
 
 def _thing(rng: Random, kind: str) -> str:
     """What is spoken of, in the singular; often any word."""
-    if kind != "free" and rng.random() < 0.3:
+    if kind in ("welcome", "where") and rng.random() < 0.3:
         return rng.choice(words.THINGS)
-    return rng.choice({"welcome": _BROUGHT, "where": _PLACED, "free": _FREE}[kind])
+    return rng.choice({"welcome": _BROUGHT, "where": _PLACED, "event": _EVENTS, "free": _FREE}[kind])
 
 
 def rule(rng: Random, shop: Shop) -> str:
     """A sentence of the facts; the shop keeps what is answered."""
-    kind = rng.choices(list(_TOLD), (60, 25, 15))[0]
+    kind = rng.choices(list(_TOLD), _OFTEN)[0]
     one = _thing(rng, kind)
     told, answer = rng.choice(_TOLD[kind])
-    shown, at = plural(one) if kind == "welcome" else one, rng.choice(_SPOTS)
-    shop.rules[one] = kind, answer.replace("{x}", shown).replace("{at}", at)
-    return expand(rng, told.replace("{x}", shown).replace("{at}", at))
+    drawn = {"{x}": plural(one) if kind == "welcome" else one, "{at}": rng.choice(_SPOTS), "{time}": values.time(rng)}
+    told = expand(rng, told)
+    for key, value in drawn.items():
+        told, answer = told.replace(key, value), answer.replace(key, value)
+    shop.rules[one] = kind, answer
+    return told
 
 
 def rule_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
@@ -90,7 +111,7 @@ def rule_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
         one = rng.choice(list(shop.rules))
         kind, answer = shop.rules[one]
     else:
-        kind = rng.choices(list(_TOLD), (60, 25, 15))[0]
+        kind = rng.choices(list(_TOLD), _OFTEN)[0]
         one = _thing(rng, kind)
         while any(one in other or other in one for other in shop.rules):
             one = _thing(rng, kind)
