@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from training.grammar import booking_words as said
-from training.grammar import desks, names, offers, reserve, values
+from training.grammar import dates, desks, names, offers, reserve, values
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, kindly, number, sentence
 
@@ -30,7 +30,7 @@ class Desk:
             n = rng.choices((rng.randint(1, 6), rng.randint(7, 12), rng.randint(13, 60)), (80, 15, 5))[0]
             return {"n": number(n) if rng.random() < 0.6 else str(n)}, number(n)
         if slot == "day":
-            day, _ = values.day(rng)
+            day = dates.day(rng)
             return {"day": voice.small(day), "on": voice.small(values.on(day))}, day
         if slot == "time":
             time = values.time(rng)

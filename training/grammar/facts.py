@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from training.grammar import catalogue, menu, notice, offers, tariff, values
 from training.grammar import hours as opening
-from training.grammar import menu, notice, tariff, values
 from training.grammar.house import rule
 from training.grammar.notes import NOTES
 from training.grammar.shop import GOODS_OF, NAMES_OF, Shop, house_name
@@ -30,6 +30,8 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
     listed = rng.random()
     if listed < (0.16 if kind in GOODS_OF else 0.45):
         parts.append(tariff.written(rng, split, shop))
+    elif kind in offers.TRADES and listed < 0.8:
+        parts.append(catalogue.written(rng, split, shop))
     elif kind in GOODS_OF and listed < 0.72:
         parts.append(menu.written(rng, split, shop))
         if rng.random() < 0.4:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from random import Random
 
@@ -26,6 +27,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 PEOPLE = _split("""son|daughter|wife|husband|mother|father|grandmother|grandfather|sister|brother|uncle|aunt|nephew|
     niece|cousin|grandson|granddaughter|partner|boss|neighbor|friend|mum|dad|little girl|little boy|twins|baby""")
+GROUPS = _split("""class|team|family|choir|band|group|office|club|friends|kids|colleagues|students|school|crew|
+    children|neighbors|orchestra|scouts|company|daughter|son|parents|wife|husband""")
 PETS = _split("""dog|cat|puppy|kitten|rabbit|parrot|terrier|poodle|hamster|spaniel|beagle|collie|sheepdog|pony|tortoise|
     guinea pig|budgie|retriever|dachshund|old dog|big cat""")
 RIDES = _split("""car|van|motorbike|truck|jeep|camper|scooter|company car|pickup|convertible|old car|minibus|bike|
@@ -71,28 +74,28 @@ TRADES = {
     "bikes": Trade("bike rental|bicycle rental|bike shop|rental desk|ski rental", "hire", _split("""bike|bicycle|tandem|
         scooter|helmet|trailer|cargo bike|sledge|pair of skis|snowboard|rollator|stroller|pair of skates|
         child seat"""), _split("""mountain|city|road|electric|folding|children's|ladies'|touring|racing|big|small|
-        gravel|trekking|cargo|men's""")),
+        gravel|trekking|cargo|men's"""), GROUPS),
     "boats": Trade("boat rental|harbor office|boathouse|water sports desk", "hire", _split("""boat|canoe|kayak|
         pedal boat|
         rowing boat|sailing boat|surfboard|paddle board|raft|dinghy|motor boat|life jacket|
         wetsuit"""), _split("""single|
-        double|small|large|three-seat|open|electric|river|racing|wooden|family""")),
+        double|small|large|three-seat|open|electric|river|racing|wooden|family"""), GROUPS),
     "sports": Trade("sports center|sports hall|bowling alley|tennis club|swim hall|leisure center", "hire", _split("""
         tennis court|squash court|badminton court|bowling lane|swimming lane|lane|court|pool table|football pitch|
         table tennis table|climbing wall|half court|practice net|volleyball field|sauna|dart board|minigolf lane"""),
-        _split("indoor|outdoor|clay|grass|hard|double|single|big|small|center|corner|children's")),
+        _split("indoor|outdoor|clay|grass|hard|double|single|big|small|center|corner|children's"), GROUPS),
     "rooms": Trade("community center|library|town library|event house|youth center|music house|office center", "hire",
         _split("""room|hall|study room|meeting room|practice room|party room|conference room|music room|seminar room|
         kitchen|locker|workshop room|parking space|reading room|studio|garden|desk|quiet room|projector|piano|
         chat room|changing room|storage box|game room|ballroom|dance floor|workplace|phone booth"""), _split("""small|
         big|
-        large|quiet|upper|bright|blue|green|corner|heated|covered|second|private|little|main""")),
+        large|quiet|upper|bright|blue|green|corner|heated|covered|second|private|little|main"""), GROUPS),
     "courses": Trade("adult school|gym|fitness studio|yoga studio|course desk|community college|dance studio", "course",
         _split("yoga|pilates|spin|pottery|painting|cooking|baking|swimming|salsa|first aid|sewing|photo|drawing|zumba|"
                "boxing|tango|knitting|writing|chess|judo|aqua fitness|climbing|Spanish|Italian|guitar|barista|wine|"
                "sushi|bread|beginners yoga|beginners Spanish|advanced pilates|back fitness|parent and child|"
                "watercolor|ceramics|meditation|self-defense|ballet|carving|gardening"),
-        _split("class|course|workshop|lesson|training|evening|session|tasting|weekend")),
+        _split("class|course|workshop|lesson|training|evening|session|tasting|weekend"), GROUPS),
     "tours": Trade("tour desk|tourist office|visitor center|castle office|museum desk", "visit", _split("""guided tour|
         city tour|castle tour|night walk|harbor tour|audio tour|cellar tour|school tour|wine tour|boat trip|tower visit|
         group visit|museum tour|factory tour|brewery tour|children's tour|garden tour|cave tour|bus tour|zoo tour"""),
@@ -104,6 +107,13 @@ TRADES = {
         _split("ticket|single|return|ticket|seat|day ticket|single ticket|return ticket|day return|fare|group ticket"),
         _split("""first class|second class|child|student|adult|window|senior|aisle|flexible|cheap|off-peak|sleeper|
         reduced|weekend|open""")),
+    "media": Trade("library|bookshop|toy library|media desk|school library|video store", "hold", _split("""novel|book|
+        DVD|
+        audiobook|magazine|comic|board game|picture book|cookbook|travel guide|biography|CD|record|film|poetry book|
+        textbook|thriller|crime novel|puzzle|video game|play|map|songbook|e-book|children's book""")),
+    "parcels": Trade("post office|parcel shop|dry cleaner|pickup desk|pharmacy|print shop|lost property office", "hold",
+        _split("""parcel|package|order|prescription|delivery|shipment|letter|suitcase|print job|photo order|repair|
+        medicine|box|shirts|jacket|item|order number|parcel number|ticket number|claim number""")),
     "hotel": Trade("hotel|guest house|inn|hostel|motel|mountain hut|bed and breakfast", "room", _split("""room|room|
         room|
         room|suite|apartment|bed|cabin|tent pitch|bungalow|studio|dormitory bed|chalet|pitch"""), _split("""single|
@@ -131,13 +141,19 @@ WISHES = {
         upstairs|with a table|side by side|with a bike|quiet coach|not too close|in the balcony|close to the exit|
         facing forward|with seat reservation|with luggage"""),
     "hire": _split("""with a child seat|with helmets|with a lock|with a basket|with life jackets|with lights|
-        with a projector|with chairs|with rackets|with balls|with a window|with insurance|with shoes|with a trailer|
+        with a projector|with chairs|with rackets|with balls|with a window|with insurance|with shoes|doubles|singles|
         with a screen|with heating|with paddles|without a driver|near the entrance"""),
     "visit": _split("""with the owner|with an interpreter|with a woman|in English|in Spanish|with the same person|
         in the small room|with the boss|with the new colleague|without waiting"""),
+    "hold": _split("""in large print|in English|as a gift|gift-wrapped|in French|wrapped|in paperback|in hardcover|
+        in a bag|at the side entrance|with a receipt|used|in German"""),
     "course": _split("""with materials|in English|for beginners|with lunch|with rental mats|with an apron|
         in the front row|for advanced"""),
 }  # fmt: skip
+PURPOSES = _split("""a birthday party|a wedding|a meeting|a rehearsal|badminton|basketball|tennis|a concert|
+    a christening|
+    dancing|a seminar|a farewell|fishing|an anniversary|a reunion|training|a tournament|a photo shoot|yoga practice|
+    a book club|a committee meeting|homework|choir practice|a children's party|a band|an exam|volleyball|a picnic""")
 _PASSENGERS = _split("adult|child|senior|student|teacher|pensioner|pupil|grown-up|visitor|passenger|dog|bike|car|"
                      "camper|motorbike|trailer")  # fmt: skip
 CROWDS = _split("""ladies|children|adults|pupils|students|kids|seniors|men|girls|boys|grown-ups|teachers|colleagues|
@@ -146,13 +162,20 @@ _SERVICES = """
 treatment lesson session check test fitting service cleaning repair wash massage consultation workshop photo therapy
 tasting appointment training inspection cut shoot visit measurement polish scan
 """.split()
+#: bare: no article stands before it
+_BARE = re.compile(r"[^s]s$|(?:hemming|waxing|worming|grooming|engraving|peeling|opening|yoga|pilates)$")
 _GEAR = "bike boat room hall court lane board tent locker cabin cart table machine pitch studio box desk field".split()
 _STARS = "first|quick|full|short|long|deluxe|basic|express|yearly|small|big|complete|classic|gentle|second".split("|")
 
 
 def children(n: int, noun: str) -> str:
-    """The noun in the number that the count wants."""
+    """The noun in the number that the count wants: court, courts, children."""
     return noun if n == 1 else "children" if noun == "child" else plural(noun)
+
+
+def with_article(thing: str) -> str:
+    """a trim, an eye test, highlights"""
+    return thing if _BARE.search(thing) else ("an " if thing[0] in "aeioAEIO" else "a ") + thing
 
 
 def passengers(rng: Random, vehicles: bool = False) -> tuple[str, str]:
@@ -166,15 +189,15 @@ def passengers(rng: Random, vehicles: bool = False) -> tuple[str, str]:
 
 def thing(rng: Random, split: str, trade: Trade) -> tuple[str, str]:
     """(what stands before, the thing): ("mountain", "bike"); a third is invented."""
-    invented = rng.random() < 0.35
+    invented = rng.random() < 0.35 and trade.form != "hold"
     if trade.form == "course":
         topic = rng.choice(trade.things) if not invented else values.pick(rng, split, lambda: _word(rng))
         return topic, rng.choice(trade.kinds)
     head = rng.choice(trade.things)
     if not invented:
-        if trade.form == "visit" and not trade.kinds:
-            return (rng.choice(_STARS) if rng.random() < 0.15 else ""), head
-        kind = rng.choice(trade.kinds) if rng.random() < 0.6 else ""
+        if not trade.kinds:
+            return (rng.choice(_STARS) if trade.form == "visit" and rng.random() < 0.15 else ""), head
+        kind = rng.choice(trade.kinds) if trade.kinds and rng.random() < 0.6 else ""
         return ("" if kind and (kind.split()[-1] in head or " " in head) else kind), head
     if trade.form in ("visit", "hire") and rng.random() < 0.7:
         head = rng.choice(_SERVICES if trade.form == "visit" else _GEAR)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from random import Random
 
+from training.grammar import amend, dates, offers, values
 from training.grammar import booking_words as said
-from training.grammar import dates, offers, values
 from training.grammar import reserve_words as heard
 from training.grammar.shop import Shop
-from training.grammar.text import ONES, Voice, kindly, number, sentence
+from training.grammar.text import ONES, Voice, expand, kindly, number, sentence
 
 Turns = list[tuple[str, str]]
 DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
@@ -24,15 +24,9 @@ SLOTS = {
     "ticket": {"to": "", "day": DAY, "time": TIME},
     "room": {"nights": "For how many nights?", "day": "From which day?", "name": NAME},
     "table": {"people": "For how many people?", "day": DAY, "time": TIME, "name": NAME},
+    "hold": {"name": NAME},
 }
-#: bare: no article stands before it
-_BARE = re.compile(r"[^s]s$|(?:hemming|waxing|worming|grooming|engraving|peeling|opening|yoga|pilates)$")
 _CLOCK = re.compile(r"at \d+:\d\d")
-
-
-def with_article(thing: str) -> str:
-    """a trim, an eye test, highlights"""
-    return thing if _BARE.search(thing) else ("an " if thing[0] in "aeioAEIO" else "a ") + thing
 
 
 class Reservation:
@@ -59,10 +53,10 @@ class Reservation:
         if self.n:
             return f"{number(self.n)} {f'{self.before} {offers.children(self.n, self.head)}'.strip()}"
         if self.article == "a":
-            return with_article(one)
+            return offers.with_article(one)
         if self.article == "many":
             return f"{self.before} {offers.children(2, self.head)}".strip()
-        return f"{self.article} {one}".strip()
+        return f"{'your' if self.article == 'my' else self.article} {one}".strip()
 
     def text(self) -> str:
         """All that is known, in one fixed order."""
@@ -87,7 +81,7 @@ class Reservation:
     def reply(self) -> str:
         """Repeat, and ask for the next slot or for consent."""
         missing = self.missing()
-        if not self.head:
+        if not self.before + self.head:
             return self._question("thing")
         return sentence(self.text()) + (f". {self._question(missing[0])}" if missing else ". Is that right?")
 
@@ -104,21 +98,37 @@ class Reservation:
         rng = self.rng
         return rng.choices((rng.randint(2, 6), rng.randint(7, 12), rng.randint(13, 40)), (80, 16, 4))[0]
 
-    def _shown(self, n: int) -> str:
+    def shown(self, n: int) -> str:
         return str(n) if self.rng.random() < 0.35 else number(n)
+
+    def something(self) -> tuple[str, str]:
+        """Something of this desk, of what the facts offer most often: what stands before, the thing."""
+        rng = self.rng
+        if self.shop.offers and rng.random() < 0.7:
+            return rng.choice(self.shop.offers)
+        before, head = offers.thing(rng, self.split, self.trade)
+        if self.trade.form == "hold":
+            coded = self.shop.kind == "parcels"
+            draw = (lambda: values.code(rng)) if coded else (lambda: values.title(rng, self.split))
+            return "", f"{head} {self.voice.form(values.pick(rng, self.split, draw))}"
+        return before, head
 
     def wanted(self) -> str:
         """Decide what is wanted; how the guest calls it."""
         rng, form = self.rng, self.trade.form
-        self.before, self.head = offers.thing(rng, self.split, self.trade)
+        self.before, self.head = self.something()
         chance = rng.random()
+        if form == "hold":
+            self.article = "my" if self.shop.kind == "parcels" and chance < 0.5 else "the"
+            return f"{self.article} {self.head}"
         if form == "visit":
             self.article = "a" if chance < 0.72 else "the" if chance < 0.82 else ""
             self.known["thing"] = self.thing()
             return self.known["thing"]
         if form == "course":
             if chance < 0.5:
-                self.article = "the" if chance < 0.35 else ""
+                self.article = "the" if chance < 0.3 else ""
+                self.head = "" if chance > 0.4 else self.head
                 return self.thing()
             n = rng.choice((1, 1, 2, 2, 3, 4, 5))
             unit, joint = rng.choice(("place", "place", "spot", "seat")), rng.choice(("on", "in", "on"))
@@ -139,7 +149,9 @@ class Reservation:
             if chance < 0.12 and self.shop.kind == "rooms":
                 self.article = "the"
                 return self.thing()
-            if chance < 0.20:
+            if chance < 0.17:
+                return self.thing()
+            if chance < 0.24:
                 self.article = "many"
                 del self.known["n"]
                 return self.thing()
@@ -150,7 +162,8 @@ class Reservation:
             self.n = 1
         else:
             self.n = self._count()
-        return self.thing().replace(number(self.n), self._shown(self.n), 1)
+        shown = {2: "a couple of", 6: "half a dozen", 12: "a dozen"}.get(self.n, "") if rng.random() < 0.06 else ""
+        return self.thing().replace(number(self.n), shown or self.shown(self.n), 1)
 
     def target(self) -> tuple[str, str]:
         """Where to, or what for: (how it is said, the value)."""
@@ -169,20 +182,23 @@ class Reservation:
             shown, repeated = offers.passengers(rng)
             self.known["people"] = "for " + repeated
             return "for {n}", shown
+        if kind == "purpose":
+            self.known["people"] = "for " + rng.choice(offers.PURPOSES)
+            return "for {n}", self.known["people"].removeprefix("for ")
         n = self._count()
         if kind == "crowd":
             crowd = rng.choice(offers.CROWDS)
             self.known["people"] = f"for {number(n)} {crowd}"
-            return rng.choice(("for {n}", "for {n}", ", {n}", ", we are {n}")), f"{self._shown(n)} {crowd}"
+            return rng.choice(("for {n}", "for {n}", ", {n}", ", we are {n}")), f"{self.shown(n)} {crowd}"
         self.known["people"] = "for " + number(n)
-        return rng.choice(heard.PEOPLE), self._shown(n)
+        return rng.choice(heard.PEOPLE), self.shown(n)
 
     def nights(self) -> tuple[str, str]:
         """For how many nights: (how it is said, the value)."""
         n = self.rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 10, 14))
         noun = offers.children(n, "night")
         self.known["nights"] = f"for {number(n)} {noun}"
-        return self.rng.choice(heard.NIGHTS), f"{self._shown(n)} {noun}"
+        return self.rng.choice(heard.NIGHTS), f"{self.shown(n)} {noun}"
 
     def moment(self, slots: list[str], part: str = "") -> tuple[str, dict[str, str]]:
         """Day or time or both: how they are said."""
@@ -195,6 +211,11 @@ class Reservation:
         if self.trade.form == "ticket" and _CLOCK.fullmatch(time) and rng.random() < 0.5:
             what = "train|bus|one|coach|boat" if self.shop.kind == "train" else "show|one|screening"
             at = rng.choice(("on the {clock}", "with the {clock}", "the {clock}", "for the {clock}")) + f" [{what}|]"
+        if self.trade.form == "hold" and "day" in slots:
+            self.known["day"] = on
+            if "time" in slots:
+                self.known["time"] = time
+            return expand(rng, rng.choice(heard.PICKUP)) + (" {on} {time}" if "time" in slots else " {on}"), ways
         if self.trade.form == "room":
             self.known["day"] = "from " + day
             return rng.choice(("from {day}", "from {day}", "starting {day}", "arriving {on}", "from {day} on")), ways
@@ -227,21 +248,25 @@ class Reservation:
             return
         full = rng.choice((0.3, 0.7, 1.0, 1.0))
         ways = {"thing": self.wanted()}
-        whom = bool(self.trade.whom) and rng.random() < 0.4
-        lead = rng.choice(heard.LEADS_WHO if whom else heard.LEADS[form])
+        whom = bool(self.trade.whom) and rng.random() < (0.4 if form == "visit" else 0.15)
+        lead = rng.choice((heard.LEADS_WHO if form == "visit" else heard.LEADS_GROUP) if whom else heard.LEADS[form])
         if whom:
             whose, being = rng.choice(("my", "my", "my", "our")), rng.choice(self.trade.whom)
             self.known["people"] = f"for your {being}"
             ways["who"] = f"{whose} {being}"
-        question = lead.endswith("?")
         tails = []
-        first = ""
+        first = ahead = ""
         if form == "ticket" and rng.random() < 0.9:
             first, ways["to"] = self.target()
+            if rng.random() < 0.3:
+                first, lead = "", rng.choice(heard.SO)
+                ahead = rng.choice(heard.PLACE_AHEAD if self.shop.kind == "train" else heard.TITLE_AHEAD) + " "
         often = {"table": 0.9, "hire": 0.25, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
-        if rng.random() < often.get(form, 0.0):
+        if not whom and rng.random() < often.get(form, 0.0):
             way, ways["n"] = self.people()
-            if form == "table":
+            if rng.random() < 0.2 and "people" in self.known and self.known["people"][4:6] != "a ":
+                ahead, lead = rng.choice(heard.PEOPLE_AHEAD) + " ", rng.choice(heard.SO)
+            elif form == "table":
                 first = way
             else:
                 tails.append(way)
@@ -249,11 +274,15 @@ class Reservation:
             way, ways["nights"] = self.nights()
             tails.append(way.replace("{n}", "{nights}"))
         slots = [slot for slot in ("day", "time") if slot in self.slots and rng.random() < full]
-        ahead = ""
+        if form == "hold" and rng.random() < 0.6:
+            slots = ["day", "time"][: rng.choice((1, 1, 2))]
         if slots:
             way, more = self.moment(slots)
             ways |= more
-            if rng.random() < 0.16 and not way.startswith(("for", "with", "the")):
+            loose = not (ahead or way.startswith(("for", "with", "the ", "and", "to ")))
+            if loose and rng.random() < 0.14 and not whom and form not in ("ticket", "room", "hold"):
+                lead = rng.choice(heard.MIDDLE).replace("{moment}", way.lstrip(", "))
+            elif loose and rng.random() < 0.16:
                 ahead = way.lstrip(", ") + rng.choice((" ", ", ", ", ", ": "))
             else:
                 tails.append(way)
@@ -264,6 +293,7 @@ class Reservation:
         if "name" in self.slots and "name" not in self.known and rng.random() < 0.12:
             ways["name"] = self._name()
             tails.append(rng.choice((", my name is {name}", "under the name {name}", "under {name}", ", name {name}")))
+        question = lead.endswith("?")
         body = lead.rstrip("?")
         hole = "{thing}"
         at = body.index(hole) + len(hole)
@@ -276,7 +306,7 @@ class Reservation:
         elif rng.random() < 0.15:
             pattern += rng.choice((" please", ", please"))
         pattern += "?" if question else ""
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not ahead.startswith(", "):
             pattern = rng.choice(heard.FRONT) + rng.choice((", ", ". ", ", so ", ": ", ", ")) + pattern
         if rng.random() < 0.2:
             pattern += ("" if question else rng.choice((".", ",", "."))) + " " + rng.choice(heard.BEHIND)
@@ -295,7 +325,7 @@ class Reservation:
             if slot == "n":
                 self.known["n"], self.article = "", ""
                 self.n = self._count()
-                self.say(rng.choice(said.ANSWER["n"]), n=self._shown(self.n))
+                self.say(rng.choice(said.ANSWER["n"]), n=self.shown(self.n))
             elif slot == "to":
                 way, value = self.target()
                 self.say(rng.choice(("{to}", f"{way}", f"{way}, please", "{to}[, please| please]")), to=value)
@@ -315,83 +345,7 @@ class Reservation:
 
     def correct(self) -> None:
         """Change what was repeated: one part, and all comes back."""
-        rng, form = self.rng, self.trade.form
-        could = [slot for slot in ("day", "time", "to") if slot in self.known]
-        if (self.n > 1) != bool(re.fullmatch(r"for \w+", self.known.get("people", ""))):
-            could += ["count", "count"]
-        if " and " in self.head and form == "ticket":
-            pass
-        elif (self.before or form in ("visit", "course")) and self.head not in ("table", "room", "ticket"):
-            could += ["thing", "thing"]
-        elif self.before:
-            could += ["kind", "kind"]
-        if len(self.wishes) < 2:
-            could.append("wish")
-        if not could:
-            return
-        slot = rng.choice(could)
-        if slot == "wish":
-            self.say(rng.choice(heard.EXTRA), wish=self.wish())
-        elif slot == "count":
-            self._recount()
-        elif slot in ("thing", "kind"):
-            self._rename(slot)
-        else:
-            old = self.known[slot]
-            if slot == "to":
-                ways = dict([self.target()[::-1]])
-                shown = next(iter(ways))
-                old = old.partition(" ")[2]
-            else:
-                way, more = self.moment([slot])
-                shown = more["day" if slot == "day" else "time"]
-                if slot == "day" and form == "room" and rng.random() < 0.5:
-                    shown = "from " + shown
-                if slot == "day":
-                    old = re.sub("^(?:on|from) ", "", old)
-            self._change(shown, old)
-
-    def _change(self, new: str, old: str) -> None:
-        pattern = self.rng.choice(heard.CHANGE).replace("{reason}", f"[{'|'.join(heard.REASON)}]")
-        self.say(pattern + self.rng.choice(("", "", ", please")) * (pattern[-1] not in "?" and "please" not in pattern),
-                 new=new, old=old)  # fmt: skip
-
-    def _recount(self) -> None:
-        rng = self.rng
-        people = self.n <= 1
-        old = self.known["people"].removeprefix("for ") if people else number(self.n)
-        before = ONES.index(old) if old in ONES else int(old)
-        n = rng.choice([m for m in range(1 if not people else 2, 13) if m != before])
-        reason = f"[{'|'.join(heard.MORE if n > before else heard.FEWER)}]"
-        if people:
-            self.known["people"] = "for " + number(n)
-        else:
-            self.n = n
-        self.say(rng.choice(heard.COUNT).replace("{reason}", reason), n=self._shown(n), old=old)
-
-    def _rename(self, slot: str) -> None:
-        """Another thing of the same desk, or another kind of it."""
-        rng = self.rng
-        before, head = self.before, self.head
-        for _ in range(20):
-            self.before, self.head = offers.thing(rng, self.split, self.trade)
-            if slot == "kind":
-                self.head = head
-            if (self.before, self.head) != (before, head) and (slot == "thing" or self.before not in ("", before)):
-                break
-        one, was = f"{self.before} {self.head}".strip(), f"{before} {head}".strip()
-        if self.n > 1 or self.article == "many":
-            new, old = (f"{a} {offers.children(2, b)}".strip() for a, b in ((self.before, self.head), (before, head)))
-        elif self.article == "a":
-            new, old = with_article(one), with_article(was)
-            new, old = rng.choice(((new, old), (new, f"the {was}"), (one, was)))
-        else:
-            new, old = rng.choice(((one, was), (f"the {one}", f"the {was}"))) if self.article == "the" else (one, was)
-        if slot == "kind" and rng.random() < 0.3 and self.n <= 1:
-            new, old = self.before, before or was
-        if "thing" in self.known:
-            self.known["thing"] = self.thing()
-        self._change(new, old)
+        amend.turn(self)
 
     def recall(self, done: bool) -> None:
         """What was it again, when was it?"""
@@ -416,4 +370,5 @@ class Reservation:
 
 def _crowd(rng: Random, form: str) -> str:
     """Of what kind those are for whom it is."""
-    return rng.choices(("number", "crowd", "passengers"), (70, 18, 12) if form != "hire" else (90, 5, 5))[0]
+    weights = {"hire": (60, 5, 5, 30), "table": (68, 15, 11, 6)}.get(form, (70, 18, 12, 0))
+    return rng.choices(("number", "crowd", "passengers", "purpose"), weights)[0]

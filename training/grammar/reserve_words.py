@@ -27,6 +27,10 @@ LEADS = {
         "[is there|do you have] [room|space] for {thing}?"],
     "ticket": [*_WANT, "[i'd like|we want|i want|i need] to buy {thing}", "[sell|print|give] me {thing}",
         "[any chance of|do you have] {thing} left?"],
+    "hold": ["[i'd|i would|we'd] like to [reserve|pick up|collect|borrow|order|have] {thing}", "[could|can] [you|i] "
+        "[put aside|keep|hold|reserve|collect|get|have] {thing}?", "{thing}", "[i'm here|i come|i want] for {thing}",
+        "[please |][reserve|keep|hold|find] {thing}", "[i want|i need|i have] to [collect|pick up|get] {thing}",
+        "[it's about|what about|i'm calling about|do you have|is there] {thing}", "put {thing} aside for me"],
     "room": [*_WANT, "[i'd like|we'd like] to stay in {thing}", "[is|do you have] {thing} [free|available|left]?"],
     "table": [*_WANT, "[we'd like|we want|we plan|we hope] to have {thing}", "[is there|do you have] {thing} [free|]?",
         "[we are thinking of|we come for|keep|hold] {thing}"],
@@ -40,6 +44,11 @@ LEADS_WHO = [
     "[can|could] i bring {who} [in |]for {thing}?",
     "[we need|can i get|an appointment for|i'm calling about] {thing} for "
     "{who}",
+]  # fmt: skip
+LEADS_GROUP = [
+    "{who} [needs|need|wants|want|would like|asked for] {thing}", "[could|can] {who} [have|get|use|book] {thing}?",
+    "[i'd like|i need|we need|book|i want to book|can i have|could we get] {thing} for {who}", "{thing} for {who}",
+    "for {who}[,|:] {thing}", "[it's for|this is for] {who}[:|,] {thing}",
 ]  # fmt: skip
 PEOPLE = ["for {n}", "for {n}", "for {n} [people|persons]", "for the {n} of us", "for a [group|party] of {n}",
     ", {n} of us", ", we are {n}", ", {n} people", ", there are {n} of us", " with {n} people"]  # fmt: skip
@@ -120,3 +129,34 @@ EXTRA = ["{wish}[, please| please|]", "[and|oh and|also] {wish}[, please| please
     "[i forgot|one more thing|if you can|i'd like it|make it|we'd like that][:|,|] {wish}",
     "{wish}[,|] if [possible|you can]",
     "{wish} would be [nice|great|good]"]  # fmt: skip
+#: before what is wanted: what is to be seen, where to, how many they are
+TITLE_AHEAD = [
+    f"{_WHO} [wants to see|would love to see|is crazy about|can't wait for|asked for] {{to}}[, so|:|.|,]",
+    "[we want to|we'd like to|we plan to|let's|i have to|we're going to] [see|watch|catch] {to}[, so|:|.|,]",
+    "{to}[,|:|.]",
+    "[it's about|for|about] {to}[,|:]", "[the show|the film|the play|the musical|the movie|the evening show] "
+    "{to}[,|:|.]", "[is {to} still on|do you still show {to}|are you showing {to}]?",
+    "{to} [sounds good|it is][, so|:|.]",
+]
+PLACE_AHEAD = [
+    "[i must|we must|i have to|we need to|we want to|i'd like to] [go to|get to|be in|travel to|reach] {to}[, so|:|.]",
+    "to {to}[,|:]", "{to}[,|:|.]", f"{_WHO} [lives in|waits in|wants to go to] {{to}}[, so|:|.|,]",
+    "[a trip|the coach|the boat|the train|the ferry] to {to}[,|:]",
+    "[is there|do you have] a [bus|train|boat] to {to}?",
+]  # fmt: skip
+PEOPLE_AHEAD = ["{n} of us, so", "we are {n}[, so|:|.|,]", "[there are|there's] {n} of us[, so|:|.|,]", "for {n}[:|,]",
+    "we come with {n}[, so|:]", "[hello,|hi,|so] we're {n}[,|:|.]", "there will be {n} of us[, so|:|,]"]  # fmt: skip
+#: what is wanted, after that
+SO = ["{thing}", "{thing}", "i'd like {thing}", "we need {thing}", "we'd like {thing}", "i need {thing}",
+    "could we have "
+    "{thing}?", "can i get {thing}?", "give us {thing}", "please book {thing}", "we'll take {thing}"]  # fmt: skip
+#: {moment}: the day, the time or both
+MIDDLE = [
+    "[is|would] {moment} [be |][free|possible|okay|fine|good] for {thing}?", "[can|could|may] [i|we] come {moment} for "
+    "{thing}?", "do you have [anything|something|time|room] {moment} for {thing}?", "[would|does] {moment} work for "
+    "{thing}?", "[what|how] about {moment} for {thing}?", "[i'd like|we want|we plan] to come {moment} for {thing}",
+    "[i|we] can [come|be there] {moment} for {thing}", "[book|note|put] [me|us] [down |in |]{moment} for {thing}",
+    "are you free {moment} for {thing}?", "[i need|we need] {moment} {thing}", "keep {moment} [free |]for {thing}",
+]  # fmt: skip
+PICKUP = ["[and|i will|i'll|we'll] [pick it up|collect it|come for it|fetch it]",
+    "[to pick up|pick up|pickup|to collect]"]

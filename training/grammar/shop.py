@@ -85,6 +85,7 @@ class Shop:
     calls: dict[str, list[str]] = field(default_factory=dict)  # what else guests may call a thing of the list
     orders: bool = True  # whether what is on the list can be ordered by the name it has there
     contents: dict[str, list[str]] = field(default_factory=dict)
+    offers: list[tuple[str, str]] = field(default_factory=list)  # of a desk: ("mountain", "bike")
     notes: dict[str, str] = field(default_factory=dict)  # topic -> answer
     rules: dict[str, tuple[str, str]] = field(default_factory=dict)  # thing -> kind (training.grammar.house), answer
     facts: str = ""  # the system turn

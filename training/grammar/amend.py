@@ -1,0 +1,109 @@
+"""Corrections of a booking: another number, day, time, place or thing; only what is mentioned changes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from training.grammar import offers
+from training.grammar import reserve_words as heard
+from training.grammar.text import ONES, number
+
+if TYPE_CHECKING:
+    from training.grammar.reserve import Reservation
+
+
+def turn(desk: Reservation) -> None:
+    """One correction, if anything can be corrected."""
+    rng, form = desk.rng, desk.trade.form
+    could = [slot for slot in ("day", "time", "to") if slot in desk.known]
+    if (desk.n > 1) != (_heads(desk) > 0):
+        could += ["count", "count"]
+    if " and " in desk.head and form == "ticket":
+        pass
+    elif (desk.before or form in ("visit", "course", "hold")) and desk.head not in ("table", "room", "ticket"):
+        could += ["thing", "thing"]
+    elif desk.before and desk.head in desk.trade.things:
+        could += ["kind", "kind"]
+    if len(desk.wishes) < 2:
+        could.append("wish")
+    if not could:
+        return
+    slot = rng.choice(could)
+    if slot == "wish":
+        desk.say(rng.choice(heard.EXTRA), wish=desk.wish())
+    elif slot == "count":
+        _recount(desk)
+    elif slot in ("thing", "kind"):
+        _rename(desk, slot)
+    else:
+        old = desk.known[slot]
+        if slot == "to":
+            ways = dict([desk.target()[::-1]])
+            shown = next(iter(ways))
+            old = old.partition(" ")[2]
+        else:
+            way, more = desk.moment([slot])
+            shown = more["day" if slot == "day" else "time"]
+            if slot == "day" and form == "room" and rng.random() < 0.5:
+                shown = "from " + shown
+            if slot == "day":
+                old = re.sub("^(?:on|from) ", "", old)
+        _change(desk, shown, old)
+
+
+def _change(desk: Reservation, new: str, old: str) -> None:
+    pattern = desk.rng.choice(heard.CHANGE).replace("{reason}", f"[{'|'.join(heard.REASON)}]")
+    desk.say(pattern + desk.rng.choice(("", "", ", please")) * (pattern[-1] not in "?" and "please" not in pattern),
+             new=new, old=old)  # fmt: skip
+
+
+def _heads(desk: Reservation) -> int:
+    """For how many it is, where that is a mere number; else 0."""
+    last = desk.known.get("people", "").removeprefix("for ")
+    return ONES.index(last) if last in ONES else int(last) if last.isdigit() else 0
+
+
+def _recount(desk: Reservation) -> None:
+    rng = desk.rng
+    people = desk.n <= 1
+    before = _heads(desk) if people else desk.n
+    old = number(before)
+    n = rng.choice([m for m in range(1 if not people else 2, 13) if m != before])
+    reason = f"[{'|'.join(heard.MORE if n > before else heard.FEWER)}]"
+    if people:
+        desk.known["people"] = "for " + number(n)
+    else:
+        desk.n = n
+    desk.say(rng.choice(heard.COUNT).replace("{reason}", reason), n=desk.shown(n), old=old)
+
+
+def _rename(desk: Reservation, slot: str) -> None:
+    """Another thing of the same desk, or another kind of it."""
+    rng, form = desk.rng, desk.trade.form
+    before, head = desk.before, desk.head
+    for _ in range(20):
+        desk.before, desk.head = desk.something()
+        if form == "course":
+            desk.head = head if rng.random() < 0.6 or not head else desk.head
+        if slot == "kind":
+            desk.head = head
+        if (desk.before, desk.head) != (before, head) and (slot == "thing" or desk.before not in ("", before)):
+            break
+    one, was = f"{desk.before} {desk.head}".strip(), f"{before} {head}".strip()
+    if desk.n > 1 or desk.article == "many":
+        new, old = (f"{a} {offers.children(2, b)}".strip() for a, b in ((desk.before, desk.head), (before, head)))
+    elif desk.article == "a":
+        new, old = offers.with_article(one), offers.with_article(was)
+        new, old = rng.choice(((new, old), (new, f"the {was}"), (one, was)))
+    else:
+        new, old = rng.choice(((one, was), (f"the {one}", f"the {was}"))) if desk.article == "the" else (one, was)
+    if slot == "kind" and rng.random() < 0.3 and desk.n <= 1:
+        new, old = desk.before, before or was
+    if form == "course" and rng.random() < 0.4:
+        old = before
+    if desk.article == "my":
+        new, old = (one, was) if rng.random() < 0.5 else (f"my {one}", f"my {was}")
+    if "thing" in desk.known:
+        desk.known["thing"] = desk.thing()
+    _change(desk, new, old)
