@@ -22,6 +22,7 @@ from training.grammar import (
 from training.grammar import hours as opening
 from training.grammar import shop as shops
 from training.grammar.counter import Counter
+from training.grammar.house import rule
 from training.grammar.names import ASK_NAME
 from training.grammar.notes import NOTES
 from training.grammar.shop import Shop
@@ -269,7 +270,9 @@ def _house(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     for topic in rng.sample(list(NOTES), rng.randint(1, 5)):
         text, here.notes[topic] = NOTES[topic][0](rng, split)
         parts.append(sentence(text).rstrip("."))
-    turns = [turn for _ in range(rng.randint(2, 4)) for turn in notes.note_turns(rng, voice, here)]
+    parts += [sentence(rule(rng, here)) for _ in range(rng.choice((0, 1, 2, 3)))]
+    rng.shuffle(parts)
+    turns = [turn for _ in range(rng.randint(2, 5)) for turn in notes.note_turns(rng, voice, here)]
     return rng.choice((". ", ". ", "\n")).join(parts) + ".", turns
 
 
