@@ -92,10 +92,20 @@ def _resize(counter: Counter) -> Change:
     at = rng.randrange(len(lines))
     old = lines[at]
     others = [goods.like(rng, old.size) for _ in range(3)] if old.size else ["small", "medium", "large"]
+    if old.row:
+        others = [size for size in counter.sizes(old) if size != old.size]
     size = counter.combined([other for other in others if other not in old.item], old.item)
-    if not size:
+    row = old.row and f"{size} {old.item}"
+    if not size or row and any(line.row == row for line in lines):
         return None
-    lines[at] = replace(old, size=size)
+    lines[at] = replace(old, size=size, row=row)
+    if old.extra and rng.random() < 0.3:
+        same = f"[still|again|as before,|same as before:|, also|but] {old.extra}|same {old.extra.split()[-1]}"
+        return f"{rng.choice(said.SIZED_SAME)}, [{same}]", {
+            "size": size, "item": _called(rng, counter.voice, lines, at, 1), "old": old.size or "that"}  # fmt: skip
+    if old.n == 1 and rng.random() < 0.3:
+        called = _called(rng, counter.voice, lines, at, 1)
+        return rng.choice(said.SIZED_ONE), {"size": f"{article(size)} {size}", "item": called}
     if old.size and at == len(lines) - 1 and rng.random() < 0.4:
         last = [*said.MAKE_THAT[:13], f"[actually|no][,|] {article(size)} {{n}} one[, please|]",
                 "{n} [instead|rather|after all]", "{n}[, please|], not {old}",
@@ -130,12 +140,15 @@ def _swap(counter: Counter) -> Change:
     """Something else instead, as many or another count."""
     rng, voice, lines = counter.rng, counter.voice, counter.order.lines
     new = counter.line()
-    if not new:
+    if not new or new.loose and new.row:
         return None
     last = rng.random() < 0.3
     at = len(lines) - 1 if last else rng.randrange(len(lines))
     old, item = lines[at], voice.form(new.item)
-    n = old.n if rng.random() < 0.6 or old.n > 40 else rng.randint(1, 6)
+    if " of " in item and item.split()[0] in ("gram", "kilo", "liter", "meter"):
+        return None
+    item = " ".join(part for part in (new.size if new.row else "", item) if part)
+    n = old.n if old.n <= 12 and rng.random() < 0.6 else rng.randint(1, 6)
     if n == old.n and rng.random() < 0.45:  # the count is not said again
         shown = item if n == 1 else plural(item)
     elif n == 1:
@@ -143,7 +156,7 @@ def _swap(counter: Counter) -> Change:
     else:
         shown = f"{_shown(rng, n)} {plural(item)}"
     called = _called(rng, voice, lines, at, old.n)
-    lines[at] = replace(new, n=n, size="", extra="", loose=False)
+    lines[at] = replace(new, n=n, size=new.size if new.row else "", extra="", loose=False)
     return rng.choice(said.SWAP_LAST if last else said.SWAP), {"new": shown, "old": called}
 
 
@@ -188,13 +201,21 @@ KINDS: list[tuple[Callable[[Counter], Change], int]] = [
     (_recount, 36), (_more, 8), (_resize, 12), (_word, 8), (_swap, 14), (_drop, 13), (_wish, 9)]  # fmt: skip
 
 
-def say(counter: Counter, kind: Callable[[Counter], Change]) -> None:
-    """A turn with a correction of one kind, if it can be made; the whole order is repeated."""
+def say(counter: Counter, *kinds: Callable[[Counter], Change]) -> None:
+    """A turn with a correction of each kind that can be made; the whole order is repeated."""
     rng, before = counter.rng, list(counter.order.lines)
-    change = kind(counter)
-    if not change:
+    slots: dict[str, str] = {}
+    patterns = []
+    for at, kind in enumerate(kinds):
+        change = kind(counter)
+        if change:
+            pattern = re.sub(r"\{(\w+)\}", rf"{{\g<1>{'_' * at}}}", change[0])
+            slots.update((key + "_" * at, value) for key, value in change[1].items())
+            patterns.append(expand(rng, pattern))
+    if not patterns:
         return
-    pattern, slots = expand(rng, change[0]), change[1]
+    pattern = rng.choice((" and ", ", and ", ", ", ". ", " and also ", ". oh, and ")).join(
+        part.rstrip("?.") if part is not patterns[-1] else part for part in patterns)
     same = [i for i, line in enumerate(counter.order.lines) if line in before]
     if same and rng.random() < KEPT and "kept" not in slots:
         slots["kept"] = _staying(counter, same[:1])
@@ -211,4 +232,4 @@ def turn(counter: Counter) -> None:
     """One correction, where anything is ordered."""
     if counter.order.lines:
         kinds, shares = zip(*KINDS)
-        say(counter, counter.rng.choices(kinds, shares)[0])
+        say(counter, *counter.rng.choices(kinds, shares, k=2 if counter.rng.random() < 0.1 else 1))

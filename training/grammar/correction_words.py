@@ -91,7 +91,7 @@ SOMEBODY = (
     "[[two|three|some|a few] more [people|friends|kids|guests] are coming|"
     "[two|a couple] of us [came late|are hungry too]|"
     "[grandpa|grandma|my aunt|my uncle|our neighbor|one more guest|the boss|my cousin|somebody|a colleague|the driver] "
-    "[is coming|comes along|joins us|wants one|is here|will eat|is hungry|gets one|has just turned up|has arrived]"
+    "[is coming|comes along|joins us|wants one|is here|will eat|is hungry|gets one|has turned up now|has arrived]"
     "[ too| as well| after all|]]"
 )
 NOBODY = (
@@ -115,6 +115,16 @@ SIZE_OF = [
     "[can|could] [the {items} be|you make the {items}|i have the {items}] {size}[, please|]?", "{size} {items}, please",
     "[change|turn] the {items} [to|into] {size}[, please|]", "[as for|about] the {items}: {size}[, please|]",
     "the {items}[,|] [make them|make it|better] {size}", "[i meant|i said] {size} {items}", "{size} {items}, not {old}",
+]  # fmt: skip
+#: {size} with its article
+SIZED_ONE = [
+    "{size} {item} [will do|instead|then|is enough|is better|after all|would be nice][, actually|, please|]",
+    "[make it|make that|i'd rather have|i meant|give me] {size} {item}[ instead|][, please|]",
+    "rather {size} {item}[, please|]",
+]  # fmt: skip
+#: another size, and something stays
+SIZED_SAME = [
+    "{size} instead", "{size}, not {old}", "make the {item} {size}", "{size} for the {item}", "the {item} in {size}",
 ]  # fmt: skip
 MORE_OF = [
     "{k} more {item}[, please| please|]", "[and|yes|yes and|also|oh|add] {k} more {item}[, please|]",
@@ -177,19 +187,19 @@ FEWER = [
 LEAD = [
     "[sorry|oh|hmm|no|wait|actually|oops|ah|um|erm|well|excuse me|hold on|oh no|oh dear|my bad|no no|stop|silly me]",
     "[one change|a correction|something else|i was wrong|change of plan|on second thought|let me change that]",
-    "[my|our] [daughter|son|wife|husband|boss|friend|mum|nan|sister] [changed|has changed|just changed] [her|his] mind",
+    "[my|our] [nephew|son|wife|husband|boss|friend|mum|niece|sister] [changed|has changed|just changed] [her|his] mind",
     "[my|our] [daughter|son|wife|husband|boss|friend|mum|nan|sister] [says|said|tells me|just called]",
     "[we|i] [changed our minds|thought again|looked again|made a mistake|misread the list|miscounted|got it wrong]",
 ]  # fmt: skip
 #: after it
 BECAUSE = [
-    "[because|as|since] [i'm allergic|it's hot|we are in a hurry|i drip|he hates it|she likes that|i'm on a diet|"
-    "it's late]", "[i've|i have] [gone vegan|no more money|had enough|seen the price]",
+    "[because|as|since] [i'm allergic|it's hot|we are in a hurry|i spill|he hates it|she likes that|i'm on a diet|"
+    "it's late]", "[i've|i have] [found my diet plan|no more money|had enough|seen the price]",
     "if [that's ok|it's not too late|you don't mind]",
     "[sorry about that|that's all|that's better|thanks|cheers|thank you|my mistake|i'm so sorry]",
 ]  # fmt: skip
 #: the count that was too many or too few
-TOO_MANY = ["{old} is [too many|too much|greedy|a lot], [i'd say|make it|let's say|i'll say|rather|we take] {n}",
+TOO_MANY = ["{old} is [too many|too much|a lot], [i'd say|make it|let's say|rather|we take] {n}",
     "[we|they] can't [eat|carry|use|pay for] {old}, [so |make it |rather ]{n}"]  # fmt: skip
 TOO_FEW = ["{old} [is not enough|won't do|is too few|won't be enough], [i'd say|make it|let's say|rather|better] {n}"]
 MAKE_THAT += [
@@ -197,7 +207,7 @@ MAKE_THAT += [
     "[up|bump|push|take] [it|that|them] [up |]to {n}[, please|]",
     "[cut|bring] [it|that|them] [down |]to {n}[, please|]",
     "{n} [would do|will be enough|would be plenty|in the end]", "did i say {old}? [i mean|i meant|it's] {n}",
-    "[i'd say|i'll say|let's do|say] {n}[, please|]", "{n}, please, not {old}",
+    "[i'd say|let's do|say] {n}[, please|]", "{n}, please, not {old}",
 ]  # fmt: skip
 COUNT_OF += [
     "[could|can|might] it be {n} {item}[, please|]?", "{items}: {n}[, please|]", "{n} of the {items}[, please|]",

@@ -61,7 +61,7 @@ class Counter:
     def line(self) -> Line | None:
         """A new line, of the menu where there is one; None when that has no more."""
         rng, kind, menu = self.rng, self.shop.kind, self.shop.prices
-        taken = {line.item for line in self.order.lines}
+        taken = {line.row or line.item for line in self.order.lines}
         free = [item for item in menu if item not in taken]
         if menu and not free:
             return None
@@ -71,7 +71,15 @@ class Counter:
                 item = f"{item.partition(' of ')[0]} of {shops.coined_item(rng, self.split)}"
             n = rng.randint(1, 18) * 50 if item.startswith("gram") else rng.randint(1, 15)
             return Line(item, n) if item not in taken else None
-        item = rng.choice(free) if menu else self.voice.form(shops.item_of(rng, self.split, kind))
+        row = rng.choice(free) if menu else ""
+        for item, sizes in self.shop.sizes.items():
+            if row.removesuffix(f" {item}") in sizes:
+                if any(line.item == item and line.loose for line in self.order.lines):
+                    return None
+                loose = rng.random() < 0.15
+                n = rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 8))
+                return Line(item, n, "" if loose else row.removesuffix(f" {item}"), self.wish(item), loose, row)
+        item = row or self.voice.form(shops.item_of(rng, self.split, kind))
         if not menu and rng.random() < 0.04:
             item += f" {rng.choice(said.WHERE)} {rng.choice(words.THINGS)}"
         if item in taken:
@@ -83,10 +91,17 @@ class Counter:
             loose = not size or rng.random() < 0.25
         elif rng.random() < (0.15 if menu else 0.32):
             size = self.combined([goods.before(rng) for _ in range(4)], item)
-        extra = ""
-        if rng.random() < (0.45 if kind in goods.DONE_WITH else 0.25):
-            extra = self.combined([goods.done_with(rng, kind) for _ in range(4)], item)
-        return Line(item, n, "" if loose or size in item else size, extra, loose)
+        return Line(item, n, "" if loose or size in item else size, self.wish(item), loose)
+
+    def wish(self, item: str) -> str:
+        """What is to be done with a thing, or nothing."""
+        if self.rng.random() > (0.42 if self.shop.kind in goods.DONE_WITH else 0.25):
+            return ""
+        return self.combined([goods.done_with(self.rng, self.shop.kind) for _ in range(4)], item)
+
+    def sizes(self, line: Line) -> list[str]:
+        """The sizes of a thing: of the price list, or of such a counter."""
+        return self.shop.sizes.get(line.item) or shops.SIZES[self.shop.kind]
 
     def word(self) -> str:
         """Any word of the split."""
@@ -103,7 +118,7 @@ class Counter:
         """What the assistant asks after a change of the order: a missing size, or whether there is more."""
         for line in self.order.lines:
             if line.loose:
-                return f"Which size for the {line.short()}: {listed(shops.SIZES[self.shop.kind], 'or')}?"
+                return f"Which size for the {line.short()}: {listed(self.sizes(line), 'or')}?"
         return "Anything else?"
 
     def add(self, patterns: list[str]) -> None:
@@ -119,22 +134,28 @@ class Counter:
             return
         missing = self.missing() if rng.random() < 0.08 else ""
         parts = [spoken(rng, self.voice, line) for line in new]
+        last, ending = new[-1], ""
+        if last.extra and rng.random() < 0.2:
+            parts[-1] = spoken(rng, self.voice, replace(last, extra=""))
+            ending = expand(rng, rng.choice(said.MAKE_IT)).replace("{it}", "it" if last.n == 1 else "them")
+            ending = ending.replace("{extra}", last.extra)
         if missing:
-            parts.insert(rng.randint(0, len(parts)), spoken(rng, self.voice, Line(missing, rng.choice((1, 1, 2)))))
+            parts.insert(rng.randint(0, len(parts) - 1), spoken(rng, self.voice, Line(missing, rng.choice((1, 1, 2)))))
             missing = f" Sorry, we do not have {plural(missing)}."
         shared = len(parts) > 1 and rng.random() < 0.15
         items = self.shared(parts) if shared else self.joined(parts)
-        if not order.tail and rng.random() < 0.1:
+        items += ending
+        if not order.tail and not ending and rng.random() < 0.1:
             order.tail = rng.choice(said.TO_GO)
             items += " " + order.tail
-        named = not order.name and not missing and not shared and rng.random() < 0.18
+        named = not order.name and not missing and not shared and not ending and rng.random() < 0.18
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
             with_name = expand(rng, rng.choice(said.WITH_NAME)).replace("{thing}", words.word(rng))
             items += with_name if with_name[0] in ",." else " " + with_name
             self.turns.append(self._named(patterns, items))
         else:
-            wish = ["{items}[, please| please|]"] if shared else patterns
+            wish = said.SHARED if shared else said.OPENED if ending else patterns
             self.say(wish, f"{self.whole()}.{missing} {self.follow_up()}", items=items)
         while any(line.loose for line in order.lines):
             self._sized()
@@ -178,8 +199,9 @@ class Counter:
     def _sized(self) -> None:
         order = self.order
         at = next(i for i, line in enumerate(order.lines) if line.loose)
-        size = self.combined(shops.SIZES[self.shop.kind], order.lines[at].item) or shops.SIZES[self.shop.kind][0]
-        order.lines[at] = replace(order.lines[at], size=size, loose=False)
+        line = order.lines[at]
+        size = self.combined(self.sizes(line), line.item) or self.sizes(line)[0]
+        order.lines[at] = replace(line, size=size, loose=False, row=line.row and f"{size} {line.item}")
         self.say(["{size}[, please| please|]", "{size}", "a {size} one[, please|]",
             "[make it|i'd like|i'll take|let's do] {size}[, please|]",
                   "the {size} one[, please|]", "{size} size[, please|]", "{size} is [fine|good|ok]",
@@ -207,7 +229,7 @@ class Counter:
 
     def bill(self) -> str:
         """Two lattes at $3.50 each, one scone at $2.50. The till shows the total."""
-        return menu.bill(self.shop, [(line.n, line.text(), line.item) for line in self.order.lines])
+        return menu.bill(self.shop, [(line.n, line.text(), line.row or line.item) for line in self.order.lines])
 
     def read_back(self) -> None:
         """What did I order?"""

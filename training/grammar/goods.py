@@ -122,7 +122,7 @@ MEASURED = {
 
 #: what is done with a thing, by the counter; repeated as it was said
 DONE_WITH = {
-    "coffee": "[with|with some|and] [oat|soy|almond|coconut|rice|goat|warm|cold|a little] milk|[no|without|with|"
+    "coffee": "[with|with some] [oat|soy|almond|coconut|rice|goat|warm|cold|a little] milk|[no|without|with|"
     "extra|"
     "half the] [sugar|foam|ice|cinnamon|cream|caramel|honey]|with [two|three] sugars|extra [hot|strong|sweet]|[in|in "
     "a] [glass|paper cup|mug|tall glass]|with an extra shot|decaf|on ice|with [no|lots of] foam",
@@ -166,7 +166,7 @@ _DONE_ANYWHERE = (
 #: a way and a thing that nobody thought of
 _STRANGE = (
     "[with|with|with|no|no|without|extra|with extra|on|in|with a|in a|without the|filled with|topped with|hold the|"
-    "cut for|with lots of|with less|dipped in|and extra|on a bed of|wrapped in|made with|with no|ground for|cooked "
+    "cut for|with lots of|with less|dipped in|with two|on a bed of|wrapped in|made with|with no|ground for|cooked "
     "in|"
     "ready for|with two|less|more] {thing}"
 )

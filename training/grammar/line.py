@@ -20,6 +20,12 @@ CROSSED = "{thing} x {d}|{thing} x{d}|{d} x {thing}|{d}x {thing}|{thing} ({d})|{
 #: words before what is to be done with a thing, none of them repeated
 EACH = ("", "", "", "[,|, and|, but|, that is|, if you can|, please,]", ", {all}", ", {all},")
 
+#: the word before a thing said after it
+LATER = (", {size} ones", ", the {size} ones", "[,| -] [all|each|every one] {size}", ", the {size} kind",
+         ", {size} please")  # fmt: skip
+LATER_ONE = (", a {size} one", ", the {size} one", ", the {size} kind", ", {size}", ", {size} please",
+             ", {size} if you can")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Line:
@@ -30,6 +36,7 @@ class Line:
     size: str = ""  # or another word before the thing: a colour, a flavour
     extra: str = ""  # what is to be done with it, as the guest said it: no butter, with oat milk, sliced
     loose: bool = False  # a size is still to be asked for
+    row: str = ""  # its row in the price list, where that is another than the item
 
     def text(self) -> str:
         """two large lattes with oat milk"""
@@ -60,13 +67,22 @@ def article(text: str) -> str:
 
 def spoken(rng: Random, voice: Voice, line: Line, shown_size: bool = True) -> str:
     """A line as a guest says it: 2 large lattes with oat milk."""
-    thing = " ".join(part for part in (line.size if shown_size else "", voice.form(line.item)) if part)
+    size = line.size if shown_size else ""
+    later = bool(size) and rng.random() < 0.14  # three wings, hot ones
+    thing = " ".join(part for part in ("" if later else size, voice.form(line.item)) if part)
     text = _counted(rng, line.n, thing)
+    if later:
+        text += expand(rng, rng.choice(LATER if line.n > 1 else LATER_ONE)).replace("{size}", size)
     if not line.extra:
         return text
+    return text + with_extra(rng, line)
+
+
+def with_extra(rng: Random, line: Line) -> str:
+    """What is to be done with a thing, as it follows the thing."""
     both = "both" if line.n == 2 else "[all|each|every one]" if line.n > 2 else "that is"
     lead = expand(rng, rng.choice(EACH).replace("{all}", both)) if rng.random() < 0.6 else ""
-    return f"{text} {lead} {line.extra}".replace(" ,", ",").replace("  ", " ")
+    return f" {lead} {line.extra}".replace(" ,", ",").replace("  ", " ")
 
 
 def _counted(rng: Random, n: int, thing: str) -> str:

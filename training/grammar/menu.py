@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
-from training.grammar import tariff
+from training.grammar import tariff, values
 from training.grammar.shop import GOODS_OF, Shop, item_of
 from training.grammar.text import Voice, expand, listed, number, plural, sentence
 
@@ -170,10 +171,14 @@ def written(rng: Random, split: str, shop: Shop) -> str:
     amount = tariff.amounts(rng, shop.sign)
     n = rng.randint(2, 6)
     coined = rng.choice((0.0, 0.3, 0.6, 1.0))
-    while len(shop.prices) < n:
+    items: list[str] = []
+    while len(items) < n:
         item = item_of(rng, split, shop.kind, coined)
-        if not any(item in other or other in item for other in shop.prices):
-            shop.prices[item] = amount()
+        if not any(item in other or other in item for other in items):
+            items.append(item)
+    if rng.random() < 0.3:
+        return _sized(rng, split, shop, items, amount)
+    shop.prices.update((item, amount()) for item in items)
     style = rng.choice(("{m}", "{m}", "{m}", "costs", "is", "for", "colon"))
     rows = []
     for item, money in shop.prices.items():
@@ -186,6 +191,27 @@ def written(rng: Random, split: str, shop: Shop) -> str:
     if style in ("costs", "is"):
         head = rng.choice(("", "Prices: ", "Menu: "))
     return head + (listed(rows) if rng.random() < 0.5 else rng.choice((", ", "; ", ", ")).join(rows))
+
+
+#: sizes as a list puts them behind a thing
+_SIZES = ["small|medium|large", "small|large", "small|large", "small|medium|large", "regular|large", "mini|regular",
+          "single|double", "half|whole", "hot|iced", "short|tall", "small|big", "plain|filled"]  # fmt: skip
+
+
+def _sized(rng: Random, split: str, shop: Shop, items: list[str], amount: Callable[[], str]) -> str:
+    """Tea: small $3, large $4. Bun $2. Each size is a row of its own."""
+    sizes, rows = rng.choice(_SIZES).split("|"), []
+    colon, joint = rng.choice((": ", ": ", " ", " - ")), rng.choice((", ", ", ", " or ", " / "))
+    for item in items[:4]:
+        ours = split != "train" or all(values.split_of(f"{size} {item}") == split for size in sizes)
+        if ours and rng.random() < 0.75 and not set(sizes) & set(item.split()):
+            shop.sizes[item] = sizes
+            shop.prices.update((f"{size} {item}", amount()) for size in sizes)
+            rows.append(item + colon + joint.join(f"{size} {shop.prices[f'{size} {item}']}" for size in sizes))
+        else:
+            shop.prices[item] = amount()
+            rows.append(f"{item} {shop.prices[item]}")
+    return rng.choice(("", "Menu: ", "Prices: ")) + rng.choice((". ", "; ", ", ")).join(sentence(row) for row in rows)
 
 
 def contents(rng: Random, shop: Shop) -> str:

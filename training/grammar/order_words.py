@@ -110,6 +110,19 @@ MORE = [
     "[what about|how about] {items}[, please|]?", "one more thing: {items}",
     "and to [eat|drink|finish][,|] {items}[, please|]",
 ]  # fmt: skip
+SHARED = ["{items}[, please| please|]"]
+#: before goods that another sentence follows
+OPENED = [
+    "{items}", "[i'd like|i'll take|we need|i want|i'll have|let me get|give me|we'd like|we'll have|also|and] {items}",
+    "[can|could|may] [i|we] [have|get|order] {items}", "[please|] [add|bring me|put down|get me|make me] {items}",
+    "[hi|hello|good morning][,|] {items}", "[yes|ok|so][,|] {items}", "[i fancy|i'm after|i feel like] {items}",
+]  # fmt: skip
+#: what is to be done with the last thing, said on its own
+MAKE_IT = [
+    "[,|.|, and] [could|can|would] you [make|do|have|get|serve|prepare] {it} {extra}", "[.|,|:] [make|do] {it} {extra}",
+    ". {extra}[, if you can|, if possible|, please|]", ", [and |]i['d like| want| need] {it} {extra}",
+    ". [could|can|may] {it} be {extra}[, please|]", ", but {extra} if [possible|you can|i may]",
+]  # fmt: skip
 #: who else wants something
 WHO = """
 i|my wife|my husband|my son|my daughter|my mum|my dad|my nan|grandpa|my boss|my sister|my brother|my friend|the kids|
@@ -132,9 +145,9 @@ WHY = [
     "[it's|today is] [my birthday|our anniversary|so hot|freezing|raining|my day off|market day|her party|a long "
     "day]",
     "[my|our] [mum|dad|boss|nan|teacher|wife|husband|aunt|coach|neighbor] [sent me|is waiting in the car|is too "
-    "shy to ask|says hello|is ill|loves this place|wrote me a list|told me to come here|is outside|gave me the "
+    "tired to come|says hello|is ill|loves this place|wrote me a list|told me to come here|is outside|gave me the "
     "money]",
-    "[mummy|daddy|grandma|dad|mum] [says|said] [it's ok|i may|i can choose|i'm allowed|yes|i have to say please]",
+    "[mummy|daddy|grandma|dad|mum] [says|said] [it's ok|i may|i can choose|it's my turn|yes|i have to say please]",
     "[the|my|our] [dog|cat|car|baby|garden|kitchen|class|office|team|band|train] [is waiting|needs it|is hungry|"
     "is outside|ran out of everything|leaves soon|is full of people]", "[i|we] [walked|drove|ran|cycled] all the way",
     "[i|we] [promised|lost a bet|won today|got paid|have no list|have thought about it|couldn't decide|saw your "
@@ -148,15 +161,15 @@ AFTERWARDS = [
     "[that's|thats|that is|that'd be|and that's] [us|all|it|everything|the lot|me done|the order|all for now]",
     "[it's|they're|this is|that's] for [me and my [sister|brother|mum]|my [mum|son|team|boss|teacher]|the [party|"
     "picnic|trip|office|weekend|road|kids|dog]|the whole family|tonight|later|a friend]",
-    "[mummy|dad|mum|grandma|my teacher] [said|says] [i may|i'm allowed|it's fine|so|i can]",
-    "before [the film starts|my train leaves|it rains|you close|the kids wake up|i change my mind]",
-    "if [you've got it|you have any|you don't mind|that's alright|it's no bother|there's any left]",
+    "[mummy|dad|mum|grandma|my teacher] [said|says] [i may|it's my turn|it's fine|so|i can]",
+    "before [the show begins|my train leaves|it rains|you close|the kids wake up|i change my mind]",
+    "if [there is one|you have any|you don't mind|that's alright|it's no bother|there's any left]",
     "[my|our] [bus|train|friends|kids|taxi] [is|are] [coming|waiting|leaving]",
     "to [wash it down|share|start with|keep me going]",
     "[i'm|we're] [starving|so hungry|in a rush|not in a hurry|parked outside|paying cash]",
     "[you're|you are] [a star|the best|so kind]", "[mate|love|dear|boss|chef|my good man|madam|sir|buddy|darling]",
     "[would|could|will] you", "[right away|quick|when you can]",
-    "[because|as|since] [we|i] [have guests|ran out|am hungry|love them|like it here|drip|share everything]",
+    "[because|as|since] [we|i] [have guests|ran out|am hungry|love them|like it here|spill|share everything]",
     "[don't|do not] [tell my wife|forget me|worry]",
     "[cheers|ta|thx|much obliged|bless you|many thanks|hope that's ok]",
 ]  # fmt: skip

@@ -84,6 +84,7 @@ class Shop:
     prices: dict[str, str] = field(default_factory=dict)  # as the list writes them
     calls: dict[str, list[str]] = field(default_factory=dict)  # what else guests may call a thing of the list
     orders: bool = True  # whether what is on the list can be ordered by the name it has there
+    sizes: dict[str, list[str]] = field(default_factory=dict)  # of goods whose rows are "small tea", "large tea"
     contents: dict[str, list[str]] = field(default_factory=dict)
     offers: list[tuple[str, str]] = field(default_factory=list)  # of a desk: ("mountain", "bike")
     notes: dict[str, str] = field(default_factory=dict)  # topic -> answer
