@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from training.grammar import booking_words as said
 from training.grammar import offers
 from training.grammar import reserve_words as heard
 from training.grammar.text import ONES, number
@@ -19,7 +20,7 @@ def turn(desk: Reservation) -> None:
     could = [slot for slot in ("day", "time", "to") if slot in desk.known]
     if (desk.n > 1) != (_heads(desk) > 0):
         could += ["count", "count"]
-    if " and " in desk.head and form == "ticket":
+    if desk.several:
         pass
     elif (desk.before or form in ("visit", "course", "hold")) and desk.head not in ("table", "room", "ticket"):
         could += ["thing", "thing"]
@@ -29,6 +30,9 @@ def turn(desk: Reservation) -> None:
         could.append("wish")
     if not could:
         return
+    if not desk.missing() and rng.random() < 0.12:
+        asked = desk.voice.says(rng.choice(said.NO))
+        desk.turns.append((asked, "Sorry. What should I change?"))
     slot = rng.choice(could)
     if slot == "wish":
         desk.say(rng.choice(heard.EXTRA), wish=desk.wish())
@@ -39,9 +43,10 @@ def turn(desk: Reservation) -> None:
     else:
         old = desk.known[slot]
         if slot == "to":
-            ways = dict([desk.target()[::-1]])
-            shown = next(iter(ways))
-            old = old.partition(" ")[2]
+            _, shown = desk.target()
+            old = re.sub("^(?:for|to|from) ", "", old)
+            if desk.known["to"].startswith("from "):
+                shown = "from " + shown
         else:
             way, more = desk.moment([slot])
             shown = more["day" if slot == "day" else "time"]

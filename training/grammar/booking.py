@@ -159,7 +159,7 @@ class Desk:
         whole = "title" in self.slots and rng.random() < 0.8
         noun = desks.singular(desks.TERSE[kind])
         if kind == "pool":
-            noun = "[pool|swimming] ticket"
+            noun = "pool ticket"
         elif kind in ("cinema", "train") and not whole:  # else nobody could tell what to ask for next
             noun = {"cinema": "[cinema|movie|film] ticket", "train": "train ticket"}[kind]
         text = "{n} " + noun + ("" if n == "one" else "s")

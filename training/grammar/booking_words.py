@@ -167,7 +167,7 @@ WHOLE = {
         "[is there|any] room [on|in] the {title} tour {on} at {time} for {n}?",
     ],
     "bikes": ["{n} bikes {on} at {time}[, please|]",
-    "[we need|we want|can we have|are there] {n} [bikes|bicycles] {on} at {time}[?|, please|]",
+    "[we need|we want|can we have|are there] {n} bikes {on} at {time}[?|, please|]",
               "{on} at {time} we [need|will pick up|want to ride] {n} bikes"],
     "museum": ["[we visit the museum|we come to the exhibition|a visit to the museum] {on}, {n} tickets",
                "{n} museum tickets {on}[, please|]"],

@@ -137,9 +137,12 @@ WISHES = {
     "table": _split("""with a high chair|by the window|on the terrace|in the garden|outside|inside|in a quiet corner|
         near the fire|with two high chairs|in the shade|by the sea|away from the door|with space for a stroller|
         with a candle|near the play corner|with a view|upstairs|with a booster seat|with a birthday cake"""),
-    "ticket": _split("""back row|front row|in the middle|window seats|aisle seats|front stalls|by the aisle|in the back|
-        upstairs|with a table|side by side|with a bike|quiet coach|not too close|in the balcony|close to the exit|
-        facing forward|with seat reservation|with luggage"""),
+    "ticket": _split("""back row|front row|in the middle|aisle seats|front stalls|by the aisle|in the back|upstairs|
+        with a table|side by side|not too close|in the balcony|close to the exit|last row|together|first row|in the box|
+        on the left|on the right|near the stage|rear stalls|upper circle|center seats"""),
+    "train": _split("""window seats|aisle seats|with a table|side by side|with a bike|quiet coach|facing forward|
+        with seat reservation|with luggage|second class|first class|one way|by the window|with a dog|on deck|
+        with bicycles|family compartment|upper berth|with a car"""),
     "hire": _split("""with a child seat|with helmets|with a lock|with a basket|with life jackets|with lights|
         with a projector|with chairs|with rackets|with balls|with a window|with insurance|with shoes|doubles|singles|
         with a screen|with heating|with paddles|without a driver|near the entrance"""),

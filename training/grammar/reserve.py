@@ -12,8 +12,9 @@ from random import Random
 from training.grammar import amend, dates, offers, values
 from training.grammar import booking_words as said
 from training.grammar import reserve_words as heard
+from training.grammar.line import DOZENS
 from training.grammar.shop import Shop
-from training.grammar.text import ONES, Voice, expand, kindly, number, sentence
+from training.grammar.text import ONES, Voice, expand, kindly, number, sentence, spelled
 
 Turns = list[tuple[str, str]]
 DAY, TIME, NAME = "For which day?", "At what time?", "Under which name?"
@@ -42,6 +43,7 @@ class Reservation:
         self.n, self.article = 0, ""  # a count, or what stands in its place
         self.before, self.head = "", ""
         self.place = ""  # two places on the
+        self.several = False  # of several kinds: two bikes and a tandem
 
     # ---- how it is repeated
 
@@ -98,8 +100,27 @@ class Reservation:
         rng = self.rng
         return rng.choices((rng.randint(2, 6), rng.randint(7, 12), rng.randint(13, 40)), (80, 16, 4))[0]
 
-    def shown(self, n: int) -> str:
-        return str(n) if self.rng.random() < 0.35 else number(n)
+    def shown(self, n: int, pair: str = "two") -> str:
+        """A count as the guest writes it; ``pair``: another way to say two."""
+        kind = self.rng.random()
+        if kind < 0.08:
+            return {2: pair}.get(n, DOZENS.get(n, spelled(n)))
+        return str(n) if kind < 0.4 else spelled(n) if kind < 0.6 else number(n)
+
+    def _several(self) -> str:
+        """Of two kinds: two bikes and a tandem, one single and three returns; how the guest calls them."""
+        said, heard = [], []
+        for _ in range(2):
+            before, head = self.something()
+            while head in " ".join(said):
+                before, head = self.something()
+            n = self.rng.choice((1, 1, 2, 2, 3, 4))
+            noun = f"{before} {offers.children(n, head)}".strip()
+            article = offers.with_article(noun) if self.rng.random() < 0.5 else f"one {noun}"
+            said.append(article if n == 1 else f"{self.shown(n)} {noun}")
+            heard.append(article if n == 1 else f"{number(n)} {noun}")
+        self.before, self.head, self.article, self.several = "", " and ".join(heard), "", True
+        return " and ".join(said)
 
     def something(self) -> tuple[str, str]:
         """Something of this desk, of what the facts offer most often: what stands before, the thing."""
@@ -140,10 +161,13 @@ class Reservation:
             self.before = "" if meal else self.before
             self.article = "a" if not meal or chance < 0.3 else ""
             return "table" if chance < 0.12 and self.head == "table" and not self.before else self.thing()
-        if form == "ticket" and chance < 0.16:
+        if form == "ticket" and chance < 0.14:
             shown, self.head = offers.passengers(rng, self.shop.kind == "train")
-            self.before = self.article = ""
+            self.before, self.article, self.several = "", "", True
             return shown
+        if form in ("ticket", "hire") and 0.9 < chance < 0.98:
+            self.known |= {"n": ""} if form == "hire" else {}
+            return self._several()
         if form == "hire":
             self.known["n"] = ""
             if chance < 0.12 and self.shop.kind == "rooms":
@@ -162,13 +186,16 @@ class Reservation:
             self.n = 1
         else:
             self.n = self._count()
-        shown = {2: "a couple of", 6: "half a dozen", 12: "a dozen"}.get(self.n, "") if rng.random() < 0.06 else ""
-        return self.thing().replace(number(self.n), shown or self.shown(self.n), 1)
+        return self.thing().replace(number(self.n), self.shown(self.n, "a couple of"), 1)
 
     def target(self) -> tuple[str, str]:
         """Where to, or what for: (how it is said, the value)."""
         if self.shop.kind == "train":
             value = self.voice.form(values.place(self.rng, self.split))
+            if self.rng.random() < 0.15:
+                value = self.voice.form(values.place(self.rng, self.split)) + " to " + value
+                self.known["to"] = "from " + value
+                return "from {to}", value
             self.known["to"] = "to " + value
             return "to {to}", value
         value = self.voice.form(values.title(self.rng, self.split))
@@ -233,7 +260,7 @@ class Reservation:
 
     def wish(self) -> str:
         """One more wish, as it is said and repeated."""
-        free = [each for each in offers.WISHES[self.trade.form] if each not in self.wishes]
+        free = [each for each in (offers.WISHES.get(self.shop.kind) or offers.WISHES[self.trade.form]) if each not in self.wishes]
         self.wishes.append(self.rng.choice(free))
         return self.wishes[-1]
 
@@ -261,6 +288,8 @@ class Reservation:
             if rng.random() < 0.3:
                 first, lead = "", rng.choice(heard.SO)
                 ahead = rng.choice(heard.PLACE_AHEAD if self.shop.kind == "train" else heard.TITLE_AHEAD) + " "
+                if self.known["to"].startswith("from "):
+                    ahead = "[we travel |it is |]from {to}[, so|:|,|.] "
         often = {"table": 0.9, "hire": 0.25, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
         if not whom and rng.random() < often.get(form, 0.0):
             way, ways["n"] = self.people()
@@ -322,6 +351,8 @@ class Reservation:
         rng = self.rng
         while missing := self.missing():
             slot = missing[0]
+            if rng.random() < 0.08:  # something else than what was asked for
+                slot = rng.choice([other for other in missing if other in ("day", "time")] or [slot])
             if slot == "n":
                 self.known["n"], self.article = "", ""
                 self.n = self._count()
@@ -341,7 +372,10 @@ class Reservation:
                 both = slot == "day" and "time" in missing and rng.random() < 0.25
                 way, ways = self.moment(["day", "time"] if both else [slot])
                 way = way.lstrip(", ")
-                self.say(way if both or rng.random() < 0.6 else f"{way}[, please| please| if possible|]", **ways)
+                way = way if both or rng.random() < 0.6 else f"{way}[, please| please| if possible|]"
+                if "name" in missing and rng.random() < 0.06:
+                    way, ways["name"] = f"{way}, [name|under|under the name|my name is] {{name}}", self._name()
+                self.say(way, **ways)
 
     def correct(self) -> None:
         """Change what was repeated: one part, and all comes back."""

@@ -9,6 +9,10 @@ _WANT = [
     "{thing}", "[any chance of|do you have|is it possible to get|have you got|would there be] {thing}?",
     "[i'm calling about|i'm here for|i come about|what about|how about] {thing}", "[i'll take|we'll take|let me have] "
     "{thing}", "[i|we]['d| would] book {thing}", "[could|can] you [put down|arrange|book|save|note|keep] {thing}?",
+    "[i was wondering|i wonder] [if|whether] [i|we] could [have|get|book] {thing}",
+    "[do you think|is there a way] [i|we] "
+    "could [have|get|book] {thing}?", "would you be so kind and book {thing}?", "[please |]may [i|we] have {thing}?",
+    "is it too late for {thing}?", "[would you|could you] [have|put me in for] {thing}?",
     "[my|our] [wish|plan] is {thing}", "[what i want is|what we need is|all i need is] {thing}",
 ]  # fmt: skip
 #: the ways to ask, by form
@@ -101,7 +105,7 @@ CHANGE = [
     "[no |]hang on, {new}[, not {old}|"
     " not {old}|]", "[forget|scratch] {old}, {new}", "[it has to be|better|rather|make it] {new}",
     "{reason}[, so|:|, so make it|,] {new}", "{reason}, {new} please", "[my mistake|my fault|wrong one][,|:] {new}",
-    "[hmm|well|ah][,|] {new} [would be better|is better|after all|then]", "could it be {new}[ instead of {old}|]?",
+    "[yes|right|good|fine], but [make it |]{new}", "[hmm|well|ah][,|] {new} [would be better|is better|after all|then]", "could it be {new}[ instead of {old}|]?",
     "[on second thought|i changed my mind][,|] {new}", "i [don't want|mean not] {old}, [but|i want] {new}",
     "{new}, everything else [stays|as before|the same]", "[instead of|rather than] {old}[,|] {new}",
 ]  # fmt: skip
