@@ -260,7 +260,8 @@ class Reservation:
 
     def wish(self) -> str:
         """One more wish, as it is said and repeated."""
-        free = [each for each in (offers.WISHES.get(self.shop.kind) or offers.WISHES[self.trade.form]) if each not in self.wishes]
+        ours = offers.WISHES.get(self.shop.kind) or offers.WISHES[self.trade.form]
+        free = [each for each in ours if each not in self.wishes]
         self.wishes.append(self.rng.choice(free))
         return self.wishes[-1]
 

@@ -105,7 +105,8 @@ CHANGE = [
     "[no |]hang on, {new}[, not {old}|"
     " not {old}|]", "[forget|scratch] {old}, {new}", "[it has to be|better|rather|make it] {new}",
     "{reason}[, so|:|, so make it|,] {new}", "{reason}, {new} please", "[my mistake|my fault|wrong one][,|:] {new}",
-    "[yes|right|good|fine], but [make it |]{new}", "[hmm|well|ah][,|] {new} [would be better|is better|after all|then]", "could it be {new}[ instead of {old}|]?",
+    "[yes|right|good|fine], but [make it |]{new}",
+    "[hmm|well|ah][,|] {new} [would be better|is better|after all|then]", "could it be {new}[ instead of {old}|]?",
     "[on second thought|i changed my mind][,|] {new}", "i [don't want|mean not] {old}, [but|i want] {new}",
     "{new}, everything else [stays|as before|the same]", "[instead of|rather than] {old}[,|] {new}",
 ]  # fmt: skip
