@@ -10,7 +10,7 @@ import pytest
 
 from training.grammar import dates, facts, offers, values
 from training.grammar.reserve import Reservation
-from training.grammar.text import ONES, Voice
+from training.grammar.text import Voice, spelled
 
 #: what the assistant adds of its own
 _OWN = """
@@ -27,6 +27,9 @@ def desk(seed: int, kind: str = "") -> Reservation:
     return Reservation(rng, voice, shop, "train")
 
 
+_DIGITS = {spelled(n): str(n) for n in range(100)}
+
+
 def _plain(text: str) -> str:
     for said, n in (("half a dozen", "6"), ("a dozen", "12"), ("a couple of", "2"), ("'s ", " ")):
         text = text.replace(said, n)
@@ -36,7 +39,7 @@ def _plain(text: str) -> str:
 def words(text: str) -> list[str]:
     """The words in singular, or nearly, counts as digits."""
     found = re.findall(r"[^\s,.;:!?]+(?:[:.]\d+)?", _plain(text.lower()))
-    return [str(ONES.index(word)) if word in ONES else re.sub("(?<=..)(?:ren|s*e?s|e)$", "", word) for word in found]
+    return [_DIGITS[word] if word in _DIGITS else re.sub("(?<=..)(?:ren|s*e?s|e)$", "", word) for word in found]
 
 
 @pytest.mark.parametrize("kind", offers.TRADES)
