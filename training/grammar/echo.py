@@ -159,13 +159,19 @@ AGAIN = "again|[once more|one more time|again|repeat that|say that again|the sam
 
 def _list(rng: Random, voice: Voice, split: str) -> Turns:
     """A long list said back, and again: hardly a word of it can be guessed, each can be copied."""
-    draw = rng.choice((values.first_name, values.first_name, _short, _thing))
+    draw = rng.choice((values.first_name, values.first_name, _any, _any, _thing))
     things = [voice.form(draw(rng, split)) for _ in range(rng.randint(4, 12))]
     shown = rng.choice((", ", ", ", " ")).join(things)
     turns = [(say(rng, voice, LIST, x=shown), shown)]
     for _ in range(rng.choice((0, 1, 1, 2))):
         turns.append((say(rng, voice, AGAIN), shown))
     return turns
+
+
+def _any(rng: Random, split: str) -> str:
+    """A word of the tokenizer's own, in small letters or with a capital: each copies once it has been copied."""
+    word = rng.choice(words.STARTS)
+    return word.capitalize() if rng.random() < 0.35 else word
 
 
 def _short(rng: Random, split: str) -> str:
@@ -299,7 +305,7 @@ def _refused(rng: Random, voice: Voice, split: str) -> Turns:
 
 #: exercises with facts, and the rest; tables take the more tokens the longer they are
 _WITH_FACTS = {_hours: 24, _table: 4, _menu: 16, _house: 6}
-_WITHOUT = {_list: 5, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12,
+_WITHOUT = {_list: 7, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12,
             _who: 10, _change: 8, _booked: 9, _pairs: 9, _refused: 11}  # fmt: skip
 
 

@@ -186,8 +186,9 @@ journey holiday wedding dinner breakfast orchard valley meadow village market st
 
 
 def _big(rng: Random, few: Sequence[str], many: Sequence[str]) -> str:
-    """A word with a capital letter, of either list."""
-    return rng.choice(few if rng.random() < 0.4 else many).capitalize()
+    """A word with a capital letter, of either list or any."""
+    kind = rng.random()
+    return rng.choice(few if kind < 0.3 else many if kind < 0.72 else words.STARTS).capitalize()
 
 
 def title(rng: Random, split: str) -> str:

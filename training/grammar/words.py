@@ -83,7 +83,7 @@ STARTS, REST = (part.split() for part in Path(__file__).with_name("pieces.txt").
 def word(rng: Random) -> str:
     """Any of them; things most often."""
     kind = rng.random()
-    return rng.choice(THINGS if kind < 0.55 else STARTS if kind < 0.80 else LIKE if kind < 0.9 else DO)
+    return rng.choice(THINGS if kind < 0.45 else STARTS if kind < 0.82 else LIKE if kind < 0.92 else DO)
 
 
 def pieced(rng: Random) -> str:
