@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import grammar
-from training.grammar import ask_hours, hours, notice
+from training.grammar import ask_hours, hours, notice, plans, writer
 from training.grammar.hours import Hours
 from training.grammar.text import Voice
-from training.grammar.values import DAYS
+from training.grammar.values import DAYS, MONTHS
 
 A, B, C = ("8 am", "6 pm"), ("9 am", "noon"), ("8 am", "7 pm")
 TIME = r"noon|midnight|\d[\d:.h]*(?: ?[apAP]\.?[mM])?\.?"
@@ -81,7 +81,7 @@ LABEL = re.compile(rf"\b(?:(?:{'|'.join(DAYS)})s?|(?:mon|tues?|wed|thu|thurs|fri
 
 def rows(written: str) -> list[str]:
     """What stands behind each day, where each has a row of its own that begins with it; else nothing."""
-    text = written.removeprefix(max((head for head in notice._HEADS if written.startswith(head)), key=len))
+    text = written.removeprefix(max((head for head in writer.HEADS if written.startswith(head)), key=len))
     cuts = [found.start() for found in LABEL.finditer(text)] + [len(text)]
     found = [text[a:b] for a, b in zip(cuts, cuts[1:])] if len(cuts) == 8 and cuts[0] == 0 else []
     return found if all(re.search(r"\d|noon|closed|shut|not open|no service", row) for row in found) else []
@@ -101,8 +101,9 @@ def test_a_row_for_each_day_can_be_read() -> None:
 
 
 def test_exceptions_name_the_days_that_differ() -> None:
-    """Every day from 8 to 6 except on Monday: the days by name are those with other hours."""
-    found = 0
+    """Every day from 8 to 6 except on Monday: the days by name are those with other hours; else those not closed."""
+    found = shut = 0
+    last = r"\b(?:closed|rest|nobody is here)\b.*\bother days?$|\botherwise (?:we are )?closed$"
     for week, written in WEEKS:
         if not re.search(r"\b(?:daily|every day|other days?|all days|otherwise|remaining)\b", written, re.I):
             continue
@@ -111,10 +112,13 @@ def test_exceptions_name_the_days_that_differ() -> None:
         others = {DAYS[day][:2].lower() for day in range(7) if spans[day] != usual}
         rest = re.sub(rf"{re.escape(usual[0])}.{{1,9}}{re.escape(usual[1])}", "", written)
         named = {label[:2].lower() for label in LABEL.findall(rest)}
-        if named and not re.search(r" to |through|till|until|[-–/]|week", rest):
+        if re.search(last, written, re.I):
+            shut += 1
+            assert not any(DAYS[day][:2].lower() in named for day in range(7) if spans[day] is None), written
+        elif named and not re.search(r" to |through|till|until|[-–/]|week", rest):
             found += 1
             assert named == others, written
-    assert found > 80
+    assert found > 80 and shut > 20
 
 
 def test_holidays_are_told_and_answered() -> None:
@@ -177,3 +181,88 @@ def test_same_day_same_answer() -> None:
                 again += found[1] in said
                 assert said.setdefault(found[1], found[0]) == found[0]
     assert again > 100
+
+
+# ---- other plans than a week -----------------------------------------------------------------------------------------
+
+
+def test_breaks_past_midnight_and_words() -> None:
+    assert hours.fromto(("8:00", "12:00", "14:00", "17:30")) == "from 8:00 to 12:00 and from 14:00 to 17:30"
+    week = Hours([(0, 6, ("nine", "noon", "half past one", "six"))])
+    assert hours.answer_day(week, 1) == "On Tuesday we are open from nine to noon and from half past one to six."
+    spans = [span for week, _ in WEEKS for _, _, span in week.runs if span]
+    assert sum(len(span) == 4 for span in spans) > 150
+    assert {"1 am", "half past nine", "quarter to six", "12"} <= {end for span in spans for end in span}
+
+
+def test_a_day_of_its_own_within_a_run() -> None:
+    """Tue-Fri 9-6, but Thursday 9-9: the answer for Thursday holds what stands behind its name."""
+    found = 0
+    for week, written in WEEKS:
+        for said in re.finditer(rf"(?:but|except|[Oo]nly|[Ee]xception:)(?: on)? ({'|'.join(DAYS)})s?:? (?:only )?"
+                                rf"(until|from|({TIME}) ?(?:-|–|to|till|until) ?)({TIME})(?! ?(?:-|–|to|till|until))",
+                                written):  # fmt: skip
+            span = week.of(DAYS.index(said[1]))
+            found += 1
+            assert span and said[4].rstrip(".") in [end.rstrip(".") for end in span], written
+    assert found > 15
+
+
+def test_seasons() -> None:
+    """An answer about a month tells the hours of the part it belongs to, and these stand in the notice."""
+    closed = named = 0
+    for seed in range(400):
+        rng = Random(seed)
+        plan = plans.Seasons(rng)
+        written = plan.written(rng)
+        for first, last, span in plan.parts:
+            assert plan.of(first) == plan.of(last) == span
+            assert all(end in written for end in span or ())
+        asked, reply = plan.turn(rng, Voice(rng))
+        if found := re.match(r"In (\w+) we are ", reply):
+            if found[1] in MONTHS:
+                told = hours.told(plan.of(MONTHS.index(found[1])))
+                assert reply.removesuffix(".") == f"In {found[1]} we are {told}".rstrip(".")
+            named += found[1] in ("summer", "winter")
+            closed += reply.endswith("closed.")
+        else:
+            assert reply == plan.every()
+    assert closed > 40 and named > 15
+
+
+def test_sittings() -> None:
+    """Lunch, dinner, last entry: the answer bears the name that was asked for and its own hours."""
+    single = 0
+    for seed in range(400):
+        rng = Random(seed)
+        plan = plans.Sittings(rng)
+        written = plan.written(rng)
+        for week in plan.each.values():
+            assert all(end.rstrip(".") in written for _, _, span in week.runs for end in span or ())
+        assert all(f"{name}" in written.lower() and time.rstrip(".") in written for name, time in plan.last.items())
+        asked, reply = plan.turn(rng, Voice(rng))
+        name = reply.partition(":")[0].lower()
+        if name in plan.last:
+            single += 1
+            assert reply == f"{name.capitalize()}: {plan.last[name].rstrip('.')}."
+        elif found := re.fullmatch(r"(.+) on (\w+): (.*)\.", reply):
+            assert found[3].rstrip(".") == plan.one(found[1].lower(), DAYS.index(found[2])).rstrip(".")
+    assert single > 30
+
+
+def test_today_and_dates() -> None:
+    """Tomorrow is the day after today; a date is told as the facts say, or not known."""
+    week = Hours([(0, 4, A), (5, 5, B), (6, 6, None)], {"25 December": None, "24 December": B}, None)
+    seen = set()
+    for seed in range(600):
+        rng = Random(seed)
+        for asked, reply in hours.turns(rng, Voice(rng), week, 5):
+            if re.search(r"\btomorrow\b", asked) and "holiday" not in asked and "day." in asked + "day.":
+                seen.add(reply)
+            if found := re.search(r"On (\d+ \w+) we are (.*)\.", reply):
+                assert found[2] == hours.told(week.special[found[1]]) and found[1].split()[0] in asked
+                seen.add(found[1])
+    assert {"On Sunday we are closed.", "24 December", "25 December"} <= seen
+    away = Hours([(0, 6, A)], {}, (3, 17, "May"))
+    asked, reply = hours._special(Random(4), Voice(Random(4)), away)
+    assert re.fullmatch(r"On (?:[3-9]|1[0-7]) May we are closed\.", reply)

@@ -10,8 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from training.grammar import booking, desks, echo, facts, menu, names, notes, off_topic, offers, order, rude, shop, talk
-from training.grammar import hours as opening
+from training.grammar import (
+    booking,
+    desks,
+    echo,
+    facts,
+    menu,
+    names,
+    notes,
+    off_topic,
+    offers,
+    order,
+    plans,
+    rude,
+    shop,
+    talk,
+)
 from training.grammar.text import Voice
 from training.heldout import clean
 
@@ -78,7 +92,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     def question() -> Turns:
         asks = rng.random()
         if asks < 0.40:
-            return opening.turns(rng, voice, here.hours, here.today)
+            return plans.turns(rng, voice, here.hours, here.today)
         if asks < 0.54:
             return notes.note_turns(rng, voice, here)
         if asks < 0.69:

@@ -12,9 +12,9 @@ from training.grammar import (
     menu,
     names,
     notes,
-    notice,
     off_topic,
     order_words,
+    plans,
     rude,
     values,
     words,
@@ -204,20 +204,24 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
-    week = opening.draw(rng) if rng.random() < 0.85 else None
+    week = plans.draw(rng) if rng.random() < 0.85 else None
+    today = rng.randrange(7) if isinstance(week, opening.Hours) and rng.random() < 0.25 else None
     other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
-        parts = [notice.written(rng, week), *other[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
+        parts = [plans.written(rng, week), *other[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
     else:
         parts = other[: rng.randint(1, 2)]
     if rng.random() < 0.2:
         rng.shuffle(parts)
     if rng.random() < 0.4 or not week:
         parts.insert(0, shops.house_name(rng, split))
-    if rng.random() < 0.65 or not week:
-        found = opening.drill(rng, voice, week)
+    if today is not None:
+        parts.insert(rng.choice((0, 0, len(parts))), f"today is {values.DAYS[today]}")
+    special = isinstance(week, opening.Hours) and (week.special or week.away)
+    if (rng.random() < 0.65 and today is None and not special) or not week:
+        found = plans.drill(rng, voice, week)
     else:
-        found = [turn for _ in range(rng.randint(2, 4)) for turn in opening.turns(rng, voice, week)]
+        found = [turn for _ in range(rng.randint(2, 4)) for turn in plans.turns(rng, voice, week, today)]
     return ". ".join(sentence(part).rstrip(".") for part in parts) + ".", found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from training.grammar import catalogue, menu, notice, offers, tariff, values
+from training.grammar import catalogue, menu, offers, plans, tariff, values
 from training.grammar import hours as opening
 from training.grammar.house import rule
 from training.grammar.notes import NOTES
@@ -19,13 +19,18 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
         return shop
     shop.sign = rng.choices(("$", "€", "£"), (70, 18, 12))[0]
     parts: list[str] = []
+    front = ""
     if rng.random() < 0.62:
-        shop.hours = opening.draw(rng)
-        text = notice.written(rng, shop.hours)
-        if rng.random() < 0.2:
+        shop.hours = plans.draw(rng)
+        text = plans.written(rng, shop.hours)
+        if rng.random() < 0.25 and isinstance(shop.hours, opening.Hours):
             shop.today = rng.randrange(7)
-            today = expand(rng, f"[today is|it is|the day is|today:] {values.DAYS[shop.today]}")
-            text = f"{today}. {sentence(text)}" if rng.random() < 0.5 else f"{text}. {sentence(today)}"
+            today = expand(rng, f"[today is|today is|it is|the day is|today:] {values.DAYS[shop.today]}")
+            kind_of = rng.random()
+            if kind_of < 0.4:
+                front = sentence(today)
+            else:
+                text = f"{today}. {sentence(text)}" if kind_of < 0.7 else f"{text}. {sentence(today)}"
         parts.append(text)
     listed = rng.random()
     if listed < (0.16 if kind in GOODS_OF else 0.45):
@@ -63,6 +68,8 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
         intro = ""
     if intro:
         parts.insert(0, intro)
+    if front:
+        parts.insert(0, front)
     joint = rng.choices((". ", "\n", "; "), (80, 12, 8))[0]
     if joint == "; ":
         parts = [part.replace("; ", ", ") for part in parts]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 from training.grammar import ask_hours as ask
 from training.grammar import values
-from training.grammar.text import Voice, babble, expand, sentence
-from training.grammar.values import DAYS
+from training.grammar.text import ONES, Voice, babble, expand, sentence
+from training.grammar.values import DAYS, MONTHS
 
-Span = tuple[str, str] | None  # from, to, as written in the facts; None: closed
+#: from, to, as written in the facts, and after a break from, to again; None: closed
+Span = tuple[str, ...] | None
 
 
 @dataclass
@@ -19,32 +21,47 @@ class Hours:
     """Runs of neighbouring days that share their hours: (first day, last day, span), Monday to Sunday."""
 
     runs: list[tuple[int, int, Span]]
-    special: dict[str, Span] = field(default_factory=dict)  # holiday -> its hours
+    special: dict[str, Span] = field(default_factory=dict)  # holiday or date -> its hours
+    away: tuple[int, int, str] | None = None  # closed from this to that day of a month
 
     def of(self, day: int) -> Span:
         """The span of one day, 0 is Monday."""
         return next(span for first, last, span in self.runs if first <= day <= last)
 
 
-def _clock(rng: Random) -> Callable[[int, int], str]:
-    """One shop's notation of the time of day."""
-    style = rng.choices(("am", "24", "24h", "bare"), (72, 21, 4, 3))[0]
+def told(span: Span) -> str:
+    """open from 8:00 to 12:00 and from 14:00 to 17:30; closed"""
+    return "open " + fromto(span) if span else "closed"
+
+
+def fromto(span: tuple[str, ...]) -> str:
+    """from 8:00 to 12:00 and from 14:00 to 17:30"""
+    return " and ".join(f"from {a} to {b}" for a, b in zip(span[::2], span[1::2]))
+
+
+def clock_of(rng: Random) -> Callable[[int, int], str]:
+    """One shop's notation of the time of day; hours from 25 on are those of the next day."""
+    style = rng.choices(("am", "24", "24h", "bare", "twelve", "words"), (66, 20, 3, 3, 3, 5))[0]
     am = rng.choice((" am", " am", " am", " am", "am", "am", "am", " AM", "AM", " a.m."))
     pm = am.replace("a", "p").replace("A", "P")
     colon, pad, words = rng.random() < 0.2, rng.choice((1, 2)), rng.random() < 0.3
-    point = "." if rng.random() < 0.06 else ":"
+    point = "." if rng.random() < 0.12 else ":"
 
     def clock(hour: int, minute: int) -> str:
+        twelve, past = (hour - 1) % 12 + 1, f"{point}{minute:02}" if minute or colon else ""
+        hour -= 24 * (hour > 24)
         if style == "bare":
             return str(hour)
         if style == "24h":
             return f"{hour}h{f'{minute:02}' if minute else ''}"
         if style == "24":
             return f"{hour:0{pad}}{point}{minute:02}"
-        if words and minute == 0 and hour in (0, 12, 24):
+        if style == "words" and minute in (0, 15, 30, 45) and hour != 24:
+            before = {0: "", 15: "quarter past ", 30: "half past ", 45: "quarter to "}[minute]
+            return before + ("noon" if hour == 12 and not minute else ONES[twelve % 12 + 1 if minute == 45 else twelve])
+        if words and minute == 0 and hour in (12, 24):
             return "noon" if hour == 12 else "midnight"
-        minutes = f"{point}{minute:02}" if minute or colon else ""
-        return f"{(hour - 1) % 12 + 1}{minutes}{am if hour % 24 < 12 else pm}"
+        return f"{twelve}{past}" + ("" if style == "twelve" else am if hour % 24 < 12 else pm)
 
     return clock
 
@@ -55,35 +72,56 @@ Independence Day|Thanksgiving|Boxing Day|May Day|Mother's Day|Halloween|Easter S
 """.replace("\n", "").split("|")
 
 
-def draw(rng: Random) -> Hours:
-    """Hours of some shop: one to seven runs of days, some of them closed; sometimes those of holidays."""
-    clock = _clock(rng)
-    minutes = (0, 0, 0, 30, 30, 15, 45)
+def spans_of(rng: Random) -> Callable[[], tuple[str, ...]]:
+    """The hours of one shop on some day, in its notation: with a break, past midnight, 12-6 pm."""
+    clock = clock_of(rng)
+    minutes = rng.choice(((0, 0, 0, 30, 30, 15, 45), (0, 0, 0, 30, 30, 15, 45), (0,), (0, 30), (5, 10, 20, 40, 50, 55)))
+    breaks, night, short = rng.random() < 0.13, rng.random() < 0.06, rng.random() < 0.06
 
-    def opening() -> str:
-        return clock(rng.randint(5, 13), rng.choice(minutes))
-
-    def closing() -> str:
-        late = 24 if rng.random() < 0.04 else rng.randint(14, 23)
-        return clock(late, 0 if late == 24 else rng.choice(minutes))
+    def at(first: int, last: int) -> str:
+        hour = 24 if last > 22 and rng.random() < 0.04 else rng.randint(first, last)
+        return clock(hour, 0 if hour == 24 else rng.choice(minutes))
 
     #: where the same few times come back on other days, only the day tells which of them belong together
-    few = [(opening(), closing()) for _ in range(3)] if rng.random() < 0.35 else []
+    few = [(at(5, 13), at(14, 23)) for _ in range(3)] if rng.random() < 0.35 else []
 
-    def span() -> Span:
-        return (rng.choice(few)[0], rng.choice(few)[1]) if few else (opening(), closing())
+    def span() -> tuple[str, ...]:
+        if breaks and rng.random() < 0.7:
+            return at(6, 10), at(11, 13), at(14, 16), at(17, 22)
+        if night and rng.random() < 0.7:
+            return at(16, 21), at(25, 30) if rng.random() < 0.5 else at(25, 27)
+        a, b = (rng.choice(few)[0], rng.choice(few)[1]) if few else (at(5, 13), at(14, 23))
+        if short and re.fullmatch(r"(?:12|1)(?:[:.]\d\d)? ?pm", a) and b.endswith("pm"):
+            a = a.removesuffix("pm").strip()
+        return a, b
 
+    return span
+
+
+def draw(rng: Random) -> Hours:
+    """Hours of some shop: one to seven runs of days, some of them closed; sometimes those of holidays."""
+    span = spans_of(rng)
     hours = merged(_week(rng, span))
-    if rng.random() < 0.18:
-        for holiday in rng.sample(HOLIDAYS, rng.choice((1, 1, 2))):
-            hours.special[holiday] = None if rng.random() < 0.55 else span()
+    if rng.random() < 0.22:
+        for special in rng.sample(HOLIDAYS, rng.choice((1, 1, 2))) if rng.random() < 0.6 else _dates(rng):
+            hours.special[special] = None if rng.random() < 0.55 else span()
+    elif rng.random() < 0.05:
+        first = rng.randint(1, 24)
+        hours.away = first, first + rng.choice((6, 13, 20) if first < 8 else (2, 4, 6)), rng.choice(MONTHS)
     return hours
 
 
-def _week(rng: Random, span: Callable[[], Span]) -> list[Span]:
+def _dates(rng: Random) -> list[str]:
+    month, first = rng.choice(MONTHS), rng.randint(1, 27)
+    return [f"{first + more} {month}" for more in range(rng.choice((1, 2)))]
+
+
+def _week(rng: Random, span: Callable[[], tuple[str, ...]]) -> list[Span]:
     """Spans of seven days."""
     kind, usual = rng.random(), span()
-    week = [usual] * 7
+    week: list[Span] = [usual] * 7
+    if rng.random() < 0.24:
+        return _special_week(rng, span)
     if kind < 0.08:
         return week
     if kind < 0.38:  # one day is different, or some are closed
@@ -105,6 +143,31 @@ def _week(rng: Random, span: Callable[[], Span]) -> list[Span]:
     return week
 
 
+def _special_week(rng: Random, span: Callable[[], tuple[str, ...]]) -> list[Span]:
+    """A day of its own within a run; single open days; runs around the end of the week."""
+    kind, usual, more = rng.random(), span(), span()
+    week: list[Span] = [None] * 7
+    if kind < 0.42:
+        first, last = rng.choice(((0, 4), (0, 4), (1, 5), (0, 5), (1, 4), (0, 6), (2, 6)))
+        week[first : last + 1] = [usual] * (last - first + 1)
+        other: Span = None if rng.random() < 0.25 else more
+        if other and len(other) == len(usual) == 2 and rng.random() < 0.7:
+            other = (usual[0], other[1]) if rng.random() < 0.6 else (other[0], usual[1])
+        week[rng.randint(first, last)] = other
+        if last < 6 and rng.random() < 0.5:
+            week[last + 1 :] = [span()] * (6 - last) if rng.random() < 0.7 else [span(), *week[last + 2 :]]
+    elif kind < 0.72:
+        for day in rng.sample(range(7), rng.choice((1, 2, 2, 3, 3, 4, 5))):
+            week[day] = usual if rng.random() < 0.6 else more
+    else:
+        cuts = sorted(rng.sample(range(7), rng.choice((2, 2, 3))))
+        for first, cut in zip(cuts, [*cuts[1:], cuts[0] + 7]):
+            one: Span = None if rng.random() < 0.25 and cut - first < 4 else span()
+            for day in range(first, cut):
+                week[day % 7] = one
+    return week if any(week) else [usual] * 7
+
+
 def merged(week: list[Span]) -> Hours:
     """Seven spans as runs: neighbours with the same hours are one."""
     runs: list[tuple[int, int, Span]] = []
@@ -116,7 +179,7 @@ def merged(week: list[Span]) -> Hours:
     return Hours(runs)
 
 
-def _run_name(first: int, last: int) -> str:
+def run_name(first: int, last: int) -> str:
     """Monday, Monday and Tuesday, Monday to Friday."""
     if first == last:
         return DAYS[first]
@@ -128,26 +191,36 @@ UNKNOWN = "Sorry, I do not know the opening hours. Please ask the staff."
 
 def answer_day(hours: Hours, day: int) -> str:
     """The one answer to any question about a day: the day first, then all that the facts say of it."""
-    span = hours.of(day)
-    return f"On {DAYS[day]} we are " + (f"open from {span[0]} to {span[1].rstrip('.')}." if span else "closed.")
+    return f"On {DAYS[day]} we are {told(hours.of(day))}".rstrip(".") + "."
 
 
 def answer_special(hours: Hours, holiday: str) -> str:
     """Of a holiday: what the facts say of it, or that they do not."""
     if holiday not in hours.special:
         return f"Sorry, I do not know the hours on {holiday}. Please ask the staff."
-    span = hours.special[holiday]
-    return f"On {holiday} we are " + (f"open from {span[0]} to {span[1].rstrip('.')}." if span else "closed.")
+    return f"On {holiday} we are {told(hours.special[holiday])}".rstrip(".") + "."
 
 
 def answer_all(hours: Hours) -> str:
     """All hours in one fixed form."""
     if len(hours.runs) == 1:
-        a, b = hours.runs[0][2] or ("", "")
-        return f"We are open every day from {a} to {b.rstrip('.')}."
-    parts = [f"{_run_name(first, last)} " + (f"from {span[0]} to {span[1]}" if span else "closed")
-             for first, last, span in hours.runs]  # fmt: skip
-    return "Our hours: " + ", ".join(parts).rstrip(".") + "."
+        return f"We are open every day {fromto(hours.runs[0][2] or ())}".rstrip(".") + "."
+    return f"Our hours: {by_runs(hours)}".rstrip(".") + "."
+
+
+def by_runs(hours: Hours, whole: str = "") -> str:
+    """Monday to Friday from 8 am to 6 pm, Saturday and Sunday closed; ``whole`` names a week of equal days."""
+    if whole and len(hours.runs) == 1:
+        return f"{whole} {fromto(hours.runs[0][2] or ())}"
+    return ", ".join(f"{run_name(first, last)} {fromto(span) if span else 'closed'}"
+                     for first, last, span in hours.runs)  # fmt: skip
+
+
+def answer_weekdays(hours: Hours) -> str:
+    """Monday to Friday where they are alike; else the whole week."""
+    if any(hours.of(day) != hours.of(0) for day in range(5)):
+        return answer_all(hours)
+    return f"On weekdays we are {told(hours.of(0))}".rstrip(".") + "."
 
 
 #: what stands for the day in a question
@@ -188,38 +261,66 @@ def turns(rng: Random, voice: Voice, hours: Hours | None, today: int | None = No
     """One to three questions on opening hours, answered from the hours or, where none are given, not at all."""
     found: list[tuple[str, str]] = []
     for _ in range(rng.choices((1, 2, 3), (60, 28, 12))[0]):
-        day, kind = rng.randrange(7), rng.random()
-        shut = [at for at in range(7) if hours and hours.of(at) is None]
-        if shut and rng.random() < 0.25:  # else a closed day is asked for too seldom to be learned
-            day = rng.choice(shut)
-        if kind < (0.15 if hours and hours.special else 0.01):
-            special = list(hours.special) if hours else []
-            holiday = rng.choice(special if special and rng.random() < 0.75 else HOLIDAYS)
-            asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF + ask.ASK_ON), day=voice.small(holiday))
-            reply = answer_special(hours, holiday) if hours else UNKNOWN
-        elif kind < 0.05:
-            other = (day + rng.randint(1, 6)) % 7
-            both = f"{voice.small(DAYS[day])} and {voice.small(DAYS[other])}"
-            asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF), day=both)
-            reply = f"{answer_day(hours, day)} {answer_day(hours, other)}" if hours else UNKNOWN
-        elif kind < 0.78:
-            asked = ask_day(rng, voice, day, bool(found))
-            reply = answer_day(hours, day) if hours else UNKNOWN
-        elif kind < 0.87:
-            asked, reply = voice.says(rng.choice(ask.ASK_ALL)), answer_all(hours) if hours else UNKNOWN
-        elif kind < 0.91:
-            asked = voice.says(rng.choice(ask.ASK_AT), day=voice.small(DAYS[day]), time=values.time(rng))
-            reply = answer_day(hours, day) if hours else UNKNOWN
-        elif kind < 0.95:
-            asked = voice.says(rng.choice(ask.ASK_WEEKEND))
-            reply = f"{answer_day(hours, 5)} {answer_day(hours, 6)}" if hours else UNKNOWN
-        else:
-            asked = voice.says(rng.choice(ask.ASK_TODAY))
-            if hours is None:
-                reply = UNKNOWN
-            elif today is None:
-                reply = "I do not know what day it is. " + answer_all(hours)
-            else:
-                reply = answer_day(hours, (today + ("tomorrow" in asked.lower())) % 7)
-        found.append((asked, sentence(reply)))
+        asked, reply = _turn(rng, voice, hours, today, bool(found))
+        found.append((asked, sentence(reply) if hours else UNKNOWN))
     return found
+
+
+def _turn(rng: Random, voice: Voice, hours: Hours | None, today: int | None, after: bool) -> tuple[str, str]:
+    """One question; without hours the reply is not to be used."""
+    day, kind = rng.randrange(7), rng.random()
+    week = hours or Hours([(0, 6, None)])
+    shut = [at for at in range(7) if week.of(at) is None]
+    if shut and rng.random() < 0.25:  # else a closed day is asked for too seldom to be learned
+        day = rng.choice(shut)
+    if rng.random() < (0.45 if today is not None else 0.06):
+        asked = expand(rng, rng.choice(ask.ASK_TODAY))
+        reply = "I do not know what day it is. " + answer_all(week)
+        if today is not None:
+            reply = answer_day(week, (today + ("tomorrow" in asked)) % 7)
+        return voice.says(asked), reply
+    if kind < (0.30 if week.special or week.away else 0.012):
+        return _special(rng, voice, week)
+    if kind < 0.04:
+        other = (day + rng.randint(1, 6)) % 7
+        both = f"{voice.small(DAYS[day])} and {voice.small(DAYS[other])}"
+        asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF), day=both)
+        return asked, f"{answer_day(week, day)} {answer_day(week, other)}"
+    if kind < 0.72:
+        return ask_day(rng, voice, day, after), answer_day(week, day)
+    if kind < 0.83:
+        return voice.says(rng.choice(ask.ASK_ALL)), answer_all(week)
+    if kind < 0.89:
+        asked = voice.says(rng.choice(ask.ASK_AT), day=voice.small(DAYS[day]), time=values.time(rng))
+        return asked, answer_day(week, day)
+    if kind < 0.94:
+        return voice.says(rng.choice(ask.ASK_WEEKDAYS)), answer_weekdays(week)
+    return voice.says(rng.choice(ask.ASK_WEEKEND)), f"{answer_day(week, 5)} {answer_day(week, 6)}"
+
+
+def _special(rng: Random, voice: Voice, hours: Hours) -> tuple[str, str]:
+    """Holidays and dates: those that the facts tell of, others, and those on which all are away."""
+    special = rng.choice(list(hours.special) if hours.special and rng.random() < 0.78 else HOLIDAYS + _dates(rng))
+    if hours.away and rng.random() < 0.8:
+        a, b, month = hours.away
+        special = f"{rng.randint(a, b)} {month}"
+        reply = f"On {special} we are closed."
+    else:
+        reply = answer_special(hours, special)
+    if special in _MANY and rng.random() < 0.5:
+        asked = voice.says(rng.choice(ask.ASK_HOLIDAY), day=special.removesuffix("s"))
+    else:
+        asked = voice.says(rng.choice(ask.ASK_DAY + ask.ASK_IF + ask.ASK_ON), day=voice.small(_date(rng, special)))
+    return asked, reply
+
+
+_MANY = ("public holidays", "market days")
+
+
+def _date(rng: Random, special: str) -> str:
+    """25 December as guests say it."""
+    n, _, month = special.partition(" ")
+    if not n.isdigit():
+        return special
+    ending = "th" if n[:-1] == "1" else {"1": "st", "2": "nd", "3": "rd"}.get(n[-1], "th")
+    return rng.choice((special, f"{month} {n}", f"the {n}{ending} of {month}", f"{month} {n}{ending}", special))

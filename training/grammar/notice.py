@@ -5,86 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from training.grammar.hours import Hours, Span
+from training.grammar import exceptions
+from training.grammar.hours import Hours
 from training.grammar.text import expand, listed, sentence
-from training.grammar.values import DAYS
-
-_SHORT = [
-    "Mon Tue Wed Thu Fri Sat Sun".split(), "Mon. Tue. Wed. Thu. Fri. Sat. Sun.".split(), "Mo Tu We Th Fr Sa Su".split(),
-    "MON TUE WED THU FRI SAT SUN".split(), "mon tue wed thu fri sat sun".split(),
-    "Mon Tues Wed Thurs Fri Sat Sun".split(),
-]  # fmt: skip
-_CLOSED = "closed|closed|closed|shut|not open|no service|closed all day"
-
-
-class _Writer:
-    """One shop's habits of writing days and spans."""
-
-    def __init__(self, rng: Random, hours: Hours) -> None:
-        self.rng, self.runs = rng, list(hours.runs)
-        label = rng.random()
-        self.names = DAYS if label < 0.55 else [day + "s" for day in DAYS] if label < 0.72 else rng.choice(_SHORT)
-        self.through = rng.choice((" to ", " to ", "-", " - ", " through ", " till ", "–", " until ", "/"))
-        if self.through == "/" and self.names is not DAYS:
-            self.through = "-"
-        self.between = rng.choice(("-", "-", " - ", " to ", " to ", " till ", "–", " – ", " until "))
-        #: Monday to Friday and the weekend by other names
-        weeks = ("weekdays", "weekdays", "weekday", "working days", "the week", "workdays")
-        self.week = rng.choice(weeks) if rng.random() < 0.65 else ""
-        ends = ("weekends", "weekends", "the weekend", "weekend", "weekend days", "Saturday and Sunday")
-        self.end = rng.choice(ends) if self.week else ""
-
-    def days(self, first: int, last: int) -> str:
-        """The days of a run."""
-        if (first, last) == (0, 4) and self.week:
-            return self.week
-        if (first, last) == (5, 6) and self.end:
-            return self.end
-        if first == last:
-            return self.names[first]
-        if last == first + 1 and self.rng.random() < 0.6:
-            return f"{self.names[first]} and {self.names[last]}"
-        through = " to " if self.through == "/" and last > first + 1 else self.through
-        return self.names[first] + through + self.names[last]
-
-    def on(self, first: int, last: int) -> str:
-        """... with the word that a sentence wants before them."""
-        name, ranged = self.days(first, last), last > first + 1
-        if name == "the week":
-            return "during the week"
-        if ranged and name[0].isupper():
-            return self.rng.choice(("", "", "from ", "on ")) + name
-        return ("at " if name == "the weekend" and self.rng.random() < 0.5 else "on ") + name
-
-    def edges(self) -> bool:
-        """Whether the closed days are few, and the first or the last of the week."""
-        shut = [(first, last) for first, last, span in self.runs if not span]
-        return all(0 in run or 6 in run for run in shut) and sum(last - first + 1 for first, last in shut) < 4
-
-    def plain(self, span: Span) -> str:
-        """8 am-6 pm; closed"""
-        return span[0] + self.between + span[1] if span else self.rng.choice(_CLOSED.split("|"))
-
-    def spoken(self, span: tuple[str, str]) -> str:
-        """from 8 am to 6 pm"""
-        a, b = span
-        if self.rng.random() < 0.25:
-            return a + self.between + b
-        return expand(self.rng, f"from {a} to {b}|from {a} until {b}|{a} to {b}|from {a} till {b}|between {a} and {b}|"
-                                f"{a} until {b}|{a} through {b}|from {a} - {b}")  # fmt: skip
-
-
-_HEADS = [
-    "Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "", "", "Hours ",
-    "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ", "Schedule: ", "This week: ",
-    "Days and hours: ", "The week: ", "Service hours: ", "Service: ", "Counter hours: ", "Day by day: ",
-]  # fmt: skip
-
+from training.grammar.writer import HEADS, OPENS, Writer, joined
 
 _NOUNS = ("times", "opening times", "opening", "service", "schedule", "openings", "timetable", "shift")
 
 
-def _labels(w: _Writer) -> str:
+def _labels(w: Writer) -> str:
     """Weekday times 8 am-6 pm, Saturday times 9 am-noon."""
     noun, colon = w.rng.choice(_NOUNS), w.rng.choice((": ", " ", " ", " = ", " - "))
     w.week, w.end = w.rng.choice((("weekday", "weekend"), ("weekday", ""), ("working day", "weekend"), ("", "")))
@@ -94,7 +23,7 @@ def _labels(w: _Writer) -> str:
     return w.rng.choice((". ", ". ", ", ", "; ", "\n", " / ")).join(rows)
 
 
-def _list(w: _Writer) -> str:
+def _list(w: Writer) -> str:
     """Mon-Fri 8:00-18:00, Sat 9-12, Sun closed"""
     colon, first = w.rng.choice((": ", " ", " ", ", ", " = ")), w.rng.random() < 0.85
     joint = w.rng.choice((", ", "; ", ". ", ", ", " / ", "\n"))
@@ -102,16 +31,17 @@ def _list(w: _Writer) -> str:
     parts = []
     for a, b, span in w.runs:
         parts.append(w.days(a, b) + colon + w.plain(span) if first else f"{w.plain(span)} {w.days(a, b)}")
-    return w.rng.choice(_HEADS) + joint.join(parts)
+    return w.rng.choice(HEADS) + joint.join(parts)
 
 
-_OPENS = (
-    "our gate is open|guests can come|somebody serves you|visit us|we work|come|you may visit|the shutters are up|"
-    "we are open|we're open|open|the [shop|house|place|desk|counter] is open|opening hours are|"
-    "our [opening |]hours are|you can [visit|find|reach] us|the doors are open|we open|"
-    "staff are here|the hours are|it is open|we welcome you|"
-    "we [serve|work|are here]|somebody is here|you can come"
-)
+def listed_week(rng: Random, hours: Hours) -> str:
+    """Mon-Fri 8:00-18:00, Sat 9-12; a week of equal days: daily 8:00-18:00."""
+    w = Writer(rng, hours)
+    if len(w.runs) == 1:
+        return rng.choice(("daily ", "every day ", "all week ")) + w.plain(w.runs[0][2])
+    return ", ".join(f"{w.days(a, b)} {w.plain(span)}" for a, b, span in w.runs)
+
+
 _SHUTS = (
     "[,|.|. we are|, and|. it is|;|. we stay|. always|, but] closed|. we do not open|. there is nobody here|, not|"
     ". we rest|. there is no service|. no one is here|. the doors stay shut|. we take a break|. we stay at home|. "
@@ -120,7 +50,7 @@ _SHUTS = (
 )
 
 
-def _sentence(w: _Writer) -> str:
+def _sentence(w: Writer) -> str:
     """We are open Monday to Friday from 8 am to 6 pm and on Saturday 9 am to noon. Closed on Sunday."""
     parts, shut = [], []
     for a, b, span in w.runs:
@@ -130,12 +60,12 @@ def _sentence(w: _Writer) -> str:
             parts.append(f"{w.on(a, b)} {w.spoken(span)}")
         else:
             parts.append(f"{w.spoken(span)} {w.on(a, b)}")
-    text = expand(w.rng, _OPENS) + " " + listed(parts)
+    text = expand(w.rng, OPENS) + " " + listed(parts)
     if shut and w.rng.random() < 0.2:
         return expand(w.rng, f"[closed|we are closed|not open|we rest|free] [on |]{listed(shut)}"
                              f"[, open|. open|; we are open|, but open|.] {listed(parts)}")  # fmt: skip
     if shut and not (w.edges() and w.rng.random() < 0.08):  # days left out at the edge of a week are closed, too
-        text += _joined(expand(w.rng, _SHUTS)) + w.rng.choice((" on ", " on ", " on ", " "))
+        text += joined(expand(w.rng, _SHUTS)) + w.rng.choice((" on ", " on ", " on ", " "))
         text = text.removesuffix(": on ") + ": " if text.endswith(": on ") else text
         text += listed(shut, w.rng.choice(("and", "or")))
     return text
@@ -159,13 +89,16 @@ _OFF = (
 )
 
 
-def _sentences(w: _Writer) -> str:
+def _sentences(w: Writer) -> str:
     """On weekdays we open at 8 am and close at 6 pm. On Saturday ..."""
     found = []
     for a, b, span in w.runs:
         when = w.on(a, b)
         if not span:
             found.append(expand(w.rng, _OFF.replace("{when}", when)))
+            continue
+        if len(span) > 2:
+            found.append(expand(w.rng, f"{when} [we are open|open|the shop is open|] {w.spoken(span)}"))
             continue
         pattern = _DAY.replace("{when}", when).replace("{c}", span[0]).replace("{d}", span[1])
         found.append(expand(w.rng, pattern.replace("{span}", w.spoken(span))))
@@ -179,56 +112,14 @@ _EVERY = (
 _LABELS = "[[opening |]hours|open|times|opening times][:|]"
 
 
-def _daily(w: _Writer) -> str:
+def _daily(w: Writer) -> str:
     """Every day from 8 am to 6 pm, where all days are alike."""
     span = w.runs[0][2] or ("", "")
     every = f"[{_EVERY}] {w.spoken(span)}"
-    return expand(w.rng, f"[{_OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}|[{_LABELS}] {every}|"
+    if len(span) > 2:
+        return expand(w.rng, f"[{OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}")
+    return expand(w.rng, f"[{OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}|[{_LABELS}] {every}|"
                          f"we open at {span[0]} and close at {span[1]} [{_EVERY}]")  # fmt: skip
-
-
-_BUT_CLOSED = (
-    ". [just|only|solely] on {x} we [are closed|do not open|have a break|rest|take a day off]|"
-    ". [just|only|solely] on {x} [do we [close|rest|sleep|keep the door shut|stay away]|are we [closed|off|away|shut]|"
-    "is [the shop|the door|the place|the counter] [closed|shut]|does nobody come]|. we are off on {x}|. not {x}|"
-    "[,|] except [on |]{x}|[,|] but not on {x}|, {x} closed|. Closed on {x}|, closed {x}|. We are closed on {x}|"
-    ", [apart from|other than] {x}|, {x} off|, with {x} off|. On {x} [nobody is here|the shop stays shut|we rest]|"
-    ", save for {x}|[,|.] no service on {x}|. {x}: closed|, never on {x}|. But on {x} the door stays shut|"
-    "; {x} [closed|we rest|no service|free]|. Free on {x}|. But [we are closed|we rest|it is shut] on {x}|, not on {x}"
-)
-_ONE_CLOSED = (
-    ". {x} is [our|the] [day off|rest day|free day|only closed day|day of rest|one day without service]|"
-    ". [Closing day|Day off|Rest day|Closed]: {x}|, {x} being [our day off|the one closed day]|"
-    ". The [one|only] day we are closed is {x}|. Just {x} is free|. Only {x} we are [shut|away|not here]"
-)
-_BUT = ", [but|only|however] {x}|; {x}|. Exception: {x}|. But {x}|, {x}"
-
-
-def _except(w: _Writer, usual: tuple[str, str], others: list[tuple[int, int, Span]]) -> str:
-    """Every day from 8 am to 6 pm except on Monday."""
-    closed = [w.days(a, b) for a, b, span in others if not span]
-    differ = [f"{w.on(a, b)} {w.spoken(span)}" for a, b, span in others if span]
-    if closed and not differ and w.rng.random() < 0.5:
-        rest = ("[other days|all other days|on all other days|the rest of the week|otherwise|the other days|else|"
-                "every other day|any other day|on the others|the remaining days|apart from that]")  # fmt: skip
-        shut = "[closed|we are closed|shut|not open|off|no service|we rest|we do not open|nobody is here] [on |]{x}"
-        shut = f"[{shut}|{{x}} [closed|off|shut|we rest|no service]|days off: {{x}}]"
-        joint = w.rng.choice((", ", "; ", ". ", ": ", " - ")) if w.rng.random() < 0.9 else ", and "
-        return expand(w.rng, shut.replace("{x}", listed(closed)) + joint + f"{rest}[:|,|] [we are open |open |]"
-                      + w.spoken(usual)).replace("::", ":")  # fmt: skip
-    text = expand(w.rng, f"[{_OPENS}|] [every day|daily|all days|all week|seven days a week] {w.spoken(usual)}|"
-                         f"[every day|daily] {w.spoken(usual)}")  # fmt: skip
-    if closed:
-        one = sum(b - a + 1 for a, b, span in others if not span) == 1 and w.rng.random() < 0.35
-        text += _joined(expand(w.rng, _ONE_CLOSED if one else _BUT_CLOSED)).replace("{x}", listed(closed))
-    if differ:
-        text += _joined(expand(w.rng, _BUT)).replace("{x}", listed(differ))
-    return text
-
-
-def _joined(text: str) -> str:
-    """With a blank in front of a word, none in front of punctuation."""
-    return text if text[0] in ",.;" else " " + text
 
 
 _SPECIAL = (
@@ -241,11 +132,25 @@ _SPECIAL_OFF = (
 )
 
 
+_AWAY = (
+    "closed [from |]{x}|[holiday|summer|winter] [closure|break][:|] {x}|"
+    "[from |]{x} [we are closed|we are on holiday|closed]|"
+    "no service [from |]{x}|we are away {x}|[holiday closure|works]: closed {x}"
+)
+
+
 def holidays(rng: Random, hours: Hours) -> str:
     """What differs on some days of the year; empty where nothing does."""
-    w = _Writer(rng, hours)
+    w = Writer(rng, hours)
+    special = hours.special
+    dates = list(special)
+    if len(dates) == 2 and dates[0][0].isdigit() and special[dates[0]] == special[dates[1]]:  # 25 and 26 December
+        special = {f"{dates[0].split()[0]} and {dates[1]}": special[dates[0]]}
     rows = [(_SPECIAL.replace("{span}", w.spoken(span)) if span else _SPECIAL_OFF).replace("{x}", holiday)
-            for holiday, span in hours.special.items()]  # fmt: skip
+            for holiday, span in special.items()]  # fmt: skip
+    if hours.away:
+        a, b, month = hours.away
+        rows.append(_AWAY.replace("{x}", f"{a} to {b} {month}" if rng.random() < 0.7 else f"{month} {a} to {b}"))
     return w.rng.choice((". ", ". ", "; ")).join(sentence(expand(rng, row)) for row in rows)
 
 
@@ -260,7 +165,7 @@ def written(rng: Random, hours: Hours) -> str:
 
 def _regular(rng: Random, hours: Hours) -> str:
     """Those of the seven days."""
-    w = _Writer(rng, hours)
+    w = Writer(rng, hours)
     if len(w.runs) == 1:
         return _daily(w)
     spans = [hours.of(day) for day in range(7)]
@@ -273,13 +178,23 @@ def _regular(rng: Random, hours: Hours) -> str:
         excepted = rng.random() < (0.85 if parted else 0.45)
     else:
         excepted = (alike >= 5 and parted) or (alike == 6 and rng.random() < 0.35)
+    for form, chance in ((exceptions.inside, 0.6), (exceptions.ends, 0.4)):
+        if rng.random() < chance and (text := form(w)):
+            return text.replace("..", ".")
+    if (parted or shut > 3 or (shut > 1 and len(w.runs) > 3)) and alike < 6 and rng.random() < 0.4:
+        return exceptions.grouped(w).replace("..", ".")
     if excepted:
-        return _except(w, usual, others).replace("..", ".")
+        return exceptions.excepted(w, usual, others).replace("..", ".")
     if rng.random() < 0.22:  # a row for each day, alike or not
         w.runs = [(day, day, span) for day, span in enumerate(spans)]
         return rng.choices((_list, _sentences), (8, 2))[0](w).replace("..", ".")
+    first, last = w.runs[0], w.runs[-1]
+    if first[2] == last[2] and len(w.runs) > 2 and rng.random() < 0.7:  # Sun-Wed
+        w.runs = [(last[0], first[1], first[2]), *w.runs[1:-1]]
+    elif last[:2] == (6, 6) and rng.random() < 0.12:  # the week begins with Sunday
+        w.runs = [last, *w.runs[:-1]]
     if rng.random() < 0.12:
         rng.shuffle(w.runs)
     long = len(w.runs) > 5
-    forms: tuple[Callable[[_Writer], str], ...] = (_list, _labels, _sentence, _sentences)
+    forms: tuple[Callable[[Writer], str], ...] = (_list, _labels, _sentence, _sentences)
     return rng.choices(forms, (50, 4, 20, 26) if long else (25, 25, 30, 20))[0](w).replace("..", ".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from training.grammar import goods, offers, values, words
+from training.grammar import goods, offers, plans, values, words
 from training.grammar import hours as opening
 
 GOODS = {
@@ -78,7 +78,7 @@ class Shop:
 
     kind: str
     name: str = ""
-    hours: opening.Hours | None = None
+    hours: plans.Plan | opening.Hours | None = None
     today: int | None = None
     sign: str = "$"
     prices: dict[str, str] = field(default_factory=dict)  # as the list writes them
