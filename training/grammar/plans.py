@@ -113,7 +113,7 @@ drive-in,restaurant|pharmacy,night counter
 _LAST = """
 last entry|last orders|last admission|last wash|last tour|last boat|last call|last rental|last bus|last show|first tour|
 first boat|happy hour|feeding time|last game|last ride|last bookings|first show|last train|tea time|check-in|
-check-out
+checkout
 """.replace("\n", "").split("|")
 
 
@@ -188,7 +188,8 @@ class Sittings:
             day = rng.choice(self.shut)
         if self.last and kind < 0.3:
             name = rng.choice(list(self.last))
-            return voice.says(rng.choice(ask.ASK_LAST), x=name), f"{sentence(name)}: {self.last[name].rstrip('.')}."
+            time = self.last[name].rstrip(".")
+            return voice.says(rng.choice(ask.ASK_LAST), x=name), f"The {name} is at {time}."
         if kind < 0.68:
             asked = voice.says(rng.choice(ask.ASK_SITTING), x=name, day=voice.small(DAYS[day]))
             return asked, f"{sentence(name)} on {DAYS[day]}: {self.one(name, day)}".rstrip(".") + "."
