@@ -53,7 +53,7 @@ def _recount(counter: Counter) -> Change:
     old = lines[at]
     most = [*range(1, 13), 1] if old.n < 40 else [50 * k for k in range(1, 19)]
     n = rng.choice([m for m in most if m != old.n])
-    lines[at] = replace(old, n=n)
+    lines[at] = replace(old, n=n, extra="" if old.extra.startswith(",") else old.extra)
     slots = {"n": _shown(rng, n), "old": number(old.n) if rng.random() < 0.8 else str(old.n)}
     pattern = rng.choice(said.COUNT_OF if named else said.MAKE_THAT)
     if not named and rng.random() < 0.12:
@@ -73,6 +73,8 @@ def _more(counter: Counter) -> Change:
     rng, voice, lines = counter.rng, counter.voice, counter.order.lines
     at, k = rng.randrange(len(lines)), rng.choice((1, 1, 1, 2, 2, 3, 4))
     n = lines[at].n
+    if lines[at].extra.startswith(","):  # two plain and four filled: which there is one more of is not said
+        return None
     if 1 < n <= 12 and rng.random() < 0.25:
         lines[at] = replace(lines[at], n=n - 1)
         item, items = _called(rng, voice, lines, at, 1), _called(rng, voice, lines, at, n)
@@ -92,14 +94,15 @@ def _resize(counter: Counter) -> Change:
     at = rng.randrange(len(lines))
     old = lines[at]
     others = [goods.like(rng, old.size) for _ in range(3)] if old.size else ["small", "medium", "large"]
-    if old.row:
+    listed_so = old.item in counter.shop.sizes
+    if listed_so:
         others = [size for size in counter.sizes(old) if size != old.size]
     size = counter.combined([other for other in others if other not in old.item], old.item)
-    row = old.row and f"{size} {old.item}"
-    if not size or row and any(line.row == row for line in lines):
+    row = f"{size} {old.item}" if listed_so else old.row
+    if not size or listed_so and any(line.row == row for line in lines):
         return None
     lines[at] = replace(old, size=size, row=row)
-    if old.extra and rng.random() < 0.3:
+    if old.extra and old.extra[0] != "," and rng.random() < 0.3:
         same = f"[still|again|as before,|same as before:|, also|but] {old.extra}|same {old.extra.split()[-1]}"
         return f"{rng.choice(said.SIZED_SAME)}, [{same}]", {
             "size": size, "item": _called(rng, counter.voice, lines, at, 1), "old": old.size or "that"}  # fmt: skip
@@ -147,7 +150,7 @@ def _swap(counter: Counter) -> Change:
     old, item = lines[at], voice.form(new.item)
     if " of " in item and item.split()[0] in ("gram", "kilo", "liter", "meter"):
         return None
-    item = " ".join(part for part in (new.size if new.row else "", item) if part)
+    item = " ".join(part for part in (new.size if new.item in counter.shop.sizes else "", item) if part)
     n = old.n if old.n <= 12 and rng.random() < 0.6 else rng.randint(1, 6)
     if n == old.n and rng.random() < 0.45:  # the count is not said again
         shown = item if n == 1 else plural(item)
@@ -156,7 +159,7 @@ def _swap(counter: Counter) -> Change:
     else:
         shown = f"{_shown(rng, n)} {plural(item)}"
     called = _called(rng, voice, lines, at, old.n)
-    lines[at] = replace(new, n=n, size=new.size if new.row else "", extra="", loose=False)
+    lines[at] = replace(new, n=n, size=new.size if new.item in counter.shop.sizes else "", extra="", loose=False)
     return rng.choice(said.SWAP_LAST if last else said.SWAP), {"new": shown, "old": called}
 
 
@@ -183,7 +186,7 @@ def _wish(counter: Counter) -> Change:
         lines[at] = replace(lines[at], extra="")
         return rng.choice(said.DROP), {"item": old.removeprefix("with ")}
     extra = counter.combined([goods.done_with(rng, counter.shop.kind) for _ in range(4)], lines[at].item)
-    if not extra or extra in old or old and old in extra:
+    if not extra or old.startswith(",") or extra in old or old and old in extra:
         return None
     lines[at] = replace(lines[at], extra=extra)
     if old and rng.random() < 0.7:

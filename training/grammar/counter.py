@@ -12,7 +12,7 @@ from training.grammar import order_words as said
 from training.grammar import shop as shops
 from training.grammar.line import Line, Order, spoken
 from training.grammar.shop import Shop
-from training.grammar.text import Voice, babble, expand, kindly, listed, plural, sentence
+from training.grammar.text import Voice, babble, expand, kindly, listed, number, plural, sentence
 
 Turns = list[tuple[str, str]]
 
@@ -72,6 +72,8 @@ class Counter:
             n = rng.randint(1, 18) * 50 if item.startswith("gram") else rng.randint(1, 15)
             return Line(item, n) if item not in taken else None
         row = rng.choice(free) if menu else ""
+        if menu and rng.random() < 0.16:
+            return self.short(row)
         for item, sizes in self.shop.sizes.items():
             if row.removesuffix(f" {item}") in sizes:
                 if any(line.item == item and line.loose for line in self.order.lines):
@@ -79,7 +81,7 @@ class Counter:
                 loose = rng.random() < 0.15
                 n = rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 8))
                 return Line(item, n, "" if loose else row.removesuffix(f" {item}"), self.wish(item), loose, row)
-        item = row or self.voice.form(shops.item_of(rng, self.split, kind))
+        item = row or self.voice.form(self.shelved())
         if not menu and rng.random() < 0.04:
             item += f" {rng.choice(said.WHERE)} {rng.choice(words.THINGS)}"
         if item in taken:
@@ -93,11 +95,42 @@ class Counter:
             size = self.combined([goods.before(rng) for _ in range(4)], item)
         return Line(item, n, "" if loose or size in item else size, self.wish(item), loose)
 
+    def shelved(self) -> str:
+        """Something to order where no price list says what there is."""
+        rng, shelf = self.rng, self.shop.shelf
+        if shelf and rng.random() < 0.6:
+            return rng.choice(shelf)
+        if rng.random() > 0.06:
+            return shops.item_of(rng, self.split, self.shop.kind)
+        name = rng.choice(values.DAYS) if rng.random() < 0.2 else values.coined(rng).capitalize()
+        return expand(rng, f"{name} [{'|'.join(shops.TAILS)}|paper|magazine]|[bag|box|pot|pack|glass] of [the |]{name}")
+
+    def short(self, row: str) -> Line | None:
+        """A thing of the price list by the last of its words, or a bottle of it."""
+        rng, last = self.rng, row.split()[-1]
+        n = rng.choice((1, 1, 2, 3, 4, 5, 6, 8))
+        if " of " in row or row in (f"{size} {item}" for item, sizes in self.shop.sizes.items() for size in sizes):
+            return None
+        if rng.random() < 0.5 and last != row and sum(last in other for other in self.shop.prices) == 1:
+            return Line(last, n, row=row)
+        holder = rng.choice(shops.HOLDERS)
+        held = plural(row) if holder in shops.HOLDS_MANY else row
+        return Line(f"{holder} of {held}", n, extra=self.wish(row), row=row)
+
     def wish(self, item: str) -> str:
         """What is to be done with a thing, or nothing."""
         if self.rng.random() > (0.42 if self.shop.kind in goods.DONE_WITH else 0.25):
             return ""
         return self.combined([goods.done_with(self.rng, self.shop.kind) for _ in range(4)], item)
+
+    def kinds(self, line: Line) -> Line:
+        """Six donuts, two plain and four filled: of which kinds they are, as was said."""
+        rng = self.rng
+        pool = rng.choice(goods.BEFORE) if rng.random() < 0.7 else words.THINGS
+        one, other = rng.sample(pool, 2)
+        k = rng.randint(1, line.n - 1)
+        kinds = [f"{number(m)} {kind}" for m, kind in ((k, one), (line.n - k, other))]
+        return replace(line, extra=f", {listed(kinds)}")
 
     def sizes(self, line: Line) -> list[str]:
         """The sizes of a thing: of the price list, or of such a counter."""
@@ -127,6 +160,9 @@ class Counter:
         new: list[Line] = []
         for _ in range(rng.choices((1, 2, 3, 4), (46, 37, 14, 3))[0]):
             line = self.line()
+            bare = line and not (self.shop.prices or line.extra or line.size or line.loose)
+            if line and bare and 1 < line.n < 41 and rng.random() < 0.12:
+                line = self.kinds(line)
             if line:
                 new.append(line)
                 order.lines.append(line)
@@ -135,7 +171,7 @@ class Counter:
         missing = self.missing() if rng.random() < 0.08 else ""
         parts = [spoken(rng, self.voice, line) for line in new]
         last, ending = new[-1], ""
-        if last.extra and rng.random() < 0.2:
+        if last.extra and last.extra[0] != "," and rng.random() < 0.2:
             parts[-1] = spoken(rng, self.voice, replace(last, extra=""))
             ending = expand(rng, rng.choice(said.MAKE_IT)).replace("{it}", "it" if last.n == 1 else "them")
             ending = ending.replace("{extra}", last.extra)
@@ -201,7 +237,7 @@ class Counter:
         at = next(i for i, line in enumerate(order.lines) if line.loose)
         line = order.lines[at]
         size = self.combined(self.sizes(line), line.item) or self.sizes(line)[0]
-        order.lines[at] = replace(line, size=size, loose=False, row=line.row and f"{size} {line.item}")
+        order.lines[at] = replace(line, size=size, loose=False, row=f"{size} {line.item}" if line.row else "")
         self.say(["{size}[, please| please|]", "{size}", "a {size} one[, please|]",
             "[make it|i'd like|i'll take|let's do] {size}[, please|]",
                   "the {size} one[, please|]", "{size} size[, please|]", "{size} is [fine|good|ok]",
@@ -245,6 +281,10 @@ class Counter:
     def ask_stock(self) -> None:
         """Do you have lattes?"""
         menu = self.shop.prices
+        if self.shop.shelf:
+            items = plural(self.rng.choice(self.shop.shelf))
+            self.turns.append((self.voice.says(self.rng.choice(said.ASK_STOCK), items=items), f"Yes, we have {items}."))
+            return
         held = menu and self.rng.random() < 0.5
         item = self.rng.choice(list(menu)) if held else shops.item_of(self.rng, self.split, self.shop.kind, 0.5)
         if not held and any(item in each or each in item for each in menu):

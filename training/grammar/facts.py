@@ -41,6 +41,8 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
         parts.append(menu.written(rng, split, shop))
         if rng.random() < 0.4:
             parts.append(menu.contents(rng, shop))
+    elif kind in GOODS_OF and listed < 0.84:
+        parts.append(menu.shelf(rng, split, shop))
     for topic in rng.sample(list(NOTES), rng.choices((0, 1, 2, 3), (35, 30, 22, 13))[0]):
         text, shop.notes[topic] = NOTES[topic][0](rng, split)
         parts.append(text)

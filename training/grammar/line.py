@@ -41,7 +41,7 @@ class Line:
     def text(self) -> str:
         """two large lattes with oat milk"""
         noun = self.item if self.n == 1 else plural(self.item)
-        return " ".join(part for part in (number(self.n), self.size, noun, self.extra) if part)
+        return " ".join(part for part in (number(self.n), self.size, noun, self.extra) if part).replace(" ,", ",")
 
     def short(self) -> str:
         """lattes, to ask for their size"""
@@ -80,6 +80,8 @@ def spoken(rng: Random, voice: Voice, line: Line, shown_size: bool = True) -> st
 
 def with_extra(rng: Random, line: Line) -> str:
     """What is to be done with a thing, as it follows the thing."""
+    if line.extra.startswith(","):  # of which kinds they are
+        return line.extra if rng.random() < 0.5 else expand(rng, "[:| -|, so|, that is|, I mean|;]") + line.extra[1:]
     both = "both" if line.n == 2 else "[all|each|every one]" if line.n > 2 else "that is"
     lead = expand(rng, rng.choice(EACH).replace("{all}", both)) if rng.random() < 0.6 else ""
     return f" {lead} {line.extra}".replace(" ,", ",").replace("  ", " ")

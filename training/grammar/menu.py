@@ -83,6 +83,8 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
     """What does it cost, what is on the menu."""
     if rng.random() < 0.2 and shop.kind in GOODS_OF and shop.orders:
         asked = voice.says(rng.choice(ASK_MENU))
+        if shop.shelf:
+            return [(asked, f"We have {listed([plural(item) for item in shop.shelf])}.")]
         if not shop.prices:
             return [(asked, "I have no menu here. Tell me what you would like.")]
         return [(asked, "We have " + listed(list(shop.prices)) + ".")]
@@ -191,6 +193,17 @@ def written(rng: Random, split: str, shop: Shop) -> str:
     if style in ("costs", "is"):
         head = rng.choice(("", "Prices: ", "Menu: "))
     return head + (listed(rows) if rng.random() < 0.5 else rng.choice((", ", "; ", ", ")).join(rows))
+
+
+def shelf(rng: Random, split: str, shop: Shop) -> str:
+    """What there is, without prices."""
+    for _ in range(rng.randint(2, 6)):
+        item = item_of(rng, split, shop.kind)
+        if not any(item in other or other in item for other in shop.shelf):
+            shop.shelf.append(item)
+    rows = [plural(item) for item in shop.shelf]
+    joined = listed(rows) if rng.random() < 0.6 else ", ".join(rows)
+    return expand(rng, f"[we sell|we have|on the shelf:|in the window:|today:|you can get|fresh every day:|] {joined}")
 
 
 #: sizes as a list puts them behind a thing

@@ -44,7 +44,7 @@ def turns(
             counter.ask_stock()
         else:
             counter.not_sold()
-    if whole or rng.random() < 0.8:
+    if whole or rng.random() < 0.66:
         counter.finish(aside)
         if counter.order.lines:
             counter.after(aside)

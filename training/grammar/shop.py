@@ -70,6 +70,8 @@ roll cake tea bar bowl pie soup wrap shake bun drink salad cookie box special ju
 pizza latte sandwich stick book pen card bag jar set ring mix dish steak curry stew cream syrup bottle biscuit punch
 """.split()
 HOLDERS = "glass cup pot bowl mug slice piece bag bottle plate jar box basket portion scoop tray tin pair".split()
+#: of these holders, those that hold many of a thing
+HOLDS_MANY = {"bag", "jar", "box", "basket", "tray", "portion", "bowl"}
 
 
 @dataclass
@@ -85,6 +87,7 @@ class Shop:
     calls: dict[str, list[str]] = field(default_factory=dict)  # what else guests may call a thing of the list
     orders: bool = True  # whether what is on the list can be ordered by the name it has there
     sizes: dict[str, list[str]] = field(default_factory=dict)  # of goods whose rows are "small tea", "large tea"
+    shelf: list[str] = field(default_factory=list)  # what there is, where no prices are told
     contents: dict[str, list[str]] = field(default_factory=dict)
     offers: list[tuple[str, str]] = field(default_factory=list)  # of a desk: ("mountain", "bike")
     notes: dict[str, str] = field(default_factory=dict)  # topic -> answer
