@@ -68,7 +68,7 @@ def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
     kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF, offers.TRADES), (40, 14, 22, 24))[0]
     kind = rng.choice(list(kinds))
-    here = facts.draw(rng, split, kind, told=0.62 if visits == 1 else 0.95)
+    here = facts.draw(rng, split, kind, told=0.72 if visits == 1 else 0.95)
     turns: Turns = []
     for _ in range(visits):
         turns += _visit(rng, split, here, whole=visits > 1)
@@ -90,24 +90,26 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     dealing = False  # a name may have been given
 
     def question() -> Turns:
-        asks = rng.random()
-        if asks < 0.40:
+        if rng.random() < (0.46 if here.hours else 0.22):
             return plans.turns(rng, voice, here.hours, here.today)
-        if asks < 0.54:
+        if rng.random() < (0.26 if here.prices else 0.08):
+            return menu.price_turns(rng, voice, here, split)
+        asks = rng.random()
+        if asks < 0.27:
             return notes.note_turns(rng, voice, here)
-        if asks < 0.69:
+        if asks < 0.57:
             return off_topic.turns(rng, voice, split)
-        if asks < 0.76:
+        if asks < 0.71:
             return rude.turns(rng, voice, split)
         if asks < 0.81:
             return talk.aside(rng, voice)
-        if asks < 0.825:
+        if asks < 0.84:
             return talk.joke(rng, voice)
-        if asks < 0.86 and not (name or whole or dealing):
+        if asks < 0.90 and not (name or whole or dealing):
             return names.recall(rng, voice, "")
-        if asks < 0.94 or here.kind not in shop.GOODS_OF:
-            return menu.price_turns(rng, voice, here, split)
-        return menu.allergy_turns(rng, voice, here, split)
+        if here.kind in shop.GOODS_OF:
+            return menu.allergy_turns(rng, voice, here, split)
+        return notes.note_turns(rng, voice, here)
 
     for _ in range(rng.choices((0, 1, 2, 3), (30, 40, 20, 10))[0]):
         parts.append(question())

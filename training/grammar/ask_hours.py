@@ -18,10 +18,11 @@ ASK_DAY = [
     "[what|which] hours [do you have|do you keep|are you open] on {day}?",
 ]
 ASK_DAY += [
-    "usual hours on {day}?", "hours for {day} [pls|please|]", "tell me about {day}'s [opening |]hours[, please|].",
-    "we could do {day}. when are you open?", "my [aunt|uncle|sister|friend] comes on {day}. what hours do you keep?",
+    "[normal|regular|the usual] hours on {day}?", "{day} hours [pls|thx|plz]", "what are {day}'s [opening |]hours?",
+    "{day} would suit us. when are you there?",
+    "my [cousin|uncle|sister|friend] arrives {day}. which hours do you have?",
     "when can [the kids|we|guests|people] come on {day}?", "we'd be there on {day}. what hours?",
-    "when could we [come|start|go in|visit] on {day}?", "what are your opening times on {day}?",
+    "when could we [come|start|go in|visit] on {day}?",
     "[from|between] when [to|and|till|until] when [on |]{day}?",
     "[on |]{day}[,|:] from [when|what time|what hour] [to|till|until] [when|what time|what hour]?",
     "[i mean|how about|and on|then|now|on] {day}, [from when till when|from what time until what time|from when to "
@@ -49,10 +50,10 @@ ASK_IF = [
     "[open|anyone here|someone there] on {day}?",
     "so [are you|is it|will it be] open {day}?",
     "is {day} [any good|no good|any use|a good idea] for [a visit|a coffee|some shopping|a look|us|lunch]?",
-    "[is|will] there [be |]anyone [playing |working |serving |]at yours on {day}, i mean, are you open?",
-    "would you be open {day} by any chance?", "i'm free on {day}. can i [visit|come|come round] then?",
-    "we thought of [coming|eating|shopping] at yours on {day}, would that work?", "do you do {day}?",
-    "could i [collect|drop off|fetch|pick up] my things on {day}?", "are you open {day}, and if so when?",
+    "will [anyone|anybody] be [serving|at work|at the counter|at your place] on {day}, i mean is it open?",
+    "by any chance, [do you open|is it open] on {day}?", "{day} is my free day. [may|can] i [come|come round] then?",
+    "we were thinking of {day} for [a visit|lunch|our shopping], does that work?", "do you do {day}?",
+    "could i [collect|drop off|fetch|pick up] my things on {day}?", "do you open on {day} at all, and when?",
 ]
 ASK_IF += [
     "[is {day}|would {day} be] [ok|fine|possible|a good day] for [a visit|shopping|coming by]?",
@@ -66,9 +67,9 @@ ASK_OPEN = [
     "what's your opening time on {day}?",
     "[from when|since when|from what time] are you open on {day}?",
     "[when|at what time] do [the doors|you guys] open on {day}?",
-    "how early [can i come|do you start|do you begin] on {day}?", "on {day}, what time do the doors open?",
+    "how early [can i come|do you start|do you begin] on {day}?", "on {day}, when are the doors unlocked?",
     "[i need|we need|looking for] something on {day}, how early do you open?", "what time d'you open on {day}?",
-    "i like to come early. when do you open on {day}?", "how early can i turn up [at the desk |]on {day}?",
+    "i am up early. what time do you start on {day}?", "how early may i [show up|appear] [at the desk |]on {day}?",
 ]
 ASK_OPEN += [
     "[when|what time] [do you start|does it start|do you begin|can i show up|can we show up] on {day}?",
@@ -83,10 +84,10 @@ ASK_CLOSE = [
     "[how late|how long|until when] can i [come|stay|shop|order] on {day}?",
     "when do you [shut|lock up|finish|shut down] on {day}?",
     "what is the latest i can come on {day}?",
-    "[till|until|'til|til] when on {day}?", "what time d'you [shut|close] on {day}?",
-    "and on {day}, when do you stop?",
-    "how long can [we|i] sit [with you|here|inside] on {day}?", "we want to come late on {day}. when's closing?",
-    "until [when|what time] are you there on {day}?", "[till|until] when [are you|is it] open {day}?",
+    "[till|until|'til|til] when [exactly|then|do you go|is that] on {day}?", "what time d'you [lock|pack] up on {day}?",
+    "and on {day}, when is it over?", "how long may [we|i] stay [at the table|here|inside] on {day}?",
+    "we'd be late on {day}. when's the end?",
+    "until [when|what time] is anyone there on {day}?", "[till|until] when [are you|is it] open {day}?",
     "i finish work late on {day}. [how late|until when] can i still come?", "when's closing on {day}?",
 ]
 ASK_CLOSE += [
@@ -176,8 +177,10 @@ ASK_ALL = [
     "[when|what time|at what time] do you [open|close|shut]?",
     "[how late|how early|until when|from when] are you open?", "[is there|do you have] a lunch break?",
     "how early can i [turn up|come|be there]?", "till when [are you|is it] open?",
-    "[when's|when is] the [morning|afternoon|evening] opening?", "what time does it [open|close]?", "open when?",
-    "until what time [in the morning|at night|in the evening|] are you open?", "when is somebody [there|here]?",
+    "when do you open [again |][in the afternoon|after lunch|in the forenoon]?", "what time does it [open|close]?",
+    "open when?",
+    "[how far into the morning|until what time at night|till what time] are you open?",
+    "when is somebody [there|here]?",
     "[what are|tell me|can you tell me|could you tell me|do you know|i'd like to know] [your|the] [opening |"
     "]hours[, please|]?",
     "when are you open[, please|]?", "[opening |]hours[, please|]?", "what are your opening times?",
@@ -196,17 +199,19 @@ ASK_WEEKEND = [
 ]  # fmt: skip
 ASK_TODAY = [
     "are you [still |]open [today|now|right now|tonight|this evening|at the moment]?",
-    "[when|what time] do [you|u] close [today|tonight]?", "how [long|late] are you open [today|tonight]?",
+    "[when|what time] do [you|u] [shut|lock up|close up] [today|tonight]?",
+    "how [long|late] are you open [today|tonight]?",
     "[until when|how late|till when] are you open [today|tonight|this evening]?", "are you open tomorrow?",
     "[when|what time] do you open [tomorrow|today]?", "what are [your|the] hours [today|tomorrow]?",
-    "can i [come by|come|drop by|visit] [today|tomorrow|tomorrow morning|later today]?", "[today's|tomorrow's] hours?",
+    "[may|could] i [look in|come over|drop by] [today|tomorrow|tomorrow morning|later today]?",
+    "[today's|tomorrow's] hours?",
     "[how late|until when|from when] [is it|is the shop|are you] open tomorrow?", "hours [for |][today|tomorrow]?",
     "is [anyone|somebody] [there|here] tomorrow?", "what about [today|tomorrow]?", "and [today|tomorrow]?",
     "when do you [shut|close|finish] tomorrow?", "do you [open|work] [today|tomorrow]?", "closed [today|tomorrow]?",
     "i'll [come|be back] tomorrow, [when are you open|is that ok|are you there]?", "is today a day off?",
 ]
 ASK_WEEKDAYS = [
-    "[when|what time] [do you|does it|does the shop|does the desk] [open|close] on weekdays?",
+    "[when|what time] [do you|does it|does the shop|does the office] [open up|shut|close up] on weekdays?",
     "what are [your|the] [opening |]hours [on weekdays|during the week|from monday to friday]?",
     "[are you|is it] open [on weekdays|during the week]?", "[and|what about|how about] weekdays?", "weekday hours?",
     "[how late|until when|how early|from when] are you open [on weekdays|during the week|on a weekday]?",
@@ -215,11 +220,12 @@ ASK_WEEKDAYS = [
 
 #: for a month or a season
 ASK_MONTH = [
-    "[when|what time] do you [open|close] in {month}?", "are you open in {month}?", "what are your hours in {month}?",
-    "we're visiting in {month}. [from what time|until when|when] are you open then?", "[opening |]hours in {month}?",
-    "[we'd|i'd|we'll] [come|drop in|visit|be there] in {month}. are you open?", "how late are you open in {month}?",
+    "[when|what time] do you [open up|shut|close up|lock up] in {month}?", "are you open in {month}?",
+    "what are your hours in {month}?",
+    "we'll be in town in {month}. [from what time|until when|when] is it open?", "[opening |]hours in {month}?",
+    "[we'd|i'd|we'll] [come|look in|visit|be there] in {month}. are you open?", "how late are you open in {month}?",
     "is the [shop|place|kiosk] open in {month}?", "[when|what time] can we come in {month}?",
-    "when could we [come|visit|go|start] on a {day} in {month}?", "we'd visit on a {day} in {month}, is it open?",
+    "when could we [come|visit|go|start] on a {day} in {month}?", "a {day} in {month} would suit us, is it open?",
     "{month}, [are you open|what hours|open or closed|from when to when]?", "do you [open|close|work] in {month}?",
     "our [trip|holiday|visit] is in {month}. [when are you open|are you there|which hours apply]?",
     "[how early|until when|from when|till when] [in|during] {month}?", "what happens in {month}, is anybody there?",
@@ -229,10 +235,10 @@ ASK_MONTH = [
 ]
 #: for one of several things under a roof: lunch, the bar
 ASK_SITTING = [
-    "[when|what time] is {x} on {day}?", "from when to when [do you serve|do you have|is] {x} on {day}?",
-    "how late is [the |]{x} [open |]on {day}?", "[when|what time] does [the |]{x} [open|close|start|end] on {day}?",
+    "[when|what time] is {x} on {day}?", "from when till when [do you do|do you have|is] {x} on {day}?",
+    "how late is [the |]{x} on {day}?", "[when|what time] does [the |]{x} [open|close|start|end] on {day}?",
     "is [the |]{x} open on {day}?", "{x} on {day}, [when|what hours|from when till when|what times]?",
-    "do you have {x} on {day}?", "{x} [hours|times] on {day}?", "{x} on {day} is from when till when?",
+    "do you have {x} on {day}?", "{x} [hours|times] on {day}?", "{x} on {day} [goes|runs] from when to when?",
     "[can we|can i|could we] [come for|go to|use|visit] [the |]{x} on {day}, and when?", "on {day}, when's {x}?",
     "what are the hours of [the |]{x} on {day}?", "until when is [there |the |]{x} on {day}?",
     "[we'd like|i want|we want] {x} on {day}. [when is that|when|until when|from what time]?",
@@ -244,7 +250,8 @@ ASK_SITTINGS = [
 ]
 #: for a single time of day
 ASK_LAST = [
-    "[when|what time] is [the |]{x}?", "what's the time of [the |]{x}?", "{x}, [when|what time|at what time] is that?",
+    "[when|what time] is [the |]{x}?", "what time have you got for [the |]{x}?",
+    "{x}, [when|what time|at what time] is that?",
     "when's [the |]{x}?", "[the |]{x}[?| please| is at what time?]", "[tell me|i need] the time of [the |]{x}.",
     "[do you know|can you tell me|could you say] when [the |]{x} is?", "at what time is [the |]{x}?",
     "when do we have to be there for [the |]{x}?", "have we missed [the |]{x}? when is it?", "time of [the |]{x}?",
@@ -258,16 +265,17 @@ ASK_ON = [
 ]  # fmt: skip
 
 ASK_HOLIDAY = [
-    "it's a {day} when we come. what are your hours then?", "what if it's a {day}?", "are you open on a {day}?",
+    "what hours do you keep when it's a {day}?", "what if it's a {day}?", "are you open on a {day}?",
     "when do you [open|close] on a {day}?", "we come on a {day}. [are you there|what are the hours|when are you open]?",
     "[and|what about] a {day}?", "a {day}, are you closed then?", "hours on a {day}?", "tomorrow is a {day}. open?",
 ]
 
 ASK_AT = [
-    "can i still come {day} [evening|afternoon|morning] at {time}?", "could we turn up at {time} on {day}, or is that "
-    "too [late|early]?", "i finish work [late|at {time}] on {day}. can i still come at {time}?",
-    "is it still open at {time} on a {day}?", "are you open on {day} at {time} in the [morning|evening|afternoon]?",
-    "[could|can] i drop by on {day} at {time}?", "would {day}, {time} be [alright|all right|too late|before you open]?",
+    "is it [still |]possible to come {day} [evening|afternoon|morning] at {time}?",
+    "are we too late at {time} on {day}?",
+    "my shift ends at {time} on {day}. will you still be there?", "still open at {time} on a {day}?",
+    "on {day}, {time}, is [it|the place|the desk] open then?",
+    "would {day}, {time} be [alright|all right|too late|before you open]?",
 
     "[are you|is it|will you be|is the place] open [on |]{day} [morning|evening|night|noon][,| at] {time}?",
     "on {day} at {time}, [are you there|is it open|can i come|is anybody in]?",

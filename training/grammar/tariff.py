@@ -261,14 +261,14 @@ def _block(rng: Random, grouped: dict[str, list[str]], variants: bool) -> str:
 _ASK = [
     "how much is {x}?", "how much for {x}?", "what does {x} cost?", "what's the price of {x}?",
     "what do you [charge|ask|want|take] for {x}?", "{x}, how much?", "how much would {x} be?",
-    "what's the damage for {x}?", "{x}, what's the [damage|price|cost]?", "and {x} [comes|come] to what?",
+    "what's the damage for {x}?", "{x}, what's the [price|cost]?", "then {x} [makes|make] what?",
     "what [are you asking|do i pay|must i pay|would i pay|will you take] for {x}?",
-    "how [expensive|dear|pricey|cheap] [is|are] {x}?",
-    "is {x} extra? what does it cost?", "i see no [label|tag|price|sticker] on {x}. how much?",
+    "how [dear|pricey|cheap|steep] [is|are] {x}?",
+    "do you charge extra for {x}? how much?", "there is no [tag|price|sticker] on {x}. what is it?",
     "what'll {x} [cost me|run me|set us back]?", "{x} [please|], what is that?",
     "my [brother|sister|friend|son|daughter|mother|boss|wife|husband|little one] wants {x}, what's that?",
-    "if i [add|take|get|choose] {x}, how much is that?", "[i need|i want|we need] {x}. how much is that?",
-    "[i lost|i broke|i forgot] mine. how much is {x}?", "how many [dollars|euros|bucks] for {x}?",
+    "if i [add|take|get|choose] {x}, what is that?", "[i need|i want|we need] {x}. how much is that?",
+    "[i lost|i broke|i forgot] mine. what would {x} be?", "how many [dollars|euros|bucks] would {x} be?",
     "how much [must|do] i [put down|hand over|bring|have to pay] for {x}?",
     "[price|cost] [for|of] {x}[, please|?|]", "could you look up {x} for me? the price, i mean.",
     "what would {x} cost [me|us|today|here]?", "i was wondering what {x} [costs|cost|would cost].",
@@ -285,19 +285,19 @@ _ASK = [
 ]  # fmt: skip
 _AND = ["[and|what about|how about|and what about|then] {x}?", "{x}?", "and {x}, [how much|what price]?"]
 _UNIT = [
-    "what would {x} cost {u}?", "how much is {x} {u}?", "{x} {u}, how much?", "what's the price {u} for {x}?",
+    "what would {x} come to {u}?", "how much is {x} {u}?", "{x} {u}, how much?", "what is the rate {u} for {x}?",
     "what do you charge {u} for {x}?", "{x} for {v}, what is that?",
 ]  # fmt: skip
 _DO = [
-    "i need my {x} {done}. what's the price?", "how much to [get|have] my {x} {done}?",
-    "i [only |just |]need my {x} {done}, what is that?", "what does it cost to have my {x} {done}?",
+    "i need my {x} {done}. what's that?", "how much to [get|have] my {x} {done}?",
+    "i [only |just |]want my {x} {done}, what is that?", "what does it cost to have my {x} {done}?",
     "can i get my {x} {done}, and how much is it?", "my {x} [should be|must be|has to be] {done}. how much?",
     "what's the damage for getting my {x} {done}?", "i'd like my {x} {done}. what do you charge?",
     "could you get my {x} {done}? what would it cost?", "what do you take for a {x} to be {done}?",
     "want my {x} {done}, how much is that", "how much would you want if my {x} gets {done}?",
 ]  # fmt: skip
 _WHO = [
-    "do i pay for my {x}, and how much?", "what does [a|my|one] {x} pay?", "how much for [a|one|my] {x}?",
+    "must i pay for my {x}, and how much?", "what does [a|my|one] {x} pay?", "how much for [a|one|my] {x}?",
     "how much is it for [a|one|my|the] {x}?", "is it extra for my {x}? how much?", "i have my {x} with me. how much?",
     "what do you charge for [a|one|my] {x}?", "price for [a|one] {x}[, please|?]", "the {x}, what's the price?",
     "what does it cost for [a|my] {x}?", "does my {x} [go|come|get in] free, or what is the price?",
@@ -306,7 +306,7 @@ _WHO = [
     "i'm here with my {x}. do we pay, and how much?",
 ]  # fmt: skip
 _HIRE = [
-    "i forgot my {x}. what would [hiring|renting|borrowing] one cost?", "can i [rent|hire|borrow] a {x}? how much?",
+    "i forgot my {x}. how much would it be to [hire|rent|borrow] one?", "can i [rent|hire|borrow] a {x}? how much?",
     "what does it cost to [rent|hire|borrow] a {x}?", "how much to [hire|rent] a {x}?",
     "i don't have a {x} with me. how much is one here?", "i left my {x} at home, what would one be?",
     "we need a {x}. what do you charge?", "how much is a {x} to [hire|rent|borrow]?", "a {x} for us, what's that?",
