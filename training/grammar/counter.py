@@ -184,7 +184,7 @@ class Counter:
         if not order.tail and not ending and rng.random() < 0.1:
             order.tail = rng.choice(said.TO_GO)
             items += " " + order.tail
-        named = not order.name and not missing and not shared and not ending and rng.random() < 0.18
+        named = not order.name and not missing and not shared and not ending and rng.random() < 0.24
         if named:
             order.name = self.voice.form(values.first_name(rng, self.split))
             with_name = expand(rng, rng.choice(said.WITH_NAME)).replace("{thing}", words.word(rng))

@@ -204,7 +204,7 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
-    week = plans.draw(rng) if rng.random() < 0.85 else None
+    week = plans.draw(rng) if rng.random() < 0.77 else None
     today = rng.randrange(7) if isinstance(week, opening.Hours) and rng.random() < 0.25 else None
     other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
@@ -253,6 +253,18 @@ def _order(rng: Random, voice: Voice, split: str) -> Turns:
     if rng.random() < 0.5:
         turns.append((say(rng, voice, READ), f"You have {listed(lines)}. Anything else?"))
     return turns
+
+
+def _named(rng: Random, voice: Voice, split: str) -> Turns:
+    """An order that tells a name with it, and whose it is."""
+    while True:
+        counter = Counter(rng, voice, Shop(rng.choice(list(shops.GOODS_OF))), split, "")
+        counter.add(order_words.WANT)
+        if counter.order.name:
+            break
+    if rng.random() < 0.5:
+        counter.turns += names.recall(rng, voice, counter.order.name)
+    return counter.turns
 
 
 def _change(rng: Random, voice: Voice, split: str) -> Turns:
@@ -309,7 +321,7 @@ def _refused(rng: Random, voice: Voice, split: str) -> Turns:
 
 #: exercises with facts, and the rest; tables take the more tokens the longer they are
 _WITH_FACTS = {_hours: 30, _table: 4, _menu: 19, _house: 6}
-_WITHOUT = {_list: 7, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12,
+_WITHOUT = {_list: 7, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12, _named: 9,
             _who: 10, _change: 8, _booked: 9, _pairs: 9, _refused: 11}  # fmt: skip
 
 

@@ -73,6 +73,8 @@ OWN = (
 _KIND = "[first|last|family|second|middle|given|full|stage|pen|pet|nick|proper|real|short|old|new|official|birth]"
 #: names of any kind, and names for a thing
 KINDS = (
+    "{name} is [what|how] [my mother|people|they|all|the {word}s|my {word}] [call|calls|named|christened] "
+    "me|{name}, [so|that's what|as] [people|they|my friends|my {word}s] [say|call me|named me]|"
     f"[my|the] [{_KIND} name|surname|maiden name|nickname|call name] [is|would be|happens to be|was always|is just|"
     f"reads|goes] {{name}}|{{name}} is [my|the] [{_KIND} name|surname|nickname]|{{name}} [as|for] [a |my |][{_KIND} "
     "name|surname|nickname]|[the |]name [for|on|of] [the|this|my|our] [{word}|order|parcel|booking|bag|list|card] "

@@ -237,7 +237,9 @@ WITH_NAME = [
     " in the name of {name}",
     ", and put {name} down [for it|as the name|]", ", [i am|this is] {name} [by the way|as you know|]",
     ". name's {name}",
-    ", to be picked up by {name}", " and my name is {name}",
+    ", to be picked up by {name}", " and my name is {name}", " for {name}[, thanks|, please|, cheers|]",
+    " for {name}, [he|she|that] [will come|is waiting|is me]", ", all for {name}", ", {name} [takes it|is it for]",
+    "[,|,|.| and] [please |kindly |could you |][write|put|print|note] {name} on [it|the lid|the paper|them]",
 ]  # fmt: skip
 TO_GO = ["to go", "to go", "for here", "to take away"]
 ASK_TOTAL = [
