@@ -123,7 +123,7 @@ def bill(shop: Shop, lines: list[tuple[int, str, str]]) -> str:
 def _sum_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
     """What one or two things cost together, a few of each: the price of each."""
     lines, spoken = [], []
-    for item in rng.sample(list(shop.prices), rng.choice((1, 2, 2))):
+    for item in rng.sample(list(shop.prices), min(len(shop.prices), rng.choice((1, 2, 2)))):
         n = rng.choice((1, 1, 2, 2, 3))
         noun = item if n == 1 else plural(item)
         lines.append((n, f"{number(n)} {noun}", item))
