@@ -54,7 +54,12 @@ def turn(desk: Reservation) -> None:
                 shown = "from " + shown
             if slot == "day":
                 old = re.sub("^(?:on|from) ", "", old)
-        _change(desk, shown, old)
+        if slot in heard.CHANGE_OF and rng.random() < 0.5:
+            pattern = rng.choice(heard.CHANGE_OF[slot])
+            bare = re.sub("^at ", "", shown)
+            desk.say(pattern, **{"new": shown, "old": old, **({"bare": bare} if "{bare}" in pattern else {})})
+        else:
+            _change(desk, shown, old)
 
 
 def _change(desk: Reservation, new: str, old: str) -> None:

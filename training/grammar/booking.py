@@ -244,12 +244,12 @@ def turns(
         desk.known["name"] = guest
     if isinstance(desk, reserve.Reservation) or rng.random() > 0.42 or not desk.terse():
         desk.open()
-    if desk.known and rng.random() < 0.12:
+    if desk.known and rng.random() < (0.22 if copied else 0.12):
         desk.correct()
     if rng.random() < 0.10:
         desk.turns += aside()
     desk.fill()
-    for _ in range(rng.choices((0, 1, 2), (65, 27, 8))[0]):
+    for _ in range(rng.choices((0, 1, 2), (48, 40, 12) if copied else (65, 27, 8))[0]):
         desk.correct()
     if rng.random() < 0.06:
         desk.recall(done=False)

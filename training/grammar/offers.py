@@ -26,7 +26,8 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 PEOPLE = _split("""son|daughter|wife|husband|mother|father|grandmother|grandfather|sister|brother|uncle|aunt|nephew|
-    niece|cousin|grandson|granddaughter|partner|boss|neighbor|friend|mum|dad|little girl|little boy|twins|baby""")
+    niece|cousin|grandson|granddaughter|mum|dad|partner|boss|neighbor|friend|mum|dad|little girl|little boy|twins|
+        baby""")
 GROUPS = _split("""class|team|family|choir|band|group|office|club|friends|kids|colleagues|students|school|crew|
     children|neighbors|orchestra|scouts|company|daughter|son|parents|wife|husband""")
 PETS = _split("""dog|cat|puppy|kitten|rabbit|parrot|terrier|poodle|hamster|spaniel|beagle|collie|sheepdog|pony|tortoise|
@@ -205,6 +206,19 @@ def thing(rng: Random, split: str, trade: Trade) -> tuple[str, str]:
     if trade.form in ("visit", "hire") and rng.random() < 0.7:
         head = rng.choice(_SERVICES if trade.form == "visit" else _GEAR)
     return values.pick(rng, split, lambda: _word(rng)), head.split()[-1] if trade.form == "hire" else head
+
+
+def wish(rng: Random, kind: str, told: list[str]) -> str:
+    """A wish at a desk, none of those told; a third is for something that nobody listed."""
+    if rng.random() < 0.33:
+        noun = words.word(rng) if rng.random() < 0.3 else rng.choice(words.THINGS)
+        joint = rng.choice(("with {a}", "with {a}", "with {a}", "without {n}", "near the {n}", "by the {n}",
+        "next to the {n}",
+                            "with two {n}s", "in the {n}", "beside the {n}", "with {b}"))  # fmt: skip
+        kind_of = f"{rng.choice(words.LIKE)} {noun}"
+        return joint.format(n=noun, a=with_article(noun), b=with_article(kind_of))
+    ours = WISHES.get(kind) or WISHES[TRADES[kind].form]
+    return rng.choice([each for each in ours if each not in told])
 
 
 def _word(rng: Random) -> str:

@@ -210,7 +210,8 @@ class Reservation:
             self.known["people"] = "for " + repeated
             return "for {n}", shown
         if kind == "purpose":
-            self.known["people"] = "for " + rng.choice(offers.PURPOSES)
+            ours = [each for each in offers.PURPOSES if self.trade.form == "hire" or each.startswith("a ")]
+            self.known["people"] = "for " + rng.choice(ours)
             return "for {n}", self.known["people"].removeprefix("for ")
         n = self._count()
         if kind == "crowd":
@@ -260,9 +261,7 @@ class Reservation:
 
     def wish(self) -> str:
         """One more wish, as it is said and repeated."""
-        ours = offers.WISHES.get(self.shop.kind) or offers.WISHES[self.trade.form]
-        free = [each for each in ours if each not in self.wishes]
-        self.wishes.append(self.rng.choice(free))
+        self.wishes.append(offers.wish(self.rng, self.shop.kind, self.wishes))
         return self.wishes[-1]
 
     # ---- the visit
@@ -276,12 +275,13 @@ class Reservation:
             return
         full = rng.choice((0.3, 0.7, 1.0, 1.0))
         ways = {"thing": self.wanted()}
-        whom = bool(self.trade.whom) and rng.random() < (0.4 if form == "visit" else 0.15)
+        whom = bool(self.trade.whom) and rng.random() < (0.45 if form == "visit" else 0.15)
         lead = rng.choice((heard.LEADS_WHO if form == "visit" else heard.LEADS_GROUP) if whom else heard.LEADS[form])
         if whom:
             whose, being = rng.choice(("my", "my", "my", "our")), rng.choice(self.trade.whom)
-            self.known["people"] = f"for your {being}"
-            ways["who"] = f"{whose} {being}"
+            own = being in ("mum", "dad", "uncle", "aunt") and rng.random() < 0.5  # mum wants: no word before it
+            self.known["people"] = f"for {being}" if own else f"for your {being}"
+            ways["who"] = being if own else f"{whose} {being}"
         tails = []
         first = ahead = ""
         if form == "ticket" and rng.random() < 0.9:
@@ -316,10 +316,14 @@ class Reservation:
                 ahead = way.lstrip(", ") + rng.choice((" ", ", ", ", ", ": "))
             else:
                 tails.append(way)
-        if rng.random() < 0.28:
-            tails.append(rng.choice(("", ", ")) + "{wish}")
-            ways["wish"] = self.wish()
+        for hole in ("wish", "more"):
+            if rng.random() < (0.38 if hole == "wish" else 0.1 * bool(self.wishes)):
+                tails.append(rng.choice(heard.WISH).replace("{wish}", f"{{{hole}}}"))
+                ways[hole] = self.wish()
         rng.shuffle(tails)
+        order = "".join(tails)
+        if order.find("{more}") < order.find("{wish}") and "{more}" in order:
+            self.wishes.reverse()  # they come back in the order in which they were said
         if "name" in self.slots and "name" not in self.known and rng.random() < 0.12:
             ways["name"] = self._name()
             tails.append(rng.choice((", my name is {name}", "under the name {name}", "under {name}", ", name {name}")))
@@ -340,7 +344,7 @@ class Reservation:
             pattern = rng.choice(heard.FRONT) + rng.choice((", ", ". ", ", so ", ": ", ", ")) + pattern
         if rng.random() < 0.2:
             pattern += ("" if question else rng.choice((".", ",", "."))) + " " + rng.choice(heard.BEHIND)
-        self.say(pattern, **ways)
+        self.say(re.sub(r", *(?=[?,.])", "", pattern), **ways)
 
     def _name(self) -> str:
         name = self.voice.form(values.full_name(self.rng, self.split))

@@ -134,6 +134,41 @@ EXTRA = ["{wish}[, please| please|]", "[and|oh and|also] {wish}[, please| please
     "[i forgot|one more thing|if you can|i'd like it|make it|we'd like that][:|,|] {wish}",
     "{wish}[,|] if [possible|you can]",
     "{wish} would be [nice|great|good]"]  # fmt: skip
+WISH = ["{wish}", "{wish}", ", {wish}", ", {wish}", ", {wish},",
+    "[and |]{wish} if [that's possible|possible|you have it]",
+    ", preferably {wish}", "{wish} please", ", {wish} [if you can|would be nice]", ", best {wish}"]  # fmt: skip
+#: for one kind of change: another day, another time, another goal
+CHANGE_OF = {
+    "day": [
+        "[could|can] [that|it] be {new} instead?", "[can|could] [we|you] [move|put|shift] [it|that] to {new}?",
+        "{new} [suits me better|is better for us|would be easier|works better]",
+        "[make it|let's do|rather] {new} instead",
+        "i [can't make it|am away|have to work] on {old}, [so |]{new} then", "[another|a different] day: {new}",
+        "[i can|we can] only [come|make it] {new}", "[wrong day|not that day][,|:] {new}", "{new}[,|:|.] same time",
+        "could that be {new}? [same time|same hour|the time stays]",
+        "{new}, [at the same time|the time stays|rest as is]",
+        "i said {old} but [it must be|i meant|it's] {new}", "[the day|the date] [is|should be] {new}, not {old}",
+        "[i|we] [got|had] the day wrong[,|:] {new}",
+    ],
+    "time": [
+        "[could|can] [that|it] be {new} instead?", "[a bit|a little|rather] [later|earlier], {new}",
+        "{new}[,|.] same day",
+        "[we'd|i'd] rather [take|have|see|come for] the [later|earlier] one, {new}",
+        "[the later|the earlier] one[,|:] {new}",
+        "[can|could] we [do|say|make] {new} [instead|then]?", "[push|move|shift] it to {bare}", "i'm late, so {new}",
+        "[too early|too late|i can't be there so soon][,|:] {new}", "{new} [would be|is] [easier|better|safer] for us",
+        "{new} on the same day", "[not|no,] {old}, {new}", "[the time|the hour] should be {bare}", "{new} instead?",
+        "could that be {new}? [same day|the day stays|rest as before]",
+    ],
+    "to": [
+        "[no|sorry|oh][,|] [i meant|i need|we need|we want] {new}, not {old}",
+        "[wrong one|wrong place|wrong][,|:] {new}",
+        "we [changed our minds|talked again|voted again][,|:] {new} instead", "{new} instead of {old}",
+        "it's {new}, sorry",
+        "[sorry|oh][,|] i said {old} but [i need|i want|we meant] {new}", "[i mixed up|i confused] the names, {new}",
+        "i'd rather [take|have] {new}", "[could|can] [it|that] be {new} instead?", "make {old} {new}",
+    ],
+}
 #: before what is wanted: what is to be seen, where to, how many they are
 TITLE_AHEAD = [
     f"{_WHO} [wants to see|would love to see|is crazy about|can't wait for|asked for] {{to}}[, so|:|.|,]",
