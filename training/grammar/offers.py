@@ -208,6 +208,12 @@ def thing(rng: Random, split: str, trade: Trade) -> tuple[str, str]:
     return values.pick(rng, split, lambda: _word(rng)), head.split()[-1] if trade.form == "hire" else head
 
 
+def crowd(rng: Random, form: str) -> str:
+    """Of what kind those are for whom it is."""
+    weights = {"hire": (60, 5, 5, 30), "table": (68, 15, 11, 6)}.get(form, (70, 18, 12, 0))
+    return rng.choices(("number", "crowd", "passengers", "purpose"), weights)[0]
+
+
 def wish(rng: Random, kind: str, told: list[str]) -> str:
     """A wish at a desk, none of those told; a third is for something that nobody listed."""
     if rng.random() < 0.33:

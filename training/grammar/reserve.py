@@ -204,7 +204,7 @@ class Reservation:
 
     def people(self) -> tuple[str, str]:
         """For how many, or whom: (how it is said, the value)."""
-        rng, kind = self.rng, _crowd(self.rng, self.trade.form)
+        rng, kind = self.rng, offers.crowd(self.rng, self.trade.form)
         if kind == "passengers":
             shown, repeated = offers.passengers(rng)
             self.known["people"] = "for " + repeated
@@ -405,9 +405,3 @@ class Reservation:
         """Yes: it is booked."""
         asked = self.voice.says(self.rng.choice(said.YES))
         self.turns.append((asked, f"Done: {self.text()}. See you then!"))
-
-
-def _crowd(rng: Random, form: str) -> str:
-    """Of what kind those are for whom it is."""
-    weights = {"hire": (60, 5, 5, 30), "table": (68, 15, 11, 6)}.get(form, (70, 18, 12, 0))
-    return rng.choices(("number", "crowd", "passengers", "purpose"), weights)[0]
