@@ -114,6 +114,11 @@ INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vs
 INLINE int8x16_t codes_23(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 2), vdupq_n_u8(3))); }
 INLINE int8x16_t codes_01(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(3))); }
 
+INLINE int8x16_t codes_at(uint8x16_t c, int i)
+{
+    return i == 0 ? codes_67(c) : i == 1 ? codes_45(c) : i == 2 ? codes_23(c) : codes_01(c);
+}
+
 #if defined(__ARM_FEATURE_DOTPROD)
 
 /* n rows, read as n streams.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;

@@ -11,6 +11,33 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
     dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum);
 }
 
+/* ---- what packs.h asks for: four rows by four elements in a register, tokens by element -------------------------- */
+
+#define PACK_LINES 4
+
+INLINE void interleave(int8_t *out, const int8x16_t v[PACK_LINES])
+{
+    int32x4x4_t rows;
+    for (int r = 0; r < PACK_LINES; r++)
+        rows.val[r] = vreinterpretq_s32_s8(v[r]);
+    vst4q_s32((int32_t *)out, rows);
+}
+
+#define MULTIPLY_LANE(t)                                                                                               \
+    s[2 * (t)] = vdotq_laneq_s32(s[2 * (t)], c0, (t) < 4 ? x0 : x1, (t) % 4),                                          \
+    s[2 * (t) + 1] = vdotq_laneq_s32(s[2 * (t) + 1], c1, (t) < 4 ? x0 : x1, (t) % 4)
+
+INLINE void multiply(int32x4_t *s, const int8_t *c, const int8_t *x)
+{
+    for (int i = 0; i < 64; i += 16) {
+        int8x16_t c0 = vld1q_s8(c + i), c1 = vld1q_s8(c + i + 64), x0 = vld1q_s8(x + i), x1 = vld1q_s8(x + i + 64);
+        MULTIPLY_LANE(0), MULTIPLY_LANE(1), MULTIPLY_LANE(2), MULTIPLY_LANE(3);
+        MULTIPLY_LANE(4), MULTIPLY_LANE(5), MULTIPLY_LANE(6), MULTIPLY_LANE(7);
+    }
+}
+
+INLINE void arrange(int32x4_t *s) { (void)s; }
+
 #include "tiles.h"
 
 /* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */

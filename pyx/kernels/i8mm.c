@@ -15,11 +15,6 @@ INLINE int8x16_t second_halves(int8x16_t a, int8x16_t b)
     return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
 }
 
-INLINE int8x16_t codes_at(uint8x16_t c, int i)
-{
-    return i == 0 ? codes_67(c) : i == 1 ? codes_45(c) : i == 2 ? codes_23(c) : codes_01(c);
-}
-
 enum { TILE_ROWS = 4 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
@@ -61,6 +56,41 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
             vst1_s32(sum + 2 * r * n_token + 2 * t, vget_low_s32(s[r][t]));
             vst1_s32(sum + (2 * r + 1) * n_token + 2 * t, vget_high_s32(s[r][t]));
         }
+}
+
+/* ---- what packs.h asks for: two rows by eight elements in a register --------------------------------------------- */
+
+#define PACK_LINES 2
+
+INLINE void interleave(int8_t *out, const int8x16_t v[PACK_LINES])
+{
+    vst1q_s8(out, first_halves(v[0], v[1]));
+    vst1q_s8(out + 16, second_halves(v[0], v[1]));
+}
+
+/* s[4 * t + r]: the 2 x 2 sums of two tokens and two rows. */
+INLINE void multiply(int32x4_t *s, const int8_t *c, const int8_t *x)
+{
+    for (int i = 0; i < 32; i += 16) {
+        int8x16_t rows[4];
+        for (int r = 0; r < 4; r++)
+            rows[r] = vld1q_s8(c + 32 * r + i);
+        for (int t = 0; t < 4; t++) {
+            int8x16_t tokens = vld1q_s8(x + 32 * t + i);
+            for (int r = 0; r < 4; r++)
+                s[4 * t + r] = vmmlaq_s32(s[4 * t + r], tokens, rows[r]);
+        }
+    }
+}
+
+INLINE void arrange(int32x4_t *s)
+{
+    for (int t = 0; t < 4; t++) {
+        int64x2_t a = vreinterpretq_s64_s32(s[4 * t]), b = vreinterpretq_s64_s32(s[4 * t + 1]);
+        int64x2_t c = vreinterpretq_s64_s32(s[4 * t + 2]), d = vreinterpretq_s64_s32(s[4 * t + 3]);
+        s[4 * t] = vreinterpretq_s32_s64(vzip1q_s64(a, b)), s[4 * t + 1] = vreinterpretq_s32_s64(vzip1q_s64(c, d));
+        s[4 * t + 2] = vreinterpretq_s32_s64(vzip2q_s64(a, b)), s[4 * t + 3] = vreinterpretq_s32_s64(vzip2q_s64(c, d));
+    }
 }
 
 #include "tiles.h"

@@ -43,7 +43,8 @@ enum {
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
-/* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.h). */
+/* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.h),
+ * or what is laid out anew (packs.h). */
 #define MATMUL_WORK(n_row) (32768 + 320 * (n_row))
 
 struct kernels {

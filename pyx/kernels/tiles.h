@@ -6,7 +6,7 @@
  *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum)
  *                                      sum[r * n_token + t] = row r . token t over n_block blocks, always inlined with
  *                                      constant n_row in {TILE_ROWS, 1} and n_token in {8, 4, 2, 1}
- *   LOOKUP_TOKENS                      only where lookup.h is faster for many tokens
+ *   LOOKUP_TOKENS or PACK_LINES        only where lookup.h or packs.h is faster for many tokens
  *
  * Eight tokens of CHUNK blocks are 24 KiB, so the activations of a tile stay in a 32 KiB first-level cache while PANEL
  * rows of weights pass; a panel of weights is read from memory once for all tokens. */
@@ -78,9 +78,11 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
     }
 }
 
-/* The row of the table, unless lookup.h has a faster one. */
-#ifdef LOOKUP_TOKENS
+/* The row of the table, unless there is a faster one. */
+#if defined(LOOKUP_TOKENS)
 #include "lookup.h"
+#elif defined(PACK_LINES)
+#include "packs.h"
 #else
 static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
                            int32_t *acc, int64_t ld_acc, void *work)
