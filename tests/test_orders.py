@@ -9,7 +9,7 @@ import pytest
 
 from training.exam.goods import MENUS
 from training.grammar import correction, goods, menu, order_words, shop, text, values
-from training.grammar.counter import Counter
+from training.grammar.counter import CLEARED, Counter
 from training.grammar.line import DOZENS, Line, spoken
 from training.grammar.shop import Shop
 from training.grammar.text import Voice
@@ -180,3 +180,23 @@ def test_two_corrections_at_once() -> None:
         assert len(visit.order.lines) == 2
         both += visit.order.lines[0] not in LINES or visit.order.lines[1] not in LINES
     assert both > 80
+
+
+def test_all_taken_back() -> None:
+    visit = counter(3, lines=LINES)
+    visit.order.tail = "to go"
+    visit.clear()
+    assert visit.turns[-1][1] == CLEARED and not visit.order.lines and not visit.order.tail
+    visit.add(order_words.WANT)
+    assert not any(line.item in visit.turns[-1][1] for line in LINES)
+
+
+def test_a_correction_may_come_instead_of_the_name() -> None:
+    """What comes up is the order as it was corrected last."""
+    late = 0
+    for seed in range(300):
+        visit = counter(seed, lines=LINES)
+        visit.finish(lambda: [], lambda: correction.say(visit, correction._recount))  # noqa: B023
+        assert visit.turns[-1][1].endswith(f"{text.sentence(visit.order.text())}, coming up.")
+        late += tuple(visit.order.lines) != LINES
+    assert 10 < late < 60

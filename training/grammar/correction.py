@@ -197,7 +197,8 @@ def _wish(counter: Counter) -> Change:
 def _staying(counter: Counter, at: list[int]) -> str:
     """Lines by name: the lemon and the teas."""
     lines = counter.order.lines
-    return listed(["the " + _called(counter.rng, counter.voice, lines, i, lines[i].n) for i in at])
+    the = counter.rng.choice(("the ", "the ", ""))
+    return listed([the + _called(counter.rng, counter.voice, lines, i, lines[i].n) for i in at])
 
 
 KINDS: list[tuple[Callable[[Counter], Change], int]] = [

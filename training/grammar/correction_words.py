@@ -107,6 +107,7 @@ COUNT_OF += [
 MAKE_THAT += [
     "[oh|no|ah|so|sorry][,|] {n}, {who}", "{who}[,|:|, so|, so make it|, make it] {n}[, please|]",
     "[make it|make that] {n}[, please|], [because |]{who}",
+    "{who}[,|, so] [we're|we are|that's|it's] {n} [now|then|in all]",
 ]  # fmt: skip
 SIZE_OF = [
     "make the {items} {size}[, please|]", "the {items} {size}[, please|]",
@@ -187,7 +188,8 @@ FEWER = [
 LEAD = [
     "[sorry|oh|hmm|no|wait|actually|oops|ah|um|erm|well|excuse me|hold on|oh no|oh dear|my bad|no no|stop|silly me]",
     "[one change|a correction|something else|i was wrong|change of plan|on second thought|let me change that]",
-    "[my|our] [nephew|son|wife|husband|boss|friend|mum|niece|sister] [changed|has changed|just changed] [her|his] mind",
+    "[my|our] [[nephew|son|husband|boss|friend] [|has |just ]changed his|[wife|mum|niece|sister] [|has |just ]changed "
+    "her] mind",
     "[my|our] [daughter|son|wife|husband|boss|friend|mum|nan|sister] [says|said|tells me|just called]",
     "[we|i] [changed our minds|thought again|looked again|made a mistake|misread the list|miscounted|got it wrong]",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from training.grammar.text import Voice, babble, expand, kindly, listed, number,
 
 Turns = list[tuple[str, str]]
 
+CLEARED = "All right, nothing is ordered. What would you like?"
+
 
 class Counter:
     """One guest ordering; collects turns."""
@@ -173,8 +175,9 @@ class Counter:
         last, ending = new[-1], ""
         if last.extra and last.extra[0] != "," and rng.random() < 0.2:
             parts[-1] = spoken(rng, self.voice, replace(last, extra=""))
-            ending = expand(rng, rng.choice(said.MAKE_IT)).replace("{it}", "it" if last.n == 1 else "them")
-            ending = ending.replace("{extra}", last.extra)
+            ending = expand(rng, rng.choice(said.MAKE_IT)).replace("{extra}", last.extra)
+            it, they = ("it", "it") if last.n == 1 else ("them", "they")
+            ending = ending.replace("{it}", it).replace("{they}", they)
         if missing:
             parts.insert(rng.randint(0, len(parts) - 1), spoken(rng, self.voice, Line(missing, rng.choice((1, 1, 2)))))
             missing = f" Sorry, we do not have {plural(missing)}."
@@ -316,8 +319,14 @@ class Counter:
             if len(self.turns) > before:
                 self.finish(aside)
 
-    def finish(self, aside: Callable[[], Turns]) -> None:
-        """That is all; the bill; the name; coming up."""
+    def clear(self) -> None:
+        """All of it is taken back."""
+        self.order.lines.clear()
+        self.order.tail = ""
+        self.turns.append((self.voice.says(self.rng.choice(said.CLEAR)), CLEARED))
+
+    def finish(self, aside: Callable[[], Turns], change: Callable[[], None] | None = None) -> None:
+        """That is all; the bill; the name; coming up.  ``change``: what may come instead of the name."""
         rng, order = self.rng, self.order
         if not order.lines:
             return
@@ -328,6 +337,10 @@ class Counter:
         self.say(said.DONE, f"{bill}What name is it for?")
         if rng.random() < 0.12:
             self.turns += aside()
+        elif change and rng.random() < 0.09:
+            change()
+            self.finish(aside)
+            return
         order.name = self.voice.form(values.full_name(rng, self.split))
         asked = self.voice.says(rng.choice(said.TELL_NAME), name=order.name, thing=words.word(rng))
         self.turns.append((asked, f"Thank you, {order.name}. {sentence(order.text())}, coming up."))

@@ -30,6 +30,9 @@ def turns(
     counter.add(said.WANT)
     if rng.random() < 0.12:
         counter.turns += aside()
+    def change() -> None:
+        correction.turn(counter)
+
     for _ in range(rng.choices((0, 1, 2, 3), (30, 38, 22, 10))[0]):
         kind = rng.random()
         if kind < 0.34:
@@ -42,10 +45,18 @@ def turns(
             counter.total()
         elif kind < 0.96:
             counter.ask_stock()
-        else:
+        elif kind < 0.98:
             counter.not_sold()
+        elif counter.order.lines:
+            counter.clear()
+            counter.add(said.WANT)
     if whole or rng.random() < 0.66:
-        counter.finish(aside)
+        counter.finish(aside, change)
+        if counter.order.lines and rng.random() < 0.1:
+            before = len(counter.turns)
+            change()
+            if len(counter.turns) > before:
+                counter.finish(aside)
         if counter.order.lines:
             counter.after(aside)
     return counter.turns

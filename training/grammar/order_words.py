@@ -121,7 +121,7 @@ OPENED = [
 MAKE_IT = [
     "[,|.|, and] [could|can|would] you [make|do|have|get|serve|prepare] {it} {extra}", "[.|,|:] [make|do] {it} {extra}",
     ". {extra}[, if you can|, if possible|, please|]", ", [and |]i['d like| want| need] {it} {extra}",
-    ". [could|can|may] {it} be {extra}[, please|]", ", but {extra} if [possible|you can|i may]",
+    ". [could|can|may] {they} be {extra}[, please|]", ", but {extra} if [possible|you can|i may]",
 ]  # fmt: skip
 #: who else wants something
 WHO = """
@@ -251,6 +251,17 @@ ASK_TOTAL = [
     "how much is it [all together|in all|so far]?", "so how much?",
     "what's the price [altogether|of all that]?", "and how much do i pay?", "what will that be?",
     "how much money is that?",
+]  # fmt: skip
+#: all of an order is taken back
+CLEAR = [
+    "[cancel|forget|delete|scrap|scratch|drop|remove|take back] [everything|all of it|the whole order|my whole "
+    "order|it all|the lot][, please| please|]",
+    "[let's|let me|can i|can we|could we] start [again|over|anew|from the beginning][, please|]",
+    "[sorry|oh no|no no|wait][,|] [cancel|forget] [everything|all that|the whole thing]",
+    "i [want|need] none of [that|it|this]",
+    "[everything|all of that] was wrong, [start again|once more|from the beginning]",
+    "cancel [my|the] order[, please|]", "i [don't|do not] want [any of that|anything of that|all this][ after all|]",
+    "[please|] clear my order[, please|]",
 ]  # fmt: skip
 READ_BACK = [
     "[can|could] you [repeat|read back|read me|tell me] my order[, please|]?",
