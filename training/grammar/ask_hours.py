@@ -230,6 +230,8 @@ ASK_MONTH = [
     "our [trip|holiday|visit] is in {month}. [when are you open|are you there|which hours apply]?",
     "[how early|until when|from when|till when] [in|during] {month}?", "what happens in {month}, is anybody there?",
     "i come in {month}. [closed|open] then?", "on a {day} in {month}, [when are you open|what are the hours]?",
+    "[are you|is it] open on [a {day}|{day}s] in {month}?", "{day}s in {month}[?|, open?|, what hours?]",
+    "[can|could] we come on a {day} in {month}?",
     "[is anyone|will someone be] [there|here] in {month}?", "can [we|i] come [by |]in {month}?",
     "[tell me|i need] the hours [for|in] {month}[, please|]", "when [are you there|is it open] in {month}?",
 ]

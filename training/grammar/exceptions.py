@@ -59,7 +59,7 @@ _FROM = (
 )
 _THEN = (
     ", but {x} {s}|, except {x}: {s}|, except {x} {s}|. {x}: {s}|, on {x} {s}|. Only {x} {s}|"
-    ", {x} however {s}|. Exception: {x} {s}|, different hours {x}: {s}"
+    ", {x} however {s}|, late opening {x} {s}|. Exception: {x} {s}|, different hours {x}: {s}"
 )
 
 
@@ -136,6 +136,12 @@ def ends(w: Writer) -> str:
         usual = max(differ, key=differ.count)
         others = [(a, b, span[end]) for a, b, span in w.runs if span and span[end] != usual]
         if len(same) == 1 and 0 < len(others) < 3:
+            if w.rng.random() < 0.3:
+                verb, joint = ("close", "from") if end == 0 else ("open", "until")
+                first = ", ".join(f"{w.days(a, b)} {joint} {time}" for a, b, time in others)
+                rest = expand(w.rng, "all other days|the other days|otherwise|the rest of the week")
+                every = w.rng.choice(("daily", "every day"))
+                return f"{first}, {rest} {joint} {usual}. We {verb} at {same.pop()} {every}"
             one = f"{'closes' if end == 0 else 'opens'} at {same.pop()} {expand(w.rng, 'every day|daily|all week')}"
             more = ", ".join(f"{w.on(a, b)} {w.rng.choice(('at', 'at', 'only at'))} {time}" for a, b, time in others)
             two = f"{'opens' if end == 0 else 'closes'} at {usual}"

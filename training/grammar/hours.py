@@ -12,7 +12,7 @@ from training.grammar import values
 from training.grammar.text import ONES, Voice, babble, expand, sentence
 from training.grammar.values import DAYS, MONTHS
 
-#: from, to, as written in the facts, and after a break from, to again; None: closed
+#: from, to, as written in the facts, and after a break from, to again; alone: 24 hours; None: closed
 Span = tuple[str, ...] | None
 
 
@@ -35,7 +35,9 @@ def told(span: Span) -> str:
 
 
 def fromto(span: tuple[str, ...]) -> str:
-    """from 8:00 to 12:00 and from 14:00 to 17:30"""
+    """from 8:00 to 12:00 and from 14:00 to 17:30; 24 hours"""
+    if len(span) == 1:
+        return span[0]
     return " and ".join(f"from {a} to {b}" for a, b in zip(span[::2], span[1::2]))
 
 
@@ -98,10 +100,13 @@ def spans_of(rng: Random) -> Callable[[], tuple[str, ...]]:
     return span
 
 
+ALWAYS = ("24 hours", "24 hours", "around the clock", "round the clock", "day and night", "24 hours a day", "24/7")
+
+
 def draw(rng: Random) -> Hours:
     """Hours of some shop: one to seven runs of days, some of them closed; sometimes those of holidays."""
     span = spans_of(rng)
-    hours = merged(_week(rng, span))
+    hours = merged(_week(rng, span) if rng.random() > 0.02 else [(rng.choice(ALWAYS),)] * 7)
     if rng.random() < 0.22:
         for special in rng.sample(HOLIDAYS, rng.choice((1, 1, 2))) if rng.random() < 0.6 else _dates(rng):
             hours.special[special] = None if rng.random() < 0.55 else span()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from training.grammar import tariff, values
+from training.grammar import ask_prices, tariff, values
 from training.grammar.shop import GOODS_OF, Shop, item_of
 from training.grammar.text import Voice, expand, listed, number, plural, sentence
 
@@ -97,7 +97,7 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
     if rng.random() < 0.5:
         asked = _ask_price(rng, voice, rng.choice(ASK_PRICE), item)
     else:
-        pattern, filled = tariff.ask(rng, Shop(shop.kind, prices={item: ""}), item)
+        pattern, filled = ask_prices.ask(rng, Shop(shop.kind, prices={item: ""}), item)
         asked = voice.says(pattern, **filled)
     return [(asked, f"Sorry, I do not know the price of the {item}. Please ask the staff.")]
 
@@ -105,10 +105,10 @@ def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple
 def _price_turn(rng: Random, voice: Voice, shop: Shop, item: str, after: bool = False) -> tuple[str, str]:
     """One thing of the list, asked for by its name or another; ``after`` another it may be short."""
     if item in shop.calls or rng.random() < 0.5:
-        pattern, filled = tariff.ask(rng, shop, item, after)
-        return voice.says(pattern, **{key: voice.form(value) for key, value in filled.items()}), tariff.answer(
+        pattern, filled = ask_prices.ask(rng, shop, item, after)
+        return voice.says(pattern, **{key: voice.form(value) for key, value in filled.items()}), ask_prices.answer(
             shop, item)
-    return _ask_price(rng, voice, rng.choice(ASK_PRICE), item), tariff.answer(shop, item)
+    return _ask_price(rng, voice, rng.choice(ASK_PRICE), item), ask_prices.answer(shop, item)
 
 
 def bill(shop: Shop, lines: list[tuple[int, str, str]]) -> str:

@@ -116,10 +116,11 @@ def _daily(w: Writer) -> str:
     """Every day from 8 am to 6 pm, where all days are alike."""
     span = w.runs[0][2] or ("", "")
     every = f"[{_EVERY}] {w.spoken(span)}"
-    if len(span) > 2:
+    if len(span) != 2:
         return expand(w.rng, f"[{OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}")
     return expand(w.rng, f"[{OPENS}|] {every}|{w.spoken(span)} [{_EVERY}]|[{_LABELS}] {every}|[{_LABELS}] {every}|"
-                         f"we open at {span[0]} and close at {span[1]} [{_EVERY}]")  # fmt: skip
+                         f"we open at {span[0]} and close at {span[1]} [{_EVERY}]|"
+                         f"doors open [at |]{span[0]}, doors close [at |]{span[1]}, [{_EVERY}]")  # fmt: skip
 
 
 _SPECIAL = (

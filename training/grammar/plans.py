@@ -17,6 +17,14 @@ Part = tuple[int, int, Span]
 _SEASONS = {"summer": (4, 5, 8, 9), "winter": (10, 11, 2, 3), "spring": (2, 3, 4, 5), "autumn": (8, 9, 10, 11)}
 
 
+_PLAIN = [pattern for pattern in ask.ASK_MONTH if "{day}" not in pattern]
+_WITH_DAY = [pattern for pattern in ask.ASK_MONTH if "{day}" in pattern]
+_CLOSED_THEN = (
+    "closed on {day}s in {when}|on {day}s in {when} we are closed|{day}s in {when}: closed|in {when} not on {day}|"
+    "in {when} [we are |]closed on {day}s|no service on {day}s in {when}"
+)
+
+
 class Seasons:
     """Hours by months; the same on all days."""
 
@@ -35,6 +43,10 @@ class Seasons:
             spans[-1] = None
         ends = [*cuts[1:], cuts[0]]
         self.parts: list[Part] = [(a, (b - 1) % 12, each) for a, b, each in zip(cuts, ends, spans)]
+        #: a day of the week on which one part is closed
+        self.shut: tuple[Part, int] | None = None
+        if rng.random() < 0.3:
+            self.shut = rng.choice([part for part in self.parts if part[2]]), rng.randrange(7)
 
     def of(self, month: int) -> Span:
         """The hours in a month, 0 is January."""
@@ -72,14 +84,31 @@ class Seasons:
             if span and daily:
                 text = text + daily if daily[0] == " " else daily + text
             rows.append(f"{months}{colon}{text}")
+        if self.shut:
+            part, day = self.shut
+            when = self.named if part == self.parts[0] and self.named else self.label(part)
+            rows.append(expand(rng, _CLOSED_THEN).replace("{day}", DAYS[day]).replace("{when}", when))
         joint = rng.choice((". ", ". ", ". ", "; ", ", ", "\n"))
         rows = [sentence(row) if joint in (". ", "\n") else row for row in rows]
-        return rng.choice(("", "", "", "Hours: ", "Opening hours: ", "Open: ")) + joint.join(rows)
+        return rng.choice(("", "", "", "Hours: ", "Opening hours: ", "Open: ")) + joint.join(rows).replace("..", ".")
 
     def every(self) -> str:
         """All that is known, in one fixed form."""
         rows = [f"{self.label(part)} {fromto(part[2]) if part[2] else 'closed'}" for part in self.parts]
+        if self.shut:
+            rows.append(f"{DAYS[self.shut[1]]} in {self.label(self.shut[0])} closed")
         return "Our hours: " + ", ".join(rows).rstrip(".") + "."
+
+    def _on(self, rng: Random, voice: Voice, pattern: str, month: int) -> Turn:
+        """A day of the week in a month, often the one that is closed then."""
+        a, b, _ = self.shut[0] if self.shut else self.parts[0]
+        day = rng.randrange(7)
+        if self.shut and rng.random() < 0.7:
+            day, month = self.shut[1], (a + rng.randrange((b - a) % 12 + 1)) % 12
+        asked = voice.says(pattern, month=voice.small(MONTHS[month]), day=voice.small(DAYS[day]))
+        shut = self.shut and day == self.shut[1] and (month - a) % 12 <= (b - a) % 12
+        hours = "closed" if shut else told(self.of(month))
+        return asked, f"On {DAYS[day]} in {MONTHS[month]} we are {hours}".rstrip(".") + "."
 
     def turn(self, rng: Random, voice: Voice, after: bool = False) -> Turn:
         """A question about a month or a season; without either all is told."""
@@ -92,14 +121,15 @@ class Seasons:
             name = rng.choice(("summer", "winter"))
             a, b, c, d = _SEASONS[name]
             held = self.of((a + ((c - a) % 12) // 2 + 1) % 12)
-            asked = voice.says(rng.choice(ask.ASK_MONTH), month=name, day=voice.small(rng.choice(DAYS)))
+            asked = voice.says(rng.choice(_PLAIN), month=name)
             return asked, f"In {name} we are {told(held)}".rstrip(".") + "."
         name = voice.small(MONTHS[month])
-        day = voice.small(rng.choice(DAYS))
-        pattern = "[and|what about|how about|] [in |]{month}?" if after and kind > 0.85 else rng.choice(ask.ASK_MONTH)
+        if kind < (0.62 if self.shut else 0.46):
+            return self._on(rng, voice, rng.choice(_WITH_DAY), month)
+        pattern = "[and|what about|how about|] [in |]{month}?" if after and kind > 0.85 else rng.choice(_PLAIN)
         if rng.random() < 0.15:
             name = expand(rng, f"[early|late|mid|the end of|the middle of|the first week of] {name}")
-        asked = voice.says(pattern, month=name, day=day)
+        asked = voice.says(pattern, month=name)
         return asked, f"In {MONTHS[month]} we are {told(self.of(month))}".rstrip(".") + "."
 
 

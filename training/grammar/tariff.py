@@ -7,7 +7,7 @@ from random import Random
 
 from training.grammar import values, words
 from training.grammar.shop import GOODS_OF, Shop, coined_item, item_of
-from training.grammar.text import ONES, expand, listed, plural, sentence
+from training.grammar.text import ONES, listed, plural, sentence
 
 Row = tuple[str, str, list[str]]  # as the answer names it, as the facts do, what guests call it
 
@@ -63,7 +63,7 @@ _PEOPLE = """
 adult|child|student|senior|family|group|baby|teenager|dog|bicycle|car|suitcase|camper|local|member|pupil|pensioner|
 infant|companion|motorbike|wheelchair user|visitor|resident|cat|pram
 """.replace("\n", "").split("|")
-_UNITS = """
+UNITS = """
 a day|an hour|per hour|a night|per person|each|a kilo|a dozen|a bunch|a bag|a pound|a slice|a box|a week|a month|
 per player|per group|per page|a pair|a bottle|half a day|per day|a piece|a glass|per night|for two|for four|a jar|
 per head|a liter|a meter|a go|per ride|per game|the pair|a stem|a pot|per bag|per item|a pack
@@ -91,7 +91,7 @@ _TRIPS = ["single|return", "single|return", "one-way|round trip", "adult|child",
 _COUNTED = "scoop|hour|night|game|ride|ticket|person|piece|pancake|oyster|round|lesson|visit|wash|slice|taco|session"
 
 
-def _names(label: str) -> list[str]:
+def names_of(label: str) -> list[str]:
     """the latte, a latte, one latte, lattes"""
     article = "an" if label[0] in "aeio" else "a"
     if label.endswith("s") and not label.endswith("ss"):
@@ -109,7 +109,7 @@ def _sized(rng: Random, split: str) -> list[Row]:
     for head in sorted(heads):
         for size in sizes:
             label = f"{size} {head}"
-            rows.append((label, f"{head}|{size}", [*_names(label), f"the {head}, {size}", f"{head} in {size}",
+            rows.append((label, f"{head}|{size}", [*names_of(label), f"the {head}, {size}", f"{head} in {size}",
                                                     f"the {head} in {size}", f"the {size} {head}"]))  # fmt: skip
     return rows
 
@@ -154,7 +154,7 @@ def _people(rng: Random, split: str) -> list[Row]:
 def _hired(rng: Random, split: str) -> list[Row]:
     """Towel hire $2.25, locker $1 a day."""
     how = rng.choice((" hire", " rental", "", "", " loan"))
-    return [(thing + how, thing + how, [f"%{thing}", *(_names(thing) if not how else [f"the {thing}{how}"])])
+    return [(thing + how, thing + how, [f"%{thing}", *(names_of(thing) if not how else [f"the {thing}{how}"])])
             for thing in rng.sample(_THINGS, rng.randint(2, 4))]  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _done(rng: Random, split: str) -> list[Row]:
         thing = rng.choice(_DONE_TO if rng.random() < 0.8 else words.THINGS)
         label = f"{thing} {act}"
         calls = [f"+{thing}|{done}" for done in _ACTS[act].split("|")]
-        rows.setdefault(thing, (label, label, [*calls, *calls, *calls, *_names(label)[:3]]))
+        rows.setdefault(thing, (label, label, [*calls, *calls, *calls, *names_of(label)[:3]]))
     return list(rows.values())
 
 
@@ -195,12 +195,15 @@ def _flat(rng: Random, split: str) -> list[Row]:
         if not any(item.lower() in other.lower() or other.lower() in item.lower() for other in labels):
             labels[item] = item
     rows: list[Row] = []
+    noun = rng.choice(words.THINGS) if rng.random() < 0.2 and n < 5 else ""  # Peru, for Peru beans
     for label in labels:
-        calls = _names(label) if label[0].islower() else [label, f"the {label.removeprefix('The ')}", label]
+        calls = names_of(label) if label[0].islower() else [label, f"the {label.removeprefix('The ')}", label]
         for part in (label.split()[-1], label.split()[0]):
             known = sum(part.rstrip("s") in other for other in labels)
             if " " in label and known == 1 and len(part) > 3 and label[0].islower() and " of " not in label:
-                calls += _names(part)[:3] * 2 if part == label.split()[-1] else [f"the {part}", f"the {part} one"]
+                calls += names_of(part)[:3] * 2 if part == label.split()[-1] else [f"the {part}", f"the {part} one"]
+        if noun and noun not in label:
+            calls += [f"the {label} {noun}", f"your {label} {plural(noun)}", f"{label} {plural(noun)}"] * 2
         rows.append((label, label, calls))
     return rows
 
@@ -223,13 +226,13 @@ def written(rng: Random, split: str, shop: Shop) -> str:
     shop.orders = False
     for make in dict.fromkeys(makers):
         if units < 0.35:
-            unit = " " + rng.choice(_UNITS)
+            unit = " " + rng.choice(UNITS)
         grouped: dict[str, list[str]] = {}
         for label, key, calls in make(rng, split):
             if any(label.lower() in other.lower() or other.lower() in label.lower() for other in shop.prices):
                 continue
             if 0.25 < units < 0.35:
-                unit = rng.choice(("", " " + rng.choice(_UNITS)))
+                unit = rng.choice(("", " " + rng.choice(UNITS)))
             price = amount() + (unit if make not in (_sized, _trips, _counted, _people) else "")
             shop.prices[label], shop.calls[label] = price, calls
             head, _, variant = key.partition("|")
@@ -254,87 +257,3 @@ def _block(rng: Random, grouped: dict[str, list[str]], variants: bool) -> str:
     if rng.random() < 0.1:
         text = "\n".join(rows)
     return head + text if head else sentence(text)
-
-
-# ---- as it is asked --------------------------------------------------------------------------------------------------
-
-_ASK = [
-    "how much is {x}?", "how much for {x}?", "what does {x} cost?", "what's the price of {x}?",
-    "what do you [charge|ask|want|take] for {x}?", "{x}, how much?", "how much would {x} be?",
-    "what's the damage for {x}?", "{x}, what's the [price|cost]?", "then {x} [makes|make] what?",
-    "what [are you asking|do i pay|must i pay|would i pay|will you take] for {x}?",
-    "how [dear|pricey|cheap|steep] [is|are] {x}?",
-    "do you charge extra for {x}? how much?", "there is no [tag|price|sticker] on {x}. what is it?",
-    "what'll {x} [cost me|run me|set us back]?", "{x} [please|], what is that?",
-    "my [brother|sister|friend|son|daughter|mother|boss|wife|husband|little one] wants {x}, what's that?",
-    "if i [add|take|get|choose] {x}, what is that?", "[i need|i want|we need] {x}. how much is that?",
-    "[i lost|i broke|i forgot] mine. what would {x} be?", "how many [dollars|euros|bucks] would {x} be?",
-    "how much [must|do] i [put down|hand over|bring|have to pay] for {x}?",
-    "[price|cost] [for|of] {x}[, please|?|]", "could you look up {x} for me? the price, i mean.",
-    "what would {x} cost [me|us|today|here]?", "i was wondering what {x} [costs|cost|would cost].",
-    "do you know what {x} [costs|would be|comes to]?", "{x}. price?", "what's {x}?", "what is {x} [here|at yours]?",
-    "tell me what you take for {x}[, please|].", "so what [is|would be] the price for {x}?",
-    "i only have a little cash. what is {x}?", "is {x} under ten [dollars|euros]? what is it?",
-    "can i afford {x}? how much?", "the price [tag|list] is too small for me. {x}?",
-    "what would you take off me for {x}?", "what sort of money are we talking for {x}?", "{x}, quanto costa? how much?",
-    "what do i owe you for {x}?", "how much do you sell {x} for?", "what's the going rate for {x}?",
-    "my {t} is [dying|broken|gone|wet|empty|too small|lost|dirty]. how much is {x}?",
-    "do you [have|sell|do] {x}, and for how much?", "i [came|am here] [only |just |]for {x}. what [do i pay|is it]?",
-    "[we|i] have [no|a] {t}, so [how much is|what would be|what's] {x}?", "{x} for my {t}, how much is [it|that]?",
-    "[with|without] {t} or not, what does {x} cost?", "[the {t} looks nice but|never mind the {t},] how much is {x}?",
-]  # fmt: skip
-_AND = ["[and|what about|how about|and what about|then] {x}?", "{x}?", "and {x}, [how much|what price]?"]
-_UNIT = [
-    "what would {x} come to {u}?", "how much is {x} {u}?", "{x} {u}, how much?", "what is the rate {u} for {x}?",
-    "what do you charge {u} for {x}?", "{x} for {v}, what is that?",
-]  # fmt: skip
-_DO = [
-    "i need my {x} {done}. what's that?", "how much to [get|have] my {x} {done}?",
-    "i [only |just |]want my {x} {done}, what is that?", "what does it cost to have my {x} {done}?",
-    "can i get my {x} {done}, and how much is it?", "my {x} [should be|must be|has to be] {done}. how much?",
-    "what's the damage for getting my {x} {done}?", "i'd like my {x} {done}. what do you charge?",
-    "could you get my {x} {done}? what would it cost?", "what do you take for a {x} to be {done}?",
-    "want my {x} {done}, how much is that", "how much would you want if my {x} gets {done}?",
-]  # fmt: skip
-_WHO = [
-    "must i pay for my {x}, and how much?", "what does [a|my|one] {x} pay?", "how much for [a|one|my] {x}?",
-    "how much is it for [a|one|my|the] {x}?", "is it extra for my {x}? how much?", "i have my {x} with me. how much?",
-    "what do you charge for [a|one|my] {x}?", "price for [a|one] {x}[, please|?]", "the {x}, what's the price?",
-    "what does it cost for [a|my] {x}?", "does my {x} [go|come|get in] free, or what is the price?",
-    "what would a {x} have to pay?", "one {x}, how much is that?", "how much for [a|one] {x} ticket?",
-    "what do {xs} pay?", "how much are {xs}?", "is there a price for {xs}? what is it?",
-    "i'm here with my {x}. do we pay, and how much?",
-]  # fmt: skip
-_HIRE = [
-    "i forgot my {x}. how much would it be to [hire|rent|borrow] one?", "can i [rent|hire|borrow] a {x}? how much?",
-    "what does it cost to [rent|hire|borrow] a {x}?", "how much to [hire|rent] a {x}?",
-    "i don't have a {x} with me. how much is one here?", "i left my {x} at home, what would one be?",
-    "we need a {x}. what do you charge?", "how much is a {x} to [hire|rent|borrow]?", "a {x} for us, what's that?",
-    "do you [lend|rent out|hire out] {xs}, and for how much?", "my {x} is [broken|gone|at home], what's one here?",
-]  # fmt: skip
-
-
-def ask(rng: Random, shop: Shop, label: str, after: bool = False) -> tuple[str, dict[str, str]]:
-    """A pattern and what fills it: one way to ask for a thing of the list; ``after`` another it may be short."""
-    call = rng.choice(shop.calls.get(label) or _names(label))
-    if call[0] == "+":
-        thing, _, done = call[1:].partition("|")
-        return rng.choice(_DO), {"x": thing, "done": done}
-    if call[0] in "~%":
-        pattern, x = expand(rng, rng.choice(_WHO if call[0] == "~" else _HIRE)), call[1:]
-        if x[0] in "aeiou":
-            pattern = pattern.replace("a {x}", "an {x}")
-        if x.startswith("pair of") or not x.endswith("s"):
-            return pattern, {"x": x, "xs": plural(x)}
-        return pattern.replace("a {x}", "{x}"), {"x": x, "xs": x}
-    unit = next((each for each in _UNITS if shop.prices[label].endswith(" " + each)), "")
-    if unit and rng.random() < 0.25:
-        return rng.choice(_UNIT), {"x": call, "u": unit, "v": unit.removeprefix("per ").removeprefix("for ")}
-    pattern = rng.choice(_AND if after and rng.random() < 0.3 else _ASK)
-    other = rng.choice([word for word in words.THINGS if not any(word in each.lower() for each in shop.prices)])
-    return pattern, {"x": call, **({"t": other} if "{t}" in pattern else {})}
-
-
-def answer(shop: Shop, label: str) -> str:
-    """Large popcorn: $7.25. Both as the facts write them."""
-    return f"{sentence(label)}: {shop.prices[label].rstrip('.')}."

@@ -66,10 +66,14 @@ class Writer:
         """8 am-6 pm; 8:00-12:00 and 14:00-18:00; closed"""
         if not span:
             return self.rng.choice(_CLOSED.split("|"))
+        if len(span) == 1:
+            return span[0]
         return self.again.join(a + self.between + b for a, b in zip(span[::2], span[1::2]))
 
     def spoken(self, span: tuple[str, ...]) -> str:
         """from 8 am to 6 pm"""
+        if len(span) == 1:
+            return span[0]
         if len(span) > 2:
             again = " and again " if self.rng.random() < 0.2 else self.again
             return again.join(self.spoken(span[at : at + 2]) for at in (0, 2))
@@ -84,9 +88,11 @@ HEADS = [
     "Opening hours: ", "Hours: ", "Open: ", "Opening times: ", "Times: ", "Our hours: ", "", "", "Hours ",
     "Hours of business: ", "We are open as follows: ", "Timetable: ", "When: ", "Open ", "Schedule: ", "This week: ",
     "Days and hours: ", "The week: ", "Service hours: ", "Service: ", "Counter hours: ", "Day by day: ",
+    "Served ", "Staffed ", "Visits: ", "Public hours ", "Doors: ", "Desk: ",
 ]  # fmt: skip
 
 OPENS = (
+    "the [ticket desk|front desk|counter|window] is [staffed|open|manned]|served|"
     "our gate is open|guests can come|somebody serves you|visit us|we work|come|you may visit|the shutters are up|"
     "we are open|we're open|open|the [shop|house|place|desk|counter] is open|opening hours are|"
     "our [opening |]hours are|you can [visit|find|reach] us|the doors are open|we open|"
