@@ -18,7 +18,8 @@ def turn(desk: Reservation) -> None:
     """One correction, if anything can be corrected."""
     rng, form = desk.rng, desk.trade.form
     could = [slot for slot in ("day", "time", "to") if slot in desk.known]
-    if (desk.n > 1) != (_heads(desk) > 0):
+    counted = desk.n > 0 or form in ("hire", "ticket") and desk.article == "a"
+    if not desk.several and counted != (_heads(desk) > 0):
         could += ["count", "count"]
     if desk.several:
         pass
@@ -76,8 +77,8 @@ def _heads(desk: Reservation) -> int:
 
 def _recount(desk: Reservation) -> None:
     rng = desk.rng
-    people = desk.n <= 1
-    before = _heads(desk) if people else desk.n
+    people = _heads(desk) > 0
+    before = _heads(desk) or desk.n or 1
     old = number(before)
     n = rng.choice([m for m in range(1 if not people else 2, 13) if m != before])
     reason = f"[{'|'.join(heard.MORE if n > before else heard.FEWER)}]"
@@ -85,7 +86,11 @@ def _recount(desk: Reservation) -> None:
         desk.known["people"] = "for " + number(n)
     else:
         desk.n = n
-    desk.say(rng.choice(heard.COUNT).replace("{reason}", reason), n=desk.shown(n), old=old)
+    shown = desk.shown(n)
+    if not people and rng.random() < 0.45:  # the thing is named again, by all its words or the last
+        noun = offers.children(n, desk.head)
+        shown += " " + (noun if rng.random() < 0.6 else f"{desk.before} {noun}".strip())
+    desk.say(rng.choice(heard.COUNT).replace("{reason}", reason), n=shown, old=old)
 
 
 def _rename(desk: Reservation, slot: str) -> None:

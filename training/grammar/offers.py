@@ -57,7 +57,7 @@ TRADES = {
     "garage": Trade("garage|car wash|tire shop|workshop|service station|bike workshop", "visit", _split("""oil change|
         tire change|inspection|car wash|wax wash|brake check|interior cleaning|service|battery test|full wash|polish|
         hand wash|wheel alignment|chain repair|light check|brake repair|puncture repair|gear check|winter tires|
-        windscreen repair|engine check"""), (), RIDES),
+        windscreen repair|engine check|new tires|gears|spokes|new pedals|mudguards|lights"""), (), RIDES),
     "photo": Trade("photo studio|photographer|print shop|passport desk", "visit", _split("""passport photo|portrait|
         family portrait|photo session|wedding shoot|baby photo|application photo|group photo|visa photo|film scan|
         studio hour|school photo"""), (), PEOPLE),

@@ -291,10 +291,10 @@ class Reservation:
                 ahead = rng.choice(heard.PLACE_AHEAD if self.shop.kind == "train" else heard.TITLE_AHEAD) + " "
                 if self.known["to"].startswith("from "):
                     ahead = "[we travel |it is |]from {to}[, so|:|,|.] "
-        often = {"table": 0.9, "hire": 0.25, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
+        often = {"table": 0.9, "hire": 0.32, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
         if not whom and rng.random() < often.get(form, 0.0):
             way, ways["n"] = self.people()
-            if rng.random() < 0.2 and "people" in self.known and self.known["people"][4:6] != "a ":
+            if rng.random() < 0.3 and "people" in self.known and self.known["people"][4:6] != "a ":
                 ahead, lead = rng.choice(heard.PEOPLE_AHEAD) + " ", rng.choice(heard.SO)
             elif form == "table":
                 first = way

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_PALS = "[my friends|my mates|my wife|the boys|the girls|my brother|my sister|my colleagues|my cousins|the lads]"
 _WANT = [
     "[i'd like|i would like|we'd like|i want|we want|i need|we need] {thing}", "{thing}", "{thing}", "just {thing}",
     "[could|can|may] [i|we] [have|get|book|reserve|take] {thing}?", "[book|reserve|note] [me |us |]{thing}",
@@ -23,7 +24,8 @@ LEADS = {
         "[do you have|is there] [a free slot|time|an opening] for {thing}?",
         "[i am|i'm] due for {thing}", "[it's time|time] for {thing}", "[i'd like|i want] to come [in |]for {thing}"],
     "hire": [*_WANT, "[i'd like|we'd like|i want|we want] to [hire|rent] {thing}", "[can|could] [i|we] [hire|rent|use] "
-        "{thing}?", "[hire|rent] {thing}", "[do you have|any] {thing} [free|left]?",
+        "{thing}?", f"[can|could|may] [me and {_PALS}|{_PALS} and i|all of us] [have|get|book|use] {{thing}}?",
+        "[hire|rent] {thing}", "[do you have|any] {thing} [free|left]?",
         "[is it possible|we plan] to [hire|rent|"
         "have] {thing}"],
     "course": [*_WANT, "[put|sign] [me|us] [up|down] for {thing}", "[i'd like|we want|i want] to [join|take] {thing}",
@@ -55,7 +57,8 @@ LEADS_GROUP = [
     "for {who}[,|:] {thing}", "[it's for|this is for] {who}[:|,] {thing}",
 ]  # fmt: skip
 PEOPLE = ["for {n}", "for {n}", "for {n} [people|persons]", "for the {n} of us", "for a [group|party] of {n}",
-    ", {n} of us", ", we are {n}", ", {n} people", ", there are {n} of us", " with {n} people"]  # fmt: skip
+    ", {n} of us", ", we are {n}", ", {n} people", ", there are {n} of us", ", there's {n} of us", ". we're {n}",
+        " with {n} people"]  # fmt: skip
 NIGHTS = ["for {n}", "for {n}", ", {n}", "[and stay|staying] {n}"]
 CLOSING = ["[would|will] suit[ me| us|]", "[would be|is] [best|good|great|ideal]", "if that works",
     "if [possible|you can]",
