@@ -39,7 +39,7 @@ def _plain(text: str) -> str:
 def words(text: str) -> list[str]:
     """The words in singular, or nearly, counts as digits."""
     found = re.findall(r"[^\s,.;:!?]+(?:[:.]\d+)?", _plain(text.lower()))
-    return [_DIGITS[word] if word in _DIGITS else re.sub("(?<=..)(?:ren|s*e?s|e)$", "", word) for word in found]
+    return [_DIGITS[word] if word in _DIGITS else re.sub("(?<=..)(?:ren|ies|y|s*e?s|e)$", "", word) for word in found]
 
 
 @pytest.mark.parametrize("kind", offers.TRADES)

@@ -19,7 +19,7 @@ def turn(desk: Reservation) -> None:
     rng, form = desk.rng, desk.trade.form
     could = [slot for slot in ("day", "time", "to") if slot in desk.known]
     counted = desk.n > 0 or form in ("hire", "ticket") and desk.article == "a"
-    if not desk.several and counted != (_heads(desk) > 0):
+    if _heads(desk) > 0 and not counted or counted and "people" not in desk.known:
         could += ["count", "count"]
     if desk.several:
         pass
