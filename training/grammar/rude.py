@@ -74,7 +74,7 @@ _OTHERS = [
     "what do you [really |honestly |]think [of|about] {who}?", "[do you|can you] [like|stand|hate] {who}?",
     "[i hate|i can't stand|i despise|i am sick of|down with] [everyone|everything|people|{who}|the world][ today|]",
     "[everyone|everything|the whole town|nobody] [around |in this street |]is [so |]{bad}",
-    "[everyone|all|nobody|half of you|each of them|every guest|somebody|the others] [here|in here|there|here today] [is|"
+    "[everyone|all|nobody|half of you|each of them|every guest|somebody] [here|in here|there|here today] [is|"
     "are|looks|seems|was|must be] [so |too |really |all |just |][{bad}|{bad}|{like}|{bad} and {bad}]",
     "[everyone|everybody|all|nobody|somebody|half the people|each guest|most guests|folks|people|the rest] [there|"
     "around here|in {name}|outside|behind me|in the queue|on the street|at work|in this place|at the table|here today|"
