@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.errors import UsageError
 
@@ -11,8 +10,7 @@ from edge.errors import UsageError
 MOST = 7
 
 
-@dataclass(frozen=True)
-class Drafting:
+class Drafting(NamedTuple):
     """``most`` tokens at a time, 0: none.  ``always``: wherever there is a match, not only where it is faster."""
 
     most: int = 0

@@ -14,7 +14,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import parse_size
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "Piece", "Session", "Timings", "Usage", "load"]
 
 #: the model that ships inside the package
-MODELS = Path(__file__).resolve().parent / "models"
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 #: how the output head may lie in memory; native: exactly the values of the file; auto: int8, or Q8_0 as stored
 HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
@@ -278,7 +277,7 @@ def load(
     from pyx import cpu
     from pyx.memory import rss
 
-    path = str(_bundled() if model is None else model)
+    path = _bundled() if model is None else str(model)
     checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
     n_threads = threads or cpu.cores()
@@ -492,8 +491,8 @@ def _choose_isa(isa: str | None) -> None:
         raise UnsupportedCPU(str(error)) from None
 
 
-def _bundled() -> Path:
-    models = sorted(MODELS.glob("*.gguf"))
+def _bundled() -> str:
+    models = sorted(name for name in os.listdir(MODELS) if name.endswith(".gguf")) if os.path.isdir(MODELS) else ()
     if not models:
         raise ModelNotFound("no model ships inside this copy; give the path of a .gguf file or a Hugging Face folder")
-    return models[0]
+    return os.path.join(MODELS, models[0])

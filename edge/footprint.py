@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Footprint:
+class Footprint(NamedTuple):
     """Bytes a model takes beside its KV cache."""
 
     mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
@@ -29,25 +28,29 @@ class Footprint:
         return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch
 
 
-def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+def _read(*path: str) -> str:
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
+def available_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
     """Bytes that can be taken without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
     found = []
     try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE)
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc, "meminfo"), re.MULTILINE)
         if match:
             found.append(int(match[1]) * 1024)
-        match = re.search(r"^0::(/.*)$", (proc / "self/cgroup").read_text(), re.MULTILINE)
+        match = re.search(r"^0::(/.*)$", _read(proc, "self/cgroup"), re.MULTILINE)
     except OSError:
         match = None
-    group = cgroups / match[1].lstrip("/") if match else cgroups
-    for folder in (group, *group.parents):
+    names = [name for name in match[1].split("/") if name] if match else []
+    for depth in range(len(names), -1, -1):  # a group's own limit, and those of the groups it is in
+        folder = os.path.join(cgroups, *names[:depth])
         try:
-            limit = int((folder / "memory.max").read_text())
-            used = int((folder / "memory.current").read_text())
-            cache = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text(), re.MULTILINE)
+            limit = int(_read(folder, "memory.max"))
+            used = int(_read(folder, "memory.current"))
+            cache = re.search(r"^inactive_file (\d+)$", _read(folder, "memory.stat"), re.MULTILINE)
             found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
         except (OSError, ValueError):  # no such file, or "max": no limit here
             pass
-        if folder == cgroups:
-            break
     return min(found, default=None)

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.amounts import count, human, parse_size
 from edge.config import ModelConfig
@@ -54,8 +54,7 @@ def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
     return (kv_type, *(each for each in known if size(each) < size(kv_type)))
 
 
-@dataclass(frozen=True)
-class KVPlan:
+class KVPlan(NamedTuple):
     """What a session will allocate and what the process will take with one session open."""
 
     n_ctx: int
@@ -290,8 +289,9 @@ class KVConfig:
             remarks.append("--kv-offload has no effect without a window")
         if self.sinks and not window:
             remarks.append(f"{count(self.sinks, 'sink')} have no effect without a window")
-        return dataclasses.replace(plan, kv_bytes=kv_bytes, offload=offload, notes=(*remarks, *warnings),
-                                   warnings=tuple(warnings))  # fmt: skip
+        return plan._replace(
+            kv_bytes=kv_bytes, offload=offload, notes=(*remarks, *warnings), warnings=tuple(warnings)
+        )
 
     def _offload(self, plan: KVPlan, config: ModelConfig) -> tuple[str, int] | None:
         """Folder and bytes of the file for pages that leave; UsageError where it holds not one of each head."""

@@ -10,10 +10,8 @@ and, where it was calibrated, the ``fingerprint`` of its model.  A head keeps it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
@@ -31,8 +29,7 @@ LIMIT = 4 << 20  # bytes of a budget file; thousands of layers
 VERSION = 1
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """Tokens that each head keeps, ``keep[layer][KV head]``, ``sinks`` among them."""
 
     keep: tuple[tuple[int, ...], ...]
@@ -47,6 +44,8 @@ class Budget:
 
 def read_budget(path: str, config: ModelConfig) -> Budget:
     """The budgets in a file, for this model.  Raises UsageError if it cannot be read, InvalidFile if it is wrong."""
+    import json
+
     try:
         with open(path, "rb") as file:
             text = file.read(LIMIT + 1)

@@ -16,7 +16,6 @@ import mmap
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import MemoryRefused
@@ -36,7 +35,7 @@ LEAVE = 2
 #: seconds between two matrices moved in the background, in which a step may begin
 PAUSE = 1e-3
 
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def in_place(tensor: Tensor) -> bool:
@@ -60,7 +59,7 @@ def advise(checkpoint: Checkpoint) -> list[memoryview]:
 
 
 def choose(
-    codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: Path = THP
+    codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: str = THP
 ) -> str:
     """What ``auto`` means: "map", "huge" (copy) or "collapse" (the map, made of 2 MiB pages by the system).
 
@@ -78,8 +77,9 @@ def choose(
     if memory.advise(sample, "collapse"):
         return "collapse"
     try:
-        if "[never]" in thp.read_text():
-            return "map"
+        with open(thp, encoding="utf-8") as file:
+            if "[never]" in file.read():
+                return "map"
         mapped, copied = plan("map", available), plan("huge", available // LEAVE)
     except (MemoryRefused, OSError):
         return "map"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from edge.context import Context, OnPrefill, common
 from edge.errors import ContextFull, EdgeError, UsageError
-from edge.parking import Parked, park, unpark
 from edge.request import DEFAULT_MAX_TOKENS, Request, check_text
 from edge.sampling import Sampling
 from edge.stream import Piece, Stream, check_stop
@@ -18,6 +17,7 @@ from edge.usage import Timings, Usage, stats_line
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.parking import Parked
 
 class Session:
     """Made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
@@ -139,16 +139,23 @@ class Session:
 
         self._not_busy()
         if self._parked_at:
-            self._context = unpark(self)
+            self._context = self._unpark()
         if self._context:
             self._context.check()
         session_file.save(self, path)
 
     def park(self, path: str | os.PathLike[str]) -> Parked:
         """Save to a file and give the KV pages back; the next call takes them from there, see :mod:`edge.parking`."""
+        from edge.parking import park
+
         self._not_busy()
         self.parked = park(self, path)
         return self.parked
+
+    def _unpark(self) -> Context | None:
+        from edge.parking import unpark
+
+        return unpark(self)
 
     def close(self) -> None:
         """Give the KV cache back.  The session cannot be used afterwards."""
@@ -242,7 +249,7 @@ class Session:
         """Take the session; memory is allocated on first use."""
         self._not_busy()
         if self._context is None:
-            parked = unpark(self) if self._parked_at else None
+            parked = self._unpark() if self._parked_at else None
             self._context = parked or Context(self.engine, self.seed)
         self._context.check()
         self._busy = True

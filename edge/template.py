@@ -15,8 +15,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import InvalidFile, UsageError
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, str]]
 
-_FOLDER = Path(__file__).parent / "templates"
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MAX_FILE = 1 << 20
 
@@ -39,8 +37,7 @@ class Part(NamedTuple):
     special: bool
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """A known chat format: each message is header, content, footer; ``{role}`` and ``{Role}`` stand for its role."""
 
     header: str
@@ -89,7 +86,8 @@ def source(name: str) -> str:
     """A family as a Jinja template, for a model file's metadata."""
     if name not in FAMILIES:
         raise UsageError(f"no chat template {name!r}; known are {', '.join(FAMILIES)}")
-    return (_FOLDER / f"{name}.jinja").read_text(encoding="utf-8").rstrip("\n")
+    with open(os.path.join(_FOLDER, f"{name}.jinja"), encoding="utf-8") as file:
+        return file.read().rstrip("\n")
 
 
 class Template:

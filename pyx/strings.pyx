@@ -20,7 +20,7 @@ def ends(data, int64_t start, int64_t count):
     try:
         if not 0 <= start <= buffer.len or not 0 <= count <= (buffer.len - start) // 8:
             raise ValueError(f"{count} texts from byte {start} on cannot be in {buffer.len} bytes")
-        found = array.array("q", bytes(8 * count))
+        found = array.array("q", [0]) * count  # not of bytes, which would be written twice
         out = found
         while n < count and buffer.len - pos >= 8:
             memcpy(&length, <const char *>buffer.buf + pos, 8)
@@ -31,7 +31,7 @@ def ends(data, int64_t start, int64_t count):
             n += 1
     finally:
         PyBuffer_Release(&buffer)
-    return found[:n]
+    return found if n == count else found[:n]
 
 
 def starting(data, int64_t start, stops, bytes prefix not None):

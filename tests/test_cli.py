@@ -161,6 +161,20 @@ def test_help_of_one_command_imports_no_other() -> None:
         assert f"'{name}'" not in loaded
 
 
+@pytest.mark.usefixtures("bundled_model")
+def test_run_imports_nothing_it_does_not_use() -> None:
+    """Each import is paid for at every start, on a small board with milliseconds."""
+    unused = "pathlib json difflib edge.parking edge.formats.sentencepiece_model edge.formats.huggingface"
+    probe = (
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {os.path.dirname(os.path.dirname(click.__file__))!r}]\n"
+        "sys.argv = ['x', 'run', '-n', '1', 'hello']\nfrom edge.cli.main import main\ntry: main()\n"
+        f"finally: print(sorted(set(sys.modules) & set('{unused}'.split())))"
+    )
+    command = [sys.executable, "-S", "-c", probe]  # -S: a development install imports some of these itself
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_defaults_in_help_are_those_of_sampling(invoke: Any) -> None:
     shown = " ".join(invoke("run", "-h").stdout.split())
     for field in ("temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n"):

@@ -9,9 +9,9 @@ import pytest
 
 import edge
 from benchmarks import first_token
-from edge.engine import MODELS
+from edge.engine import _bundled
 
-MODEL = str(next(MODELS.glob("*.gguf")))
+MODEL = _bundled()
 
 
 def test_a_round_on_the_bundled_model():

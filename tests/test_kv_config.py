@@ -295,13 +295,13 @@ def test_available_memory_sees_cgroup_limits(tmp_path):
     slice_.mkdir(parents=True)
     (proc / "meminfo").write_text("MemTotal:  4000000 kB\nMemAvailable:   2000000 kB\n")
     (proc / "self" / "cgroup").write_text("0::/kiosk.slice/edge.service\n")
-    assert available_memory(proc, groups) == 2_000_000 * 1024
+    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
     (slice_ / "memory.max").write_text("max\n")
     (slice_ / "memory.current").write_text("5\n")
-    assert available_memory(proc, groups) == 2_000_000 * 1024
+    assert available_memory(str(proc), str(groups)) == 2_000_000 * 1024
     parent = groups / "kiosk.slice"
     (parent / "memory.max").write_text("1000000\n")
     (parent / "memory.current").write_text("700000\n")
     (parent / "memory.stat").write_text("anon 1\ninactive_file 50000\n")
-    assert available_memory(proc, groups) == 350_000
-    assert available_memory(tmp_path / "none", tmp_path / "none") is None
+    assert available_memory(str(proc), str(groups)) == 350_000
+    assert available_memory(str(tmp_path / "none"), str(tmp_path / "none")) is None

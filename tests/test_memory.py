@@ -58,7 +58,7 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
     from edge import weights
 
     checkpoint = open_checkpoint(str(path))
-    checkpoint.tensors["token_embd.weight"] = replace(tensor, data=memoryview(bytes(tensor.data)))
+    checkpoint.tensors["token_embd.weight"] = tensor._replace(data=memoryview(bytes(tensor.data)))
     transformer = weights.build(checkpoint, n_threads=2)
     kv.reset()
     transformer.step(kv, ids, second)

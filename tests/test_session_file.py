@@ -373,7 +373,7 @@ def test_fingerprint(bundled_model):
         tensor = found.tensors[name]
         data = bytearray(tensor.data)
         data[-1] ^= 1
-        found.tensors[name] = dataclasses.replace(tensor, data=memoryview(data))
+        found.tensors[name] = tensor._replace(data=memoryview(data))
         assert fingerprint(found.config, found) != print_
         found.tensors[name] = tensor
     assert fingerprint(found.config, found) == print_

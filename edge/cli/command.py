@@ -38,7 +38,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            _check_values(ctx, self.get_params(ctx), args)
+            args = _checked(ctx, self.get_params(ctx), args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -95,29 +95,38 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"commands are {', '.join(known)}." if known[1:] else f"the only one is {known[0]}."
 
 
-def _check_values(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> None:
+def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
     """Refuse what click lets pass: an option where another's value is missing, and a wrong value that is given again.
 
-    Of an option given twice the last counts, but a typing error in the first is one, too.
+    Of an option given twice the last counts, but a typing error in the first is one, too.  Returns the words with long
+    names for short ones: click looks for each among the long ones first, and for what resembles it (with difflib).
     """
+    spelled: list[str] = []
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
     words = iter(args)
     for word in words:
         if word == "--":
-            return
+            return [*spelled, word, *words]
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if name not in options and name[:1] == "-" != name[1:2]:
             name, equals, value = word[:2], "=", word[2:]
         param = options.get(name)
         if param is None or param.is_flag:
+            spelled.append(word)
             continue
-        if not equals:
-            value = next(words, "")
+        long = next(each for each in param.opts if each.startswith("--"))
+        if equals:
+            spelled.append(f"{long}={value}")
+        else:
+            spelled.append(long)
+            if (following := next(words, None)) is not None:
+                spelled.append(following)
+            value = following or ""
             if value in options:
-                long = next(each for each in param.opts if each.startswith("--"))
                 raise UsageError(f"{name} needs a value, and {value} is an option; {long}={value} gives that text")
         if value:
             param.type(value, param, ctx)
+    return spelled
 
 
 class Text(click.ParamType):

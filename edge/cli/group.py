@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -85,7 +84,7 @@ def _completion() -> click.Command:
 
 
 #: the compiled part
-PYX = Path(__file__).resolve().parent.parent.parent / "pyx"
+PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "pyx")
 
 #: name -> (loader, short help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
@@ -214,12 +213,14 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         return 1
 
 
-def unbuilt(error: Exception, folder: Path = PYX) -> str:
+def unbuilt(error: Exception, folder: str = PYX) -> str:
     """What is wrong with the compiled part, if that may be the cause of ``error``: usually git pull without a build."""
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
         return f"the compiled part is missing, or not of this source ({one_line(str(error))})"
-    for source in folder.glob("*.p[yx][xd]"):  # an installed copy has none
-        for module in folder.glob(f"{source.stem}.*.so"):
+    from pathlib import Path
+
+    for source in Path(folder).glob("*.p[yx][xd]"):  # an installed copy has none
+        for module in Path(folder).glob(f"{source.stem}.*.so"):
             if module.stat().st_mtime < source.stat().st_mtime:
                 return f"the compiled part is older than its source ({source.name})"
     return ""

@@ -249,7 +249,7 @@ def model_path(flags: Mapping[str, Any]) -> str:
         return str(flags["model"])
     from edge import engine
 
-    return str(engine._bundled())
+    return engine._bundled()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ should.  Decoration never reaches a pipe.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -72,6 +71,8 @@ class Output:
 
     def json(self, value: Any, indent: int | None = None) -> None:
         """One JSON value and a newline; escapes only what the stream's encoding cannot carry."""
+        import json
+
         ascii_only = sys.stdout is not None and not _is_utf8(sys.stdout)
         self.line(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
 

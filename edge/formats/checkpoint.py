@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
 
@@ -17,8 +17,7 @@ TERNARY_TYPES = ("I2_S", "TQ1_0", "TQ2_0", "HF_U8")
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One stored tensor: raw bytes and what they mean."""
 
     name: str

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from edge.config import ModelConfig
-from edge.formats import sentencepiece_model
 from edge.formats.checkpoint import Checkpoint, TokenizerSpec
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
@@ -100,6 +99,8 @@ def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[
     """tokens, scores and types as GGUF wants them: all n_vocab of them, added tokens in their places."""
     tokens, scores, types = spec.tokens, spec.scores, spec.types
     if spec.model is not None:
+        from edge.formats import sentencepiece_model
+
         parsed = sentencepiece_model.parse(spec.model, path)
         tokens, scores, types = parsed.pieces, parsed.scores, parsed.types
     if not types:
