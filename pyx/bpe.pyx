@@ -23,6 +23,8 @@ cdef enum:
     SHORT = 256                 # bytes of most pieces of text
     LONGEST = 1 << 17           # bytes of a text: tokens are words
     MOST = 1 << 30              # and of all
+    ID = (1 << 25) - 1          # of a slot: the token's id + 1
+    TAG = 25                    # and above: bits of the hash, so that few strangers are looked at
 
 #: what a stored text is: nothing to be written; bytes as they are; letters that stand for bytes, and a token to find
 SKIP, RAW, TOKEN = 0, 1, 2
@@ -44,7 +46,7 @@ cdef class BytePairs:
     cdef readonly int64_t stranger
     cdef const uint8_t *data            # of blob
     cdef uint32_t[::1] end
-    cdef uint32_t *slots                # [mask + 1] id + 1, or 0: open addressing
+    cdef uint32_t *slots                # [mask + 1] tag and id + 1, or 0: open addressing
     cdef int32_t *rank                  # [n]
     cdef uint64_t mask
     cdef int64_t n, longest, room
@@ -128,31 +130,34 @@ cdef class BytePairs:
     cdef insert(self, int64_t id):
         cdef uint32_t start = self.end[id - 1] if id else 0
         cdef int64_t size = self.end[id] - start
-        cdef uint64_t slot = hash_of(self.data + start, size) & self.mask
+        cdef uint64_t hash = hash_of(self.data + start, size), slot = hash & self.mask
         cdef int64_t probes = 0
         while self.slots[slot]:
-            if self.holds(slot, self.data + start, size):
+            if self.holds(slot, hash, self.data + start, size):
                 return
             slot = (slot + 1) & self.mask
             probes += 1
             if probes > MOST_PROBES:
                 raise ValueError("its tokens were made to be slow to find")
-        self.slots[slot] = <uint32_t>(id + 1)
+        self.slots[slot] = tag_of(hash) | <uint32_t>(id + 1)
 
-    cdef bint holds(self, uint64_t slot, const uint8_t *piece, int64_t size) noexcept:
-        cdef uint32_t id = self.slots[slot] - 1
-        cdef uint32_t start = self.end[id - 1] if id else 0
+    cdef inline bint holds(self, uint64_t slot, uint64_t hash, const uint8_t *piece, int64_t size) noexcept:
+        cdef uint32_t id = (self.slots[slot] & ID) - 1, start
+        if self.slots[slot] & ~<uint32_t>ID != tag_of(hash):
+            return False
+        start = self.end[id - 1] if id else 0
         return self.end[id] - start == size and memcmp(self.data + start, piece, size) == 0
 
     cdef int32_t find(self, const uint8_t *piece, int64_t size) noexcept:
         """The token of these bytes, or -1."""
-        cdef uint64_t slot
+        cdef uint64_t slot, hash
         if size > self.longest:
             return -1
-        slot = hash_of(piece, size) & self.mask
+        hash = hash_of(piece, size)
+        slot = hash & self.mask
         while self.slots[slot]:
-            if self.holds(slot, piece, size):
-                return <int32_t>self.slots[slot] - 1
+            if self.holds(slot, hash, piece, size):
+                return <int32_t>(self.slots[slot] & ID) - 1
             slot = (slot + 1) & self.mask
         return -1
 
@@ -303,6 +308,10 @@ cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
     for i in range(size):
         h = (h ^ piece[i]) * <uint64_t>0x100000001b3
     return h ^ h >> 32
+
+
+cdef inline uint32_t tag_of(uint64_t hash) noexcept:
+    return <uint32_t>(hash >> 57) << TAG
 
 
 cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:

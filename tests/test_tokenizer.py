@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -414,6 +415,23 @@ def test_markers_with_a_wrong_type():
     untyped = Tokenizer.build(replace(with_tokens(**{"<|eot_id|>": 1}), types=()))
     assert untyped.encode("Hello<|eot_id|>") == BPE.encode("Hello<|eot_id|>")
     assert untyped.eos_ids[-1] == 512 or 512 in untyped.eos_ids
+
+
+@pytest.mark.parametrize("code", "iIbBf")
+def test_types_as_a_file_stores_them(code):
+    """The same as a list of them; a number that is no type is refused, not cut to a byte."""
+    spec = with_tokens(**{"<|a|>": 3, "b b": 4})
+    stored = memoryview(array(code, spec.types))
+    if code == "f":
+        with pytest.raises(InvalidFile, match="type that is none"):
+            Tokenizer.build(replace(spec, types=stored))
+        return
+    same = Tokenizer.build(replace(spec, types=stored))
+    assert (same.special, same.eos_ids) == (Tokenizer.build(spec).special, Tokenizer.build(spec).eos_ids)
+    for wrong in (256, 1 << 16, 1 << 24, -1):
+        if code == "i" or code == "I" and wrong > 0:
+            with pytest.raises(InvalidFile, match="type that is none"):
+                Tokenizer.build(replace(spec, types=memoryview(array(code, [*spec.types[:-1], wrong]))))
 
 
 # ---- building --------------------------------------------------------------------------------------------------------

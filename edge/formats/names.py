@@ -24,7 +24,8 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 LEAST_ZEROS = 0.02
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
-_ZEROS = bytes(sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6)) for byte in range(256))
+#: four codes -> as many bits as there are zeros among them
+_ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
 
 
@@ -113,7 +114,7 @@ def zero_fraction(tensor: Tensor) -> float:
         sample = bytes(data[max(0, end - _SAMPLE) : end])
         if len(sample.translate(None, _BAD)) != len(sample):
             raise InvalidFile(f"tensor {tensor.name} holds codes that ternary weights never have; the file is damaged")
-        return sum(sample.translate(_ZEROS)) / (4 * len(sample))
+        return int.from_bytes(sample.translate(_ZEROS), "little").bit_count() / (4 * len(sample))
     if tensor.type in ("TQ1_0", "TQ2_0"):
         step = 54 if tensor.type == "TQ1_0" else 66
         for block in range(min(16, len(data) // step)):
