@@ -82,7 +82,8 @@ def ask(rng: Random, shop: Shop, label: str, after: bool = False) -> tuple[str, 
     if unit and rng.random() < 0.25:
         return rng.choice(UNIT), {"x": call, "u": unit, "v": unit.removeprefix("per ").removeprefix("for ")}
     pattern = rng.choice(AND if after and rng.random() < 0.3 else ASK)
-    other = rng.choice([word for word in words.THINGS if not any(word in each.lower() for each in shop.prices)])
+    listed = " ".join(shop.prices).lower()
+    other = rng.choice([word for word in words.THINGS if word not in listed])
     return pattern, {"x": call, **({"t": other} if "{t}" in pattern else {})}
 
 
