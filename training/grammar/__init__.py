@@ -66,7 +66,7 @@ def _written(facts: str, turns: list[tuple[str, str]]) -> Dialogue:
 
 def _kiosk(rng: Random, split: str, visits: int) -> Dialogue:
     """Guests, one after the other, at the same kiosk."""
-    kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF, offers.TRADES), (40, 14, 22, 24))[0]
+    kinds = rng.choices((shop.GOODS_OF, desks.COMMON, shop.NAMES_OF, offers.TRADES), (38, 20, 19, 23))[0]
     kind = rng.choice(list(kinds))
     here = facts.draw(rng, split, kind, told=0.72 if visits == 1 else 0.95)
     turns: Turns = []

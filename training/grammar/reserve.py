@@ -294,7 +294,7 @@ class Reservation:
         often = {"table": 0.9, "hire": 0.32, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
         if not whom and rng.random() < often.get(form, 0.0):
             way, ways["n"] = self.people()
-            if rng.random() < 0.3 and "people" in self.known and self.known["people"][4:6] != "a ":
+            if rng.random() < 0.3 and self.known["people"].count(" ") == 1:
                 ahead, lead = rng.choice(heard.PEOPLE_AHEAD) + " ", rng.choice(heard.SO)
             elif form == "table":
                 first = way
@@ -333,6 +333,8 @@ class Reservation:
         at = body.index(hole) + len(hole)
         rest = body[at:]
         if whom and rest.startswith(" for {who}"):
+            at, rest = len(body), ""
+        if rest in (" left", " available") and rng.random() < 0.6:
             at, rest = len(body), ""
         pattern = ahead + body[:at] + (" " + first if first else "") + rest + "".join(" " + tail for tail in tails)
         if tails and rng.random() < 0.16:

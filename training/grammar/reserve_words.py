@@ -32,13 +32,17 @@ LEADS = {
         "[can|could] [i|we] [join|still get into|enroll in] {thing}?", "[enroll|enter] me [in|for] {thing}",
         "[is there|do you have] [room|space] for {thing}?"],
     "ticket": [*_WANT, "[i'd like|we want|i want|i need] to buy {thing}", "[sell|print|give] me {thing}",
+        "[are there|do you have|are there still] {thing} left?", "have you got {thing} available?",
+        "[we|all of us|my family] [would like|want|need|will take] {thing}",
         "[any chance of|do you have] {thing} left?"],
     "hold": ["[i'd|i would|we'd] like to [reserve|pick up|collect|borrow|order|have] {thing}", "[could|can] [you|i] "
         "[put aside|keep|hold|reserve|collect|get|have] {thing}?", "{thing}", "[i'm here|i come|i want] for {thing}",
         "[please |][reserve|keep|hold|find] {thing}", "[i want|i need|i have] to [collect|pick up|get] {thing}",
         "[it's about|what about|i'm calling about|do you have|is there] {thing}", "put {thing} aside for me"],
     "room": [*_WANT, "[i'd like|we'd like] to stay in {thing}", "[is|do you have] {thing} [free|available|left]?"],
-    "table": [*_WANT, "[we'd like|we want|we plan|we hope] to have {thing}", "[is there|do you have] {thing} [free|]?",
+    "table": [*_WANT, "{thing}", "{thing}", "[we are|we're|i am] [planning|hoping for|looking at] {thing}",
+        "[we|my friends and i] [plan|planned|wish for] {thing}",
+        "[we'd like|we want|we plan|we hope] to have {thing}", "[is there|do you have] {thing} [free|]?",
         "[we are thinking of|we come for|keep|hold] {thing}"],
 }  # fmt: skip
 #: {who}: my son, our poodle
