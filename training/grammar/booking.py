@@ -236,7 +236,8 @@ def turns(
     rng: Random, voice: Voice, shop: Shop, split: str, aside: Callable[[], Turns], guest: str = "", whole: bool = False
 ) -> Turns:
     """One booking from the wish to the confirmation; arguments as in :func:`training.grammar.order.turns`."""
-    copied = shop.kind in offers.TRADES and (shop.kind not in desks.KINDS or rng.random() < (0.65 if shop.kind == "table" else 0.5))
+    often = 1.0 if shop.kind not in desks.KINDS else 0.65 if shop.kind == "table" else 0.5
+    copied = shop.kind in offers.TRADES and rng.random() < often
     desk: Desk | reserve.Reservation = (reserve.Reservation if copied else Desk)(rng, voice, shop, split)
     if not whole and rng.random() < 0.02:
         desk.turns.append((voice.says(rng.choice(said.ASK_BOOKING)), "You have not booked anything yet."))

@@ -124,7 +124,8 @@ TRADES = {
     "table": Trade("restaurant|bistro|grill|trattoria|tea room|steak house|beer garden", "table", _split("table|table|"
         "table|table|booth|tasting menu|afternoon tea|brunch|Sunday lunch|dinner|lunch|breakfast|fondue evening|"
         "birthday dinner|cream tea|business lunch|wine tasting|high tea|barbecue|buffet|supper|family dinner|"
-        "wedding meal|farewell dinner|tapas evening|dinner|dinner|dinner|lunch|lunch|supper|anniversary dinner|team lunch|drinks|coffee and cake|"
+        "wedding meal|farewell dinner|tapas evening|dinner|dinner|dinner|"
+        "lunch|lunch|supper|anniversary dinner|team lunch|drinks|coffee and cake|"
         "birthday party|family reunion|quick bite|sushi|tapas|celebration|romantic dinner|garden party|Sunday roast|"
         "late supper|early dinner|farewell breakfast|christmas dinner|set menu"), _split("""terrace|window|corner|
         garden|quiet|round|outdoor|indoor|high|big|large|balcony|long|small|shady|sunny|non-smoking|fireside|
