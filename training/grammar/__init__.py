@@ -43,7 +43,7 @@ def dialogues(seed: int, split: str = "train", visits: int | None = None) -> Ite
     rng = Random(f"kiosk {split} {seed} {visits}")
     while True:
         dialogue = _kiosk(rng, split, visits or rng.choices((1, 2, 3), (90, 7, 3))[0])
-        if clean(" ".join(text for _, text in dialogue)):
+        if dialogue[1:] and clean(" ".join(text for _, text in dialogue)):
             yield dialogue
 
 
@@ -53,7 +53,7 @@ def echoes(seed: int, split: str = "train") -> Iterator[Dialogue]:
     while True:
         facts, turns = echo.draw(rng, split)
         dialogue = _written(facts, turns)
-        if clean(" ".join(text for _, text in dialogue)):
+        if turns and clean(" ".join(text for _, text in dialogue)):
             yield dialogue
 
 
