@@ -118,7 +118,7 @@ def _trips(rng: Random, split: str) -> list[Row]:
     """Zorvin: single $9.60, return $15.40."""
     fares = rng.choice(_TRIPS).split("|")
     rows: list[Row] = []
-    for town in {values.place(rng, split) for _ in range(rng.randint(1, 3))}:
+    for town in dict.fromkeys(values.place(rng, split) for _ in range(rng.randint(1, 3))):
         for fare in fares:
             calls = [f"a {fare} to {town}", f"the {fare} to {town}", f"a {fare} ticket to {town}", f"{fare} to {town}",
                      f"{town} {fare}", f"{town}, {fare}", f"one {fare} to {town}", f"the {town} {fare}"]  # fmt: skip
