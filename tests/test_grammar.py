@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
