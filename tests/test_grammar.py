@@ -89,6 +89,13 @@ def test_form() -> None:
             assert said.isprintable() or "\n" in said, said
 
 
+def test_a_visit_without_a_word_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = [("user", "hi"), ("assistant", "Hello!")]
+    drawn = iter([[("system", "Dogs wait outside.")], [], spoken])
+    monkeypatch.setattr(grammar, "_kiosk", lambda *_: next(drawn))
+    assert next(grammar.dialogues(1)) == spoken
+
+
 def test_guests_vary() -> None:
     """Most of what guests say is said once in 600 dialogues, and in 30 ways or more for each intent."""
     asked = [said for d in DIALOGUES["train"][:600] for role, said in d if role == "user"]
