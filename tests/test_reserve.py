@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from training.grammar import dates, facts, offers, values
+from training.grammar import amend, dates, facts, offers, values
 from training.grammar.reserve import Reservation
 from training.grammar.text import Voice, spelled
 
@@ -49,7 +49,7 @@ def test_nothing_is_said_that_was_not_heard(kind: str) -> None:
         visit = desk(seed, kind)
         visit.open()
         visit.fill()
-        visit.correct()
+        amend.turn(visit)
         seen: set[str] = set()
         for asked, reply in visit.turns:
             seen |= set(words(asked))
@@ -84,7 +84,7 @@ def test_a_correction_changes_one_part() -> None:
         visit.fill()
         before = dict(visit.known, what=visit.thing(), wishes=", ".join(visit.wishes))
         turns = len(visit.turns)
-        visit.correct()
+        amend.turn(visit)
         after = dict(visit.known, what=visit.thing(), wishes=", ".join(visit.wishes))
         differ = {slot for slot in after if after[slot] != before.get(slot)} - {"thing"}
         assert len(differ) <= 1, (differ, visit.turns)

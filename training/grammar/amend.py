@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from training.grammar import booking_words as said
 from training.grammar import offers
 from training.grammar import reserve_words as heard
+from training.grammar.reserve import Reservation
 from training.grammar.text import ONES, number
-
-if TYPE_CHECKING:
-    from training.grammar.reserve import Reservation
 
 
 def turn(desk: Reservation) -> None:

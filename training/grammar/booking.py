@@ -6,7 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from training.grammar import booking_words as said
-from training.grammar import dates, desks, names, offers, reserve, values
+from training.grammar import amend, dates, desks, names, offers, values
+from training.grammar.reserve import Reservation
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, kindly, number, sentence
 
@@ -232,26 +233,34 @@ class Desk:
         self.turns.append((asked, f"Done: {self.text()}. See you then!"))
 
 
+def _correct(desk: Desk | Reservation) -> None:
+    """One part of what was repeated is another, and all comes back."""
+    if isinstance(desk, Reservation):
+        amend.turn(desk)
+    else:
+        desk.correct()
+
+
 def turns(
     rng: Random, voice: Voice, shop: Shop, split: str, aside: Callable[[], Turns], guest: str = "", whole: bool = False
 ) -> Turns:
     """One booking from the wish to the confirmation; arguments as in :func:`training.grammar.order.turns`."""
     often = 1.0 if shop.kind not in desks.KINDS else 0.65 if shop.kind == "table" else 0.5
     copied = shop.kind in offers.TRADES and rng.random() < often
-    desk: Desk | reserve.Reservation = (reserve.Reservation if copied else Desk)(rng, voice, shop, split)
+    desk: Desk | Reservation = (Reservation if copied else Desk)(rng, voice, shop, split)
     if not whole and rng.random() < 0.02:
         desk.turns.append((voice.says(rng.choice(said.ASK_BOOKING)), "You have not booked anything yet."))
     if guest and "name" in desk.slots:
         desk.known["name"] = guest
-    if isinstance(desk, reserve.Reservation) or rng.random() > 0.42 or not desk.terse():
+    if isinstance(desk, Reservation) or rng.random() > 0.42 or not desk.terse():
         desk.open()
     if desk.known and rng.random() < (0.22 if copied else 0.12):
-        desk.correct()
+        _correct(desk)
     if rng.random() < 0.10:
         desk.turns += aside()
     desk.fill()
     for _ in range(rng.choices((0, 1, 2), (48, 40, 12) if copied else (65, 27, 8))[0]):
-        desk.correct()
+        _correct(desk)
     if rng.random() < 0.06:
         desk.recall(done=False)
     if whole or rng.random() < 0.8:

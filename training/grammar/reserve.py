@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from random import Random
 
-from training.grammar import amend, dates, offers, values
+from training.grammar import dates, offers, values
 from training.grammar import booking_words as said
 from training.grammar import reserve_words as heard
 from training.grammar.line import DOZENS
@@ -383,10 +383,6 @@ class Reservation:
                 if "name" in missing and rng.random() < 0.06:
                     way, ways["name"] = f"{way}, [name|under|under the name|my name is] {{name}}", self._name()
                 self.say(way, **ways)
-
-    def correct(self) -> None:
-        """Change what was repeated: one part, and all comes back."""
-        amend.turn(self)
 
     def recall(self, done: bool) -> None:
         """What was it again, when was it?"""
