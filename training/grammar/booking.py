@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from training.grammar import booking_words as said
 from training.grammar import amend, dates, desks, names, offers, values
+from training.grammar import booking_words as said
 from training.grammar.reserve import Reservation
 from training.grammar.shop import Shop
 from training.grammar.text import Voice, babble, kindly, number, sentence

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from random import Random
 
-from training.grammar import dates, offers, values
 from training.grammar import booking_words as said
+from training.grammar import dates, offers, values
 from training.grammar import reserve_words as heard
 from training.grammar.line import DOZENS
 from training.grammar.shop import Shop
