@@ -24,6 +24,11 @@ from benchmarks.make_model import SHAPES, Shape
 MODELS = ("2b-4t", "large", "falcon-e-1b")
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
 PAGE = 32  # tokens of a KV page
+MANY_ROWS = 1728  # of a pass (pyx/projection.pxd)
+LEAST_CHUNK, MOST_CHUNK = 16, 128  # tokens of a prompt read at once: as many as take a second (edge/context.py)
+LOOKUP_LEAST_ROWS = 128  # neon.c; with fewer, tiles.h
+LOOKUP_FLUSH = 10  # blocks whose sums int16 holds, as activations are (benchmarks/SPEED.md)
+LOOKUP_ENTRIES = 81 * BLOCK_BYTES / 8  # of all tables of a block, for each token: a vector of them serves eight
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,13 @@ ASSUMPTIONS = (
     "Ternary weights take 2 bits (rows padded to 128), the head int8 with one float scale per row, the KV cache int8"
     " pages of 32 tokens with two half scales per token and KV head.",
     "Attention counts its dot products only, all queries of a KV head in one group of four.",
+    "Prefill is the ternary matrices alone, every loop of the kernel that is used counted (lookup.h: rows, tables,"
+    " lanes, offsets, flush; packs.h: products, codes and tokens laid out; tiles.h where a thread has too few rows for"
+    " the first); chunks are of the tokens that take a second, 16 to 128; rows are shared evenly. Not counted:"
+    " attention, what is written back behind a loop, and first-level cache misses, of which look-ups in 20.3 KiB of"
+    " tables have some where the cache has two ways (Cortex-A72).",
+    "LLVM's model of the Cortex-A53 gives every vector instruction six cycles until its result is there, and lets it"
+    " load 128 bits a cycle where the core has a path of 64.",
     "LLVM has no scheduling model of the Cortex-A72 and A76: it uses the A57's (3 wide, one multiplier) for both. For"
     " the A76 the Neoverse N1 stands in where LLVM models it (19 does, 14 does not): the same core design, held to 4"
     " instructions a cycle, its decode width, because the model alone would dispatch 8. Neoverse N2 is held to 5. The"
@@ -108,12 +120,18 @@ class Token:
         return self.ternary_bytes + self.head_bytes + self.kv_bytes
 
 
+def matrices(shape: Shape) -> list[tuple[int, int]]:
+    """(rows, blocks along K) of the ternary matrices of a layer."""
+    query, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
+    found = [(query, shape.hidden), (kv, shape.hidden), (kv, shape.hidden), (shape.hidden, query)]
+    found += [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
+    return [(n_row, -(-k // BLOCK)) for n_row, k in found]
+
+
 def token(shape: Shape, n_past: int) -> Token:
     """What one token with n_past tokens before it reads and multiplies."""
-    query, kv = shape.n_head * shape.head_dim, shape.n_kv_head * shape.head_dim
-    matrices = [(query, shape.hidden), (kv, shape.hidden), (kv, shape.hidden), (shape.hidden, query)]
-    matrices += [(shape.ffn, shape.hidden), (shape.ffn, shape.hidden), (shape.hidden, shape.ffn)]
-    blocks = shape.n_layer * sum(n_row * -(-k // BLOCK) for n_row, k in matrices)
+    query = shape.n_head * shape.head_dim
+    blocks = shape.n_layer * sum(n_row * n_block for n_row, n_block in matrices(shape))
     pages = -(-n_past // PAGE)
     page = PAGE * (2 * shape.head_dim + 2 * 2)
     return Token(
@@ -143,6 +161,7 @@ class Bound:
     expected: tuple[float, float]
     bound: str  # which of the two is the lesser
     prefill: float  # tokens/s by ternary_matmul alone
+    tiled: float  # the same, were it all done by tiles.h
 
 
 @dataclass(frozen=True)
@@ -173,12 +192,36 @@ def per_weight(cycles: list[mca.Cycles], row: str, cpu: str, loop: str) -> float
     return found.get(loop, found["attend_i8 keys"]) if loop == "attend_i8 values" else found[loop]
 
 
+def block_cycles(cost: dict[str, float], n_row: float, n_token: int) -> float:
+    """Cycles of one core for a block of its n_row rows and n_token tokens; cost: cycles of each loop."""
+    if "pack products" in cost:
+        products = n_row * n_token * cost["pack products"]
+        return BLOCK * (products + n_row * cost["pack codes"] + n_token * cost["pack tokens"])
+    if "lookup rows" not in cost or n_row < LOOKUP_LEAST_ROWS:
+        return BLOCK * n_row * n_token * cost["ternary_matmul"]
+    n_pass = -(-n_row // MANY_ROWS)
+    for_rows = n_row * (BLOCK * cost["lookup offsets"] + n_token * cost["lookup flush"] / LOOKUP_FLUSH)
+    for_tokens = n_token * (LOOKUP_ENTRIES * cost["lookup table"] + BLOCK * cost["lookup lanes"])
+    return BLOCK * n_row * n_token * cost["lookup rows"] + for_rows + n_pass * for_tokens
+
+
+def prefill(cost: dict[str, float], shape: Shape, board: Board) -> float:
+    """Tokens a second of a long prompt by ternary_matmul alone, in chunks that take a second."""
+    n_token, speed = MOST_CHUNK, 0.0
+    for _ in range(4):
+        busy = sum(k * block_cycles(cost, n_row / board.cores, n_token) for n_row, k in matrices(shape))
+        speed = n_token * board.ghz * 1e9 / (shape.n_layer * busy)
+        n_token = min(MOST_CHUNK, max(LEAST_CHUNK, int(speed) // LEAST_CHUNK * LEAST_CHUNK))
+    return speed
+
+
 def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
     """Both bounds for every board and model."""
     out = []
     for board in BOARDS:
         cpu = best_cpu(board, cycles)
-        cost = {name: per_weight(cycles, board.row, cpu, name) for name in mca.LOOPS}
+        parts = {each.loop for each in cycles if (each.row, each.cpu) == (board.row, cpu)}
+        cost = {name: per_weight(cycles, board.row, cpu, name) for name in {*mca.LOOPS, *parts}}
         rate = board.cores * board.ghz * 1e9
         for model in MODELS:
             one = token(SHAPES[model], n_past)
@@ -192,7 +235,8 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
                     *(board.name, model, board.row, cpu, one.n_bytes / 1e6, compute, (low, high)),
                     expected=(min(low, compute), min(high, compute)),
                     bound=bound,
-                    prefill=rate / (one.ternary_weights * cost["ternary_matmul"]),
+                    prefill=prefill(cost, SHAPES[model], board),
+                    tiled=rate / (one.ternary_weights * cost["ternary_matmul"]),
                 )
             )
     return out
@@ -255,17 +299,20 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
                 for each in cycles
             ],
         ),
-        "For matmul and attention a weight is one product of a weight and one token's activation.",
+        "For matmul, look-ups of rows, packed products and attention a weight is one product of a weight and one"
+        " token's activation; for tables an entry of eight tokens, for lanes and tokens an activation, for the flush a"
+        " sum.",
         "## Memory or arithmetic",
         "\n".join(f"* {verdict(each)}." for each in breaks(cycles)),
         f"## Tokens per second to expect at most ({n_past} tokens of context)",
         table(
             "board | model | row, processor | MB a token | memory t/s | compute t/s | **expected at most** | bound by |"
-            " prefill t/s (matmul alone)",
+            " prefill t/s (matmul alone) | by tiles.h alone",
             [
                 [
                     *(each.board, each.model, f"{each.row}, {each.cpu}", f"{each.megabytes:.0f}", span(each.memory)),
                     *(f"{each.compute:.0f}", f"**{span(each.expected)}**", each.bound, f"{each.prefill:.0f}"),
+                    f"{each.tiled:.0f}",
                 ]
                 for each in bounds(cycles, n_past)
             ],

@@ -36,13 +36,35 @@ LOOPS = {
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
 }
 
+#: what reading a prompt consists of, where tiles.h alone does not do it: name -> its function, an instruction of its
+#: loop, and for how many of what is counted that one stands
+PARTS = {
+    # lookup.h.  Products: an addition of eight lanes is that of four weights and eight tokens
+    "lookup rows": ("lookup_rows", r"add\tv.*\.8h$", 32),
+    "lookup table": ("lookup_table", r"str\tq", 1),  # entries of eight tokens
+    "lookup lanes": ("lookup_lanes", r"sxtl2?\t", 8),  # activations
+    "lookup offsets": ("lookup_offsets", r"str\tq", 32),  # weights: eight offsets, each of four
+    "lookup flush": ("lookup_flush", r"saddw2?\tv.*\.4s", 4),  # sums
+    # packs.h
+    "pack products": ("pack_products", r"s(dot|mmla)\t", 16),  # 32 of smmla: products() below
+    "pack codes": ("pack_codes", r"ushr\t", 64 / 3),  # weights: three shifts for four of each of 16 bytes
+    "pack tokens": ("pack_tokens", r"ldr\tq", 16),  # activations
+}
+#: row -> whose parts it consists of
+PARTS_OF = {"neon": "lookup", "dotprod": "pack", "i8mm": "pack"}
+
 #: processors analysed, and the instructions they decode in a cycle where llvm-mca's model does not say it.
-#: Cortex-A72: 3 (its model).  Cortex-A76 and Neoverse N1 (the same core): 4.  Neoverse N2: 5.
+#: Cortex-A53 and A72: 2 and 3 (their models).  Cortex-A76 and Neoverse N1 (the same core): 4.  Neoverse N2: 5.
 #: Arm Software Optimization Guides, section 2.1 "Pipeline overview".
-DECODE = {"cortex-a72": 3, "cortex-a76": 4, "neoverse-n1": 4, "neoverse-n2": 5}
+DECODE = {"cortex-a53": 2, "cortex-a72": 3, "cortex-a76": 4, "neoverse-n1": 4, "neoverse-n2": 5}
 
 #: rows a processor can run; all where it is not named
-ROWS_OF = {"cortex-a72": ("neon",), "cortex-a76": ("neon", "dotprod"), "neoverse-n1": ("neon", "dotprod")}
+ROWS_OF = {
+    "cortex-a53": ("neon",),
+    "cortex-a72": ("neon",),
+    "cortex-a76": ("neon", "dotprod"),
+    "neoverse-n1": ("neon", "dotprod"),
+}
 
 BRANCH = re.compile(r"^\s+(?:b(?:\.?[a-z]{2,4})?|cbn?z|tbn?z)\s(?:.*[,\s])?(\.L\w+)\s*$")
 BRANCH_TARGET = re.compile(r"\.L\w+$")
@@ -56,12 +78,12 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Loop:
-    """One inner loop: its instructions, and the products of two integers it forms in one pass."""
+    """One inner loop: its instructions, and the products of two integers (or what else it counts) in one pass."""
 
     row: str
     name: str
     body: tuple[str, ...]
-    products: int
+    products: float
 
     @property
     def weights(self) -> float:
@@ -70,7 +92,7 @@ class Loop:
         The dot-product head splits an activation in two bytes and spends two products on each weight.  The sdot form of
         attention's values spends one product in five (four queries, and the ones) on the sum of the values.
         """
-        if "sdot" not in self.operations:
+        if "sdot" not in self.operations or self.name in PARTS:
             return self.products
         return self.products * {"head_i8": 1 / 2, "attend_i8 values": 4 / 5}.get(self.name, 1)
 
@@ -199,11 +221,24 @@ def densest(text: str, row: str, name: str) -> Loop | None:
     return best
 
 
+def part(text: str, row: str, name: str) -> Loop | None:
+    """The inner loop of one part of reading a prompt that gets the most done per instruction."""
+    function, instruction, count = PARTS[name]
+    best: Loop | None = None
+    for body in inner_loops(functions(text).get(function, [])):
+        done = sum(products(line) for line in body) or count * sum(bool(re.match(instruction, line)) for line in body)
+        if done and (not best or done / len(body) > best.products / len(best.body)):
+            best = Loop(row, name, body, done)
+    return best
+
+
 def find(row: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
     """The inner loops of a row. Raises Missing where one is not found (unrolled value loops of attention may be)."""
     text = assembly(row, kernels)
+    parts = [name for name in PARTS if name.startswith(PARTS_OF[row])]
     found = [loop for name in LOOPS if (loop := densest(text, row, name))]
-    lacking = set(LOOPS) - {loop.name for loop in found} - {"attend_i8 values"}
+    found += [loop for name in parts if (loop := part(text, row, name))]
+    lacking = {*LOOPS, *parts} - {loop.name for loop in found} - {"attend_i8 values"}
     if lacking:
         raise Missing(f"{row}: no inner loop found in {', '.join(sorted(lacking))}")
     return found

@@ -16,7 +16,8 @@
  *
  * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
  *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
- *                   serves both */
+ *                   serves both
+ *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256 */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
@@ -24,12 +25,15 @@
 
 #include <string.h>
 
+#ifndef LOOKUP_LEAST_ROWS
+#define LOOKUP_LEAST_ROWS 256
+#endif
+
 enum {
     LOOKUP_ENTRIES = 81,
     LOOKUP_RUN = 128 / LOOKUP_TOKENS, /* bytes of codes, one table each */
     LOOKUP_RUNS = TERNARY_BLOCK_BYTES / LOOKUP_RUN,
     LOOKUP_BATCH = 128,               /* tokens at once */
-    LOOKUP_LEAST_ROWS = 256,
 };
 
 typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));

@@ -217,6 +217,7 @@ static void all_ternary(void)
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
     test_ternary(258, 1, 155, 5, I8_UNIFORM);
     test_ternary(300, 11, 16, 5, I8_EXTREMES);
+    test_ternary(131, 12, 33, 5, I8_EXTREMES);
     test_ternary(11, 9, 131, 4, I8_UNIFORM); /* few rows and many tokens (packs.h): chunks of two blocks */
     test_ternary(8, 13, 24, 3, I8_MAX);
 }
