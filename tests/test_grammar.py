@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import collections
+import graphlib
 import os
 import re
 import subprocess
@@ -124,6 +126,18 @@ def test_patterns() -> None:
 ])  # fmt: skip
 def test_plurals(one: str, more: str) -> None:
     assert text.plural(one) == more
+
+
+def test_no_two_files_name_each_other() -> None:
+    """Also not for types alone: each file is read after those it names."""
+    named = {}
+    for path in Path(grammar.__file__).parent.glob("[a-z]*.py"):
+        found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        own = [node for node in found if (node.module or "").startswith("training.grammar")]
+        named[path.stem] = {(node.module or "").removeprefix("training.grammar").strip(".") or alias.name
+                            for node in own for alias in node.names}  # fmt: skip
+    order = list(graphlib.TopologicalSorter(named).static_order())  # raises CycleError
+    assert order.index("counter") < order.index("correction") < order.index("order")
 
 
 # ---- splits ----------------------------------------------------------------------------------------------------------
