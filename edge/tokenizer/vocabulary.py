@@ -65,7 +65,7 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
     """
     n = len(texts)
     try:
-        kinds = _as_bytes(types) if len(types) else bytearray((NORMAL,)) * n
+        kinds = bytearray(list(types)) if len(types) else bytearray((NORMAL,)) * n
     except (ValueError, TypeError):
         raise InvalidFile("a token has a type that is none; the vocabulary is damaged") from None
     kinds.extend(bytes((UNUSED,)) * (n - len(kinds)))
@@ -89,16 +89,6 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
     if spec.kind == "sentencepiece":
         _one_unknown(spec, kinds)
     return kinds
-
-
-def _as_bytes(numbers: Sequence[int]) -> bytearray:
-    """Numbers below 256.  Raises ValueError or TypeError."""
-    if isinstance(numbers, memoryview) and numbers.format in ("i", "I"):  # as files store them: no objects in between
-        stored = numbers.tobytes()
-        if any(stored[i::4].strip(b"\0") for i in (1, 2, 3)):
-            raise ValueError("a number does not fit a byte")
-        return bytearray(stored[::4])
-    return bytearray(list(numbers))
 
 
 def of_kind(kinds: bytes | bytearray, wanted: bytes) -> list[int]:
