@@ -68,19 +68,29 @@ static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t 
         head_all_i8(w, scale, n_row, k, 0, x, s, logits);
 }
 
-/* n rows of Q8_0 blocks; n and stream are constants where this is inlined.  16 blocks at a time, one for each lane. */
+#ifndef HEAD_QUAD
+/* The totals of four rows that fit an int32 each; x86-64 has shorter ways. */
+INLINE void head_quad(const head_sums sums[4], int32_t total[4])
+{
+    for (int r = 0; r < 4; r++)
+        total[r] = (int32_t)head_total(sums[r]);
+}
+#endif
+
+/* n rows of Q8_0 blocks; n and stream are constants where this is inlined.  16 blocks at a time, one for each lane; the
+ * rows lie side by side, as their totals come. */
 INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream, const int16_t *x, float s,
                            float *logits)
 {
     const int64_t stride = n_block * Q8_BLOCK_BYTES;
-    vf lane[4][VECTORS] = {{{0}}};
+    vf lanes[4 * VECTORS] = {{0}};
+    float lane[LANES * 4];
     for (int64_t first = 0; first < n_block; first += LANES) {
         int count = n_block - first < LANES ? (int)(n_block - first) : LANES;
-        uint16_t d[4][LANES] = {{0}}; /* lanes without a block gain 0 * 0 */
-        int32_t sum[4][LANES] = {{0}};
+        uint16_t d[LANES * 4] = {0}; /* lanes without a block gain 0 * 0 */
+        int32_t total[LANES * 4] = {0};
         for (int b = 0; b < count; b++, w += Q8_BLOCK_BYTES, x += Q8_BLOCK) {
             head_sums sums[4] = {0};
-            int64_t total[4] = {0};
             for (int i = 0; i < Q8_BLOCK; i += HEAD_STEP) {
                 head_x xv = head_load(x + i);
                 for (int r = 0; r < n; r++) {
@@ -90,21 +100,22 @@ INLINE void head_rows_q8_0(const uint8_t *w, int n, int64_t n_block, int stream,
                 }
             }
             if (n == 4)
-                head_totals(sums, 1, total);
+                head_quad(sums, total + 4 * b);
             else
                 for (int r = 0; r < n; r++)
-                    total[r] = head_total(sums[r]);
-            for (int r = 0; r < n; r++) {
-                memcpy(&d[r][b], w + r * stride, 2);
-                sum[r][b] = (int32_t)total[r];
-            }
+                    total[4 * b + r] = (int32_t)head_total(sums[r]);
+            for (int r = 0; r < n; r++)
+                memcpy(d + 4 * b + r, w + r * stride, 2);
         }
-        for (int r = 0; r < n; r++)
-            for (int v = 0; v < VECTORS; v++)
-                lane[r][v] += load_int(sum[r] + v * LANE_WIDTH) * load_half(d[r] + v * LANE_WIDTH);
+        for (int v = 0; v < 4 * VECTORS; v++)
+            lanes[v] += load_int(total + v * LANE_WIDTH) * load_half(d + v * LANE_WIDTH);
     }
+    memcpy(lane, lanes, sizeof lane);
+    for (int half = LANES * 2; half >= 4; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
     for (int r = 0; r < n; r++)
-        logits[r] = tree_sum(lane[r]) / s;
+        logits[r] = lane[r] / s;
 }
 
 INLINE void head_all_q8_0(const uint8_t *w, int64_t n_row, int64_t n_block, int stream, const int16_t *x, float s,

@@ -175,6 +175,12 @@ INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
         total[r] += narrow ? four[r] : head_total(sums[r]);
 }
 
+#define HEAD_QUAD
+INLINE void head_quad(const head_sums sums[4], int32_t total[4])
+{
+    _mm_storeu_si128((__m128i *)total, sum4(sums[0], sums[1], sums[2], sums[3]));
+}
+
 #include "head.h"
 
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
