@@ -61,6 +61,8 @@ cdef class Planes:
     cdef void bounds(
         self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
         float *out) noexcept nogil
+    cdef void first_bounds(
+        self, const question *q, int64_t first, int64_t n, const int32_t *upper, float *out) noexcept nogil
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
         float *out) noexcept nogil

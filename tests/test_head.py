@@ -135,6 +135,25 @@ def test_two_stage_residual_along_x():
         check_two_stage(codes.astype(np.float32), np.stack([x, -x, x * rng.uniform(0.1, 1, k)]))
 
 
+@pytest.mark.parametrize("bit, rest", [(8, 3), (4, 1)])
+def test_two_stage_rounding_along_the_bits(bit, rest):
+    """For the bits 3 and 2 the vector is rounded to bytes; here all that is lost lies along, or against, those bits.
+
+    The bits behind them are near their middle, so that the bound has little else to give.
+    """
+    rng = np.random.default_rng(13)
+    k, n_row = 4096, 120
+    lost = rng.choice([-32, 31], k)  # of 64, the step of the bytes
+    x = 64 * rng.integers(-1, 2, k) + lost
+    x[0] = 8191  # the scale of the vector is 1
+    codes = rng.integers(-1, 1, (n_row, k)) * 16 + rest + np.where(lost > 0, 0, bit)
+    codes[::5] = codes[0] + np.where(lost > 0, bit, -bit)
+    codes[7] = codes[0]
+    codes[7, 3] += 1 if x[3] > 0 else -1  # the best by a single step
+    codes[:, 0], codes[:, 1] = 127, -127
+    check_two_stage(codes.astype(np.float32), np.stack([x, -x, x - lost]))
+
+
 def test_two_stage_ties_and_equal_rows():
     """Every row that shares the last place must come through: the sampler breaks ties by the lower id."""
     rng = np.random.default_rng(3)

@@ -184,7 +184,6 @@ typedef __m512i vsums;
 INLINE vbytes plane_load(const void *p) { return load512(p); }
 INLINE vbytes low_nibbles(vbytes c) { return _mm512_and_si512(c, set_mask(0x0f)); }
 INLINE vbytes high_nibbles(vbytes c) { return _mm512_and_si512(_mm512_srli_epi16(c, 4), set_mask(0x0f)); }
-INLINE vbytes single_bits(vbytes c, int b) { return _mm512_and_si512(_mm512_srli_epi16(c, (unsigned)b), set_mask(1)); }
 
 INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 {
@@ -194,6 +193,25 @@ INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 }
 
 INLINE int32_t sum_lanes(vsums sums) { return _mm512_reduce_add_epi32(sums); }
+
+/* Bits stay where they are, worth 1, 2, 4 and 8, and each worth has its own sum: one shift a line instead of seven. */
+#define BIT_SUMS 4
+
+INLINE void dot_bits(vsums sum[BIT_SUMS], vbytes c, const int8_t *x)
+{
+    vbytes upper = _mm512_srli_epi16(c, 4);
+    for (int b = 0; b < 4; b++) {
+        vbytes mask = set_mask(1 << b);
+        sum[b] = _mm512_dpbusd_epi32(sum[b], _mm512_and_si512(c, mask), load512(x + 64 * b));
+        sum[b] = _mm512_dpbusd_epi32(sum[b], _mm512_and_si512(upper, mask), load512(x + 64 * (b + 4)));
+    }
+}
+
+INLINE vsums bit_total(const vsums sum[BIT_SUMS])
+{
+    __m512i ones = _mm512_add_epi32(sum[0], _mm512_srai_epi32(sum[1], 1));
+    return _mm512_add_epi32(ones, _mm512_add_epi32(_mm512_srai_epi32(sum[2], 2), _mm512_srai_epi32(sum[3], 3)));
+}
 
 #include "planes.h"
 

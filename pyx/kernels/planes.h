@@ -8,7 +8,8 @@
  *   vbytes plane_load(p)     PLANE_WIDTH bytes from an unaligned address
  *   vbytes low_nibbles(c)    bits 3-0 of every byte
  *   vbytes high_nibbles(c)   bits 7-4
- *   vbytes single_bits(c, b) bit b of every byte; b is a constant
+ *   vbytes single_bits(c, b) bit b of every byte; b is a constant.  Or BIT_SUMS, dot_bits and bit_total as below, where
+ *                            bits are better not shifted to the end of their bytes
  *   vsums dot_codes(sums, u, x)
  *                            sums + sum of u[m] * x[64 m ...], m = 0..7: eight vectors of codes 0..15 against int8
  *   int32_t sum_lanes(sums)  the sum of all lanes
@@ -21,40 +22,60 @@
 #include "kernels.h"
 
 enum {
-    PLANE_SUMS = 8,   /* sums kept in registers: rows times vectors of a tile      */
-    PLANE_ROWS = 4,   /* most rows of a tile                                       */
-    PLANE_AHEAD = 12, /* rows of a list to fetch ahead: their order is not guessed */
+    PLANE_SUMS = PLANE_WIDTH == 64 ? 16 : 8, /* sums kept in registers: rows times vectors of a tile */
+    PLANE_ROWS = 4,                          /* most rows of a tile */
+    PLANE_AHEAD = 24, /* rows of a list to ask for ahead, as no processor guesses their order, and half the way again */
 };
 
-/* n_row rows against n_x vectors; bits, n_row and n_x are constants where this is inlined. */
-INLINE void plane_tile(const uint8_t *const row[PLANE_ROWS], int bits, int64_t k, const int8_t *x, int n_row, int n_x,
+#ifndef BIT_SUMS
+enum { BIT_SUMS = 1 }; /* sums of single bits that a row has for each vector */
+
+/* Adds the products of bits 0 to 7 of c with x[64 m ...], m = 0..7. */
+INLINE void dot_bits(vsums sum[BIT_SUMS], vbytes c, const int8_t *x)
+{
+    vbytes u[8] = {single_bits(c, 0), single_bits(c, 1), single_bits(c, 2), single_bits(c, 3),
+                   single_bits(c, 4), single_bits(c, 5), single_bits(c, 6), single_bits(c, 7)};
+    sum[0] = dot_codes(sum[0], u, x);
+}
+
+INLINE vsums bit_total(const vsums sum[BIT_SUMS]) { return sum[0]; }
+#endif
+
+/* n_row rows against n_x vectors; bits, n_row and n_x are constants where this is inlined.
+ * far, near: rows of single bits that come later; asked for line by line, since a burst fills the queue of misses. */
+INLINE void plane_tile(const uint8_t *const row[PLANE_ROWS], const uint8_t *const far[PLANE_ROWS],
+                       const uint8_t *const near[PLANE_ROWS], int bits, int64_t k, const int8_t *x, int n_row, int n_x,
                        int32_t *acc, int64_t ld)
 {
-    vsums sum[PLANE_SUMS] = {0};
+    vsums sum[PLANE_SUMS][BIT_SUMS] = {0};
     for (int64_t i = 0; i < k; i += PLANE_BLOCK)
         for (int half = 0; half < 64; half += PLANE_WIDTH)
             for (int r = 0; r < n_row; r++) {
                 const uint8_t *p = row[r] + i / 8 * bits + half;
-                vbytes u[8];
-                if (bits == 4)
+                const int8_t *xp = x + i + half;
+                if (bits == 4) {
+                    vbytes u[8];
                     for (int m = 0; m < 4; m++) {
                         if (half == 0)
                             prefetch_stream(p + 64 * m);
                         vbytes c = plane_load(p + 64 * m);
                         u[2 * m] = low_nibbles(c), u[2 * m + 1] = high_nibbles(c);
                     }
-                else {
+                    for (int j = 0; j < n_x; j++)
+                        sum[r * n_x + j][0] = dot_codes(sum[r * n_x + j][0], u, xp + j * k);
+                } else {
+                    if (half == 0) {
+                        prefetch_l2(far[r] + i / 8);
+                        prefetch_l2(near[r] + i / 8);
+                    }
                     vbytes c = plane_load(p);
-                    u[0] = single_bits(c, 0), u[1] = single_bits(c, 1), u[2] = single_bits(c, 2);
-                    u[3] = single_bits(c, 3), u[4] = single_bits(c, 4), u[5] = single_bits(c, 5);
-                    u[6] = single_bits(c, 6), u[7] = single_bits(c, 7);
+                    for (int j = 0; j < n_x; j++)
+                        dot_bits(sum[r * n_x + j], c, xp + j * k);
                 }
-                for (int j = 0; j < n_x; j++)
-                    sum[r * n_x + j] = dot_codes(sum[r * n_x + j], u, x + j * k + i + half);
             }
     for (int r = 0; r < n_row; r++)
         for (int j = 0; j < n_x; j++)
-            acc[j * ld + r] = sum_lanes(sum[r * n_x + j]);
+            acc[j * ld + r] = sum_lanes(bits == 4 ? sum[r * n_x + j][0] : bit_total(sum[r * n_x + j]));
 }
 
 /* list: which rows, or NULL for the first n_row. */
@@ -62,20 +83,26 @@ INLINE void plane_rows(const uint8_t *rows, const int32_t *list, int bits, int64
                        int n_x, int32_t *acc, int64_t ld)
 {
     const int64_t row_bytes = k / 8 * bits;
-    const int tile = PLANE_SUMS / n_x > PLANE_ROWS ? PLANE_ROWS : PLANE_SUMS / n_x;
+    const int most = PLANE_SUMS / (bits == 1 ? n_x * BIT_SUMS : n_x);
+    const int tile = most > PLANE_ROWS ? PLANE_ROWS : most > 1 ? most : 1;
+    for (int64_t r = 0; list && r < n_row && r < PLANE_AHEAD; r++)
+        for (int64_t b = 0; b < row_bytes; b += 64)
+            prefetch_l2(rows + list[r] * row_bytes + b);
     for (int64_t r = 0, n; r < n_row; r += n) {
-        const uint8_t *row[PLANE_ROWS] = {0};
+        const uint8_t *row[PLANE_ROWS] = {0}, *far[PLANE_ROWS] = {0}, *near[PLANE_ROWS] = {0};
         n = n_row - r >= tile ? tile : 1;
         for (int64_t i = r; i < r + n; i++) {
             row[i - r] = rows + (list ? list[i] : i) * row_bytes;
-            if (list && i + PLANE_AHEAD < n_row)
-                for (int64_t b = 0; b < row_bytes; b += 64)
-                    prefetch_l2(rows + list[i + PLANE_AHEAD] * row_bytes + b);
+            if (list) {
+                int64_t ahead = n_row - 1 - i < PLANE_AHEAD ? n_row - 1 - i : PLANE_AHEAD;
+                far[i - r] = rows + list[i + ahead] * row_bytes;
+                near[i - r] = rows + list[i + ahead / 2] * row_bytes;
+            }
         }
         if (n == tile)
-            plane_tile(row, bits, k, x, tile, n_x, acc + r, ld);
+            plane_tile(row, far, near, bits, k, x, tile, n_x, acc + r, ld);
         else
-            plane_tile(row, bits, k, x, 1, n_x, acc + r, ld);
+            plane_tile(row, far, near, bits, k, x, 1, n_x, acc + r, ld);
     }
 }
 

@@ -999,6 +999,7 @@ static void run(const struct kernels *row)
         for (int n_row = 1; n_row <= 9; n_row += n_x % 4 ? 4 : 1)
             test_planes(n_row, 512 + 512 * (n_x % 3), n_x, (n_x + n_row) % (2 * N_I8));
     test_planes(40, 512, 2, I8_UNIFORM);
+    test_planes(61, 2560, 1, I8_UNIFORM); /* a list longer than what is asked for ahead */
     for (int kind = 0; kind < 2 * N_I8; kind++)
         test_planes(3, 2560, 2, kind);
     test_halves();
