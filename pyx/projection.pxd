@@ -26,8 +26,7 @@ cdef struct activations:
 
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
-    MANY_ROWS = 1728        # and for many: what the kernel prepares for a pass serves all its rows (lookup.h), and its
-                            # sums, two bytes for each of 128 tokens, leave half of a second-level cache of 1 MiB free
+    MANY_ROWS = 3456        # and for many: what the kernel prepares for a pass serves all its rows (lookup.h)
     MANY_TOKENS = 16
 
 # Room for integers that project() wants for up to n_token tokens and n_row rows, on a cache line.

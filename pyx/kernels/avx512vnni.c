@@ -173,6 +173,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 }
 
 #define LOOKUP_TOKENS 16
+#define beside_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
 #include "tiles.h"
 
 /* ---- what planes.h asks for ------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ enum {
 
 /* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.h),
  * or what is laid out anew (packs.h). */
-#define MATMUL_WORK(n_row) (32768 + 320 * (n_row))
+#define MATMUL_WORK(n_row) (36864 + 320 * (n_row))
 
 struct kernels {
     const char *name; /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */

@@ -14,6 +14,8 @@
  * The sums stay in int16 for as long as sum |x| of their token allows: two blocks at least, about ten as activations
  * are.  A table costs what some 130 rows gain by it, so there must be many rows.
  *
+ * Where products can be added meanwhile, half of the rows are multiplied instead: beside.h.
+ *
  * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
  *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
  *                   serves both
@@ -52,6 +54,7 @@ struct lookup {
     lanes16 x[TERNARY_BLOCK];                         /* one block of LOOKUP_TOKENS tokens */
     int32_t x_sum[LOOKUP_BATCH], x_abs[LOOKUP_BATCH]; /* of the blocks that are in sum     */
     int64_t n_row;
+    struct beside *beside; /* the rows that are multiplied meanwhile */
     lanes16 *sum;     /* [LOOKUP_BATCH / LOOKUP_TOKENS][n_row], weights times x */
     uint16_t *offset; /* [LOOKUP_RUNS][n_row][LOOKUP_RUN], bytes from table */
 };
@@ -160,16 +163,16 @@ LOOKUP_APART void lookup_table(const lanes16 *x, lanes16 *table)
 LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
 {
 #ifdef __BMI2__ /* shifts would copy it first, and this loop is as fast as instructions are issued */
-    __asm__("rorx %2, %1, %0" : "=r"(four) : "r"(four), "i"(16 * i));
-    return (uint16_t)four;
+    __asm__("rorx %2, %1, %0\n\tmovzwl %w0, %k0" : "=r"(four) : "r"(four), "i"(16 * i));
+    return four;
 #else
     return (uint16_t)(four >> 16 * i);
 #endif
 }
 
-LOOKUP_INLINE lanes16 lookup_row(const struct lookup *w, const uint16_t *offset, lanes16 s)
+/* s + the entries at LOOKUP_RUN offsets. */
+LOOKUP_INLINE lanes16 lookup_row(const char *table, const uint16_t *offset, lanes16 s)
 {
-    const char *table = (const char *)w->table;
 #pragma GCC unroll 4
     for (int i = 0; i < LOOKUP_RUN; i += 4) {
         uint64_t four;
@@ -183,6 +186,7 @@ LOOKUP_INLINE lanes16 lookup_row(const struct lookup *w, const uint16_t *offset,
         }
         s += (*(const lanes16 *)at[0] + *(const lanes16 *)at[1]) + (*(const lanes16 *)at[2] + *(const lanes16 *)at[3]);
 #else
+        __asm__("" : "+r"(four)); /* else words of several rows are taken out of vectors, through memory */
         s += *(const lanes16 *)(table + (uint16_t)four);
         s += *(const lanes16 *)(table + lookup_word(four, 1));
         s += *(const lanes16 *)(table + lookup_word(four, 2));
@@ -192,21 +196,36 @@ LOOKUP_INLINE lanes16 lookup_row(const struct lookup *w, const uint16_t *offset,
     return s;
 }
 
+/* The sums of a batch, 256 bytes a row, leave half of a second-level cache of 1 MiB free. */
+#ifdef beside_dot
+#include "beside.h"
+enum { LOOKUP_MOST_ROWS = 2 * 1728 };
+_Static_assert(sizeof(struct lookup) + sizeof(struct beside) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
+#else
+enum { LOOKUP_MOST_ROWS = 1728 };
+#endif
+
 /* Each row's entries in one run of tables, added to its sum.  Meanwhile one line in every `pace` rows comes into the
  * second-level cache, the first from next: more at once would be dropped. */
 LOOKUP_APART void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum,
                               const uint8_t *next, int64_t row_bytes, int64_t pace)
 {
+    const char *table = (const char *)w->table;
     const int64_t n_row = w->n_row;
-    for (int64_t r = 0; r < n_row; next += pace * row_bytes) {
+    int64_t r = 0;
+#ifdef beside_dot
+    r = BESIDE_LOOKUPS * beside_steps(w->beside, n_row / BESIDE_LOOKUPS, BESIDE_LOOKUPS, table, offset, sum, next,
+                                      row_bytes, pace);
+#endif
+    while (r < n_row) {
         int64_t stop = n_row - r < pace ? n_row : r + pace;
-        prefetch_l2(next);
+        prefetch_l2(next + r * row_bytes);
         for (; r + 2 <= stop; r += 2) {
-            sum[r] = lookup_row(w, offset + r * LOOKUP_RUN, sum[r]);
-            sum[r + 1] = lookup_row(w, offset + (r + 1) * LOOKUP_RUN, sum[r + 1]);
+            sum[r] = lookup_row(table, offset + r * LOOKUP_RUN, sum[r]);
+            sum[r + 1] = lookup_row(table, offset + (r + 1) * LOOKUP_RUN, sum[r + 1]);
         }
         if (r < stop)
-            sum[r] = lookup_row(w, offset + r * LOOKUP_RUN, sum[r]), r++;
+            sum[r] = lookup_row(table, offset + r * LOOKUP_RUN, sum[r]), r++;
     }
 }
 
@@ -254,16 +273,22 @@ LOOKUP_APART void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int3
 
 /* All rows for up to LOOKUP_BATCH tokens, a multiple of LOOKUP_TOKENS.  Returns 0, and acc is undefined, if there is a
  * code 3. */
-static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_block, const int8_t *x, int64_t n_token,
-                        int32_t *acc, int64_t ld_acc)
+static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x,
+                        int64_t n_token, int32_t *acc, int64_t ld_acc)
 {
     const int64_t x_stride = n_block * TERNARY_BLOCK, row_bytes = n_block * TERNARY_BLOCK_BYTES;
     const int64_t pace = LOOKUP_RUNS * n_token / LOOKUP_TOKENS; /* passes over the rows in a block */
     memset(w->x_sum, 0, sizeof w->x_sum);
     memset(w->x_abs, 0, sizeof w->x_abs);
+    w->n_row = n_row;
+#ifdef beside_dot
+    w->n_row -= n_row / 2 / BESIDE_ROWS * BESIDE_ROWS;
+    *w->beside = (struct beside){.codes = codes + w->n_row * row_bytes, .x = x, .acc = acc + w->n_row,
+                                 .n_row = n_row - w->n_row, .n_block = n_block, .n_token = n_token, .ld_acc = ld_acc};
+#endif
     memset(w->sum, 0, (size_t)(n_token / LOOKUP_TOKENS * w->n_row) * sizeof *w->sum);
     for (int64_t t = 0; t < n_token; t++)
-        memset(acc + t * ld_acc, 0, (size_t)w->n_row * sizeof *acc);
+        memset(acc + t * ld_acc, 0, (size_t)n_row * sizeof *acc);
     for (int64_t b = 0; b < n_block; b++) {
         /* the codes of the next block, a line a row: each pass over the rows fetches its share */
         const uint8_t *next = codes + (b + 1 < n_block ? (b + 1) * TERNARY_BLOCK_BYTES : w->n_row * row_bytes);
@@ -293,6 +318,9 @@ static int lookup_batch(struct lookup *w, const uint8_t *codes, int64_t n_block,
     }
     for (int64_t t = 0; t < n_token; t += LOOKUP_TOKENS)
         lookup_flush(w->sum + t / LOOKUP_TOKENS * w->n_row, w->n_row, w->x_sum + t, acc + t * ld_acc, ld_acc);
+#ifdef beside_dot
+    beside_steps(w->beside, INT64_MAX, 0, NULL, NULL, NULL, NULL, 0, 0);
+#endif
     return 1;
 }
 
@@ -301,13 +329,22 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
 {
     struct lookup *w = work;
     int64_t t = 0;
+    if (n_row > LOOKUP_MOST_ROWS) {
+        const int64_t half = n_row / 2 / 16 * 16;
+        ternary_matmul(codes, half, n_block, x, n_token, acc, ld_acc, work);
+        ternary_matmul(codes + half * n_block * TERNARY_BLOCK_BYTES, n_row - half, n_block, x, n_token, acc + half,
+                       ld_acc, work);
+        return;
+    }
     if (n_row >= LOOKUP_LEAST_ROWS && n_token >= LOOKUP_TOKENS) {
-        w->n_row = n_row;
+#ifdef beside_dot
+        w->beside = (struct beside *)((char *)work + MATMUL_WORK(0)) - 1;
+#endif
         w->sum = (lanes16 *)((char *)work + MATMUL_WORK(0));
         w->offset = (uint16_t *)(w->sum + LOOKUP_BATCH / LOOKUP_TOKENS * n_row);
         for (int64_t n; n_token - t >= LOOKUP_TOKENS; t += n) {
             n = n_token - t < LOOKUP_BATCH ? (n_token - t) / LOOKUP_TOKENS * LOOKUP_TOKENS : LOOKUP_BATCH;
-            if (!lookup_batch(w, codes, n_block, x + t * n_block * TERNARY_BLOCK, n, acc + t * ld_acc, ld_acc))
+            if (!lookup_batch(w, codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, n, acc + t * ld_acc, ld_acc))
                 break;
         }
     }

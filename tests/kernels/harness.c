@@ -214,6 +214,7 @@ static void all_ternary(void)
         test_ternary(256, 5, 16, 2, x);
         test_ternary(261, 4, 33, 5, x);
     }
+    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (beside.h) */
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
     test_ternary(258, 1, 155, 5, I8_UNIFORM);
     test_ternary(300, 11, 16, 5, I8_EXTREMES);
