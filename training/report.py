@@ -1,7 +1,8 @@
 """``python -m training.report FOLDER --run RUN``: the figures of training/REPORT.md, measured anew.
 
 FOLDER is what training.export wrote.  Each part between ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by what is
-measured: model, exam, held-out, heads, conversations.  ``model`` and ``held-out`` need torch, the others the engine.
+measured: model, exam, unseen, held-out, heads, conversations.  ``model`` and ``held-out`` need torch, the others the
+engine.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import argparse
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import edge
 from training import exam
 from training.exam import __main__ as sitting
-from training.exam.requests import all_requests
+from training.exam.requests import Request, all_requests
+from training.exam.unseen import unseen_requests
 
 REPORT = Path(__file__).with_name("REPORT.md")
-PARTS = ("model", "exam", "held-out", "heads", "conversations")
+PARTS = ("model", "exam", "unseen", "held-out", "heads", "conversations")
 #: facts, what the guest says; for people to read: goods, names, most wordings are neither the exam's nor the grammar's
 TALKS: list[tuple[str, list[str]]] = [
     ("", ["Hi! Could we have two cheese toasts and a big pot of mint tea?", "Oh, three toasts, Grandpa is coming too.",
@@ -65,20 +67,21 @@ def model(folder: Path, given: str) -> Iterator[str]:
     yield f"| trained | {state['step']:,} steps, {state['tokens'] / 1e6:.2f} M tokens |"
 
 
-def marks(models: dict[str, Path], store: Path) -> Iterator[str]:
-    """The exam's table, a column for each model; answers go to ``store``/exam-NAME.json."""
+def marks(models: dict[str, Path], requests: Sequence[Request], store: Path, title: str) -> Iterator[str]:
+    """An exam's table, a column for each model; answers go to ``store``/``title``-NAME.json."""
     sat = {}
     for name, path in models.items():
         with edge.load(path, threads=1) as engine:
-            requests = all_requests()
             found = sitting.sit(engine, requests)
             sat[name] = sitting.report(found, sitting.sample(engine, requests))
         answers = [{"subject": mark.request.subject, "facts": mark.request.facts, "said": mark.request.said,
                     "answers": mark.answers, "right": mark.right} for mark in found]  # fmt: skip
-        (store / f"exam-{name}.json").write_text(json.dumps({"rows": sat[name], "answers": answers}, indent=1))
+        (store / f"{title}-{name}.json").write_text(json.dumps({"rows": sat[name], "answers": answers}, indent=1))
     yield "| | target | " + " | ".join(sat) + " |\n|---|---|" + "---|" * len(sat)
     for key, (what, target) in exam.marks.TARGETS.items():
         cells = [rows[key] for rows in sat.values()]
+        if not cells[0]["of"]:  # nothing of the kind is asked
+            continue
         shares = " | ".join(f"{row['share']:.1%} ({row['right']}/{row['of']})" for row in cells)
         yield f"| {what} | {'' if target is None else f'{target:.0%}'} | {shares} |"
 
@@ -158,7 +161,8 @@ def main() -> None:
     trained = {"this": given.run} | {name: other for name, other in given.beside if not other.endswith(".gguf")}
     parts = {
         "model": lambda: model(given.folder, given.run),
-        "exam": lambda: marks(files, given.folder),
+        "exam": lambda: marks(files, all_requests(), given.folder, "exam"),
+        "unseen": lambda: marks(files, unseen_requests(), given.folder, "unseen"),
         "held-out": lambda: losses(trained, given.dialogues),
         "heads": lambda: heads(path),
         "conversations": lambda: conversations(path),

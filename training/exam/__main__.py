@@ -1,4 +1,4 @@
-"""Let a model sit the exam: ``python -m training.exam [MODEL] [--json FILE] [--failed N]``."""
+"""Let a model sit the exam: ``python -m training.exam [MODEL] [--unseen] [--json FILE] [--failed N]``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import edge
 from training.exam import marks
 from training.exam.marks import TARGETS, Mark
 from training.exam.requests import Request, all_requests
+from training.exam.unseen import unseen_requests
 
 if TYPE_CHECKING:
     from edge import Engine
@@ -80,7 +81,7 @@ def _share(found: Sequence[Mark]) -> tuple[int, int]:
 def table(rows: dict[str, Any]) -> str:
     """The report as lines of text."""
     lines = [f"{'':42}{'right':>11}{'share':>9}{'target':>9}"]
-    for row in rows.values():
+    for row in filter(lambda row: row["of"], rows.values()):
         target = "" if row["target"] is None else f"{row['target']:.0%}"
         missed = " missed" if row["target"] is not None and row["share"] < row["target"] else ""
         lines.append(f"{row['what']:42}{row['right']:5} /{row['of']:4}{row['share']:9.1%}{target:>9}{missed}")
@@ -91,12 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; exit 0 where every target is reached, else 1."""
     parser = argparse.ArgumentParser(prog="python -m training.exam", description=__doc__)
     parser.add_argument("model", nargs="?", help="model file or folder; the bundled one if left out")
+    parser.add_argument("--unseen", action="store_true", help="the second exam, by somebody who had not seen the first")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures and every answer")
     parser.add_argument("--failed", type=int, default=0, metavar="N", help="show N wrong answers of each subject")
     parser.add_argument("--samples", type=int, default=SAMPLES, metavar="N", help="answers sampled for their tone")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
-    requests = all_requests()
+    requests = unseen_requests() if options.unseen else all_requests()
     with edge.load(options.model, threads=options.threads) as engine:
         found = sit(engine, requests)
         sampled = sample(engine, requests, options.samples)
