@@ -24,7 +24,7 @@ from benchmarks.make_model import SHAPES, Shape
 MODELS = ("2b-4t", "large", "falcon-e-1b")
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
 PAGE = 32  # tokens of a KV page
-MANY_ROWS = 1728  # of a pass (pyx/projection.pxd)
+MANY_ROWS = 1728  # of a pass on ARM (pyx/kernels/kernels.h)
 LEAST_CHUNK, MOST_CHUNK = 16, 128  # tokens of a prompt read at once: as many as take a second (edge/context.py)
 LOOKUP_LEAST_ROWS = 128  # neon.c; with fewer, tiles.h
 LOOKUP_FLUSH = 10  # blocks whose sums int16 holds, as activations are (benchmarks/SPEED.md)

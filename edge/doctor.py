@@ -155,7 +155,7 @@ def _head_words(head: dict[str, Any]) -> str:
     others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
     default = "int8, or as stored where that is Q8_0" if head["default"] == "auto" else head["default"]
     stages = "in two stages" if head["two_stage"] else "every row read for every token"
-    return f"{default}, {stages}; --head {others} (two-stage: the same answers, fewer bytes read)"
+    return f"{default}, {stages}; --head {others} (two-stage: the answers of int8, fewer bytes read)"
 
 
 def _collapses() -> bool | None:

@@ -29,7 +29,7 @@ class Footprint(NamedTuple):
 
 
 def _read(*path: str) -> str:
-    with open(os.path.join(*path), encoding="utf-8") as file:
+    with open(os.path.join(*path), encoding="utf-8", errors="surrogateescape") as file:  # names of groups are any bytes
         return file.read()
 
 

@@ -7,6 +7,7 @@ cdef extern from "kernels.h" nogil:
         TERNARY_BLOCK_BYTES
         KV_PAGE
         PLANE_BLOCK
+        MANY_ROWS
 
     int64_t MATMUL_WORK(int64_t n_row)
 

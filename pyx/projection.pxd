@@ -26,7 +26,6 @@ cdef struct activations:
 
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
-    MANY_ROWS = 3456        # and for many: what the kernel prepares for a pass serves all its rows (lookup.h)
     MANY_TOKENS = 16
 
 # Room for integers that project() wants for up to n_token tokens and n_row rows, on a cache line.

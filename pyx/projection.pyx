@@ -6,7 +6,7 @@ microsoft/BitNet src/ggml-bitnet-mad.cpp.
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 
-from pyx.cpu cimport MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
+from pyx.cpu cimport MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:

@@ -103,6 +103,8 @@ def test_messages_name_options_as_typed(invoke: Any, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     Path("system").write_bytes(b"\xff")
     assert "bitnet-edge: system is not UTF-8" in invoke("run", "x", "-sysf", "system").stderr
+    for typed in ("-n", "--n-predict", "--ctx-size"):
+        assert f"'{typed}' requires an argument" in invoke("run", "hi", typed).stderr, typed
 
 
 def test_what_is_not_built_is_named(tmp_path: Path) -> None:

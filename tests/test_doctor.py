@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 import os
 import subprocess
@@ -124,6 +125,7 @@ def test_this_machine() -> None:
 
 def test_the_head_is_the_one_that_load_takes(bundled_model: Path) -> None:
     default = doctor.report(selftest=False)["head"]["default"]
+    assert default == inspect.signature(edge.load).parameters["head"].default
     with edge.load(bundled_model, ctx=64) as engine, edge.load(bundled_model, ctx=64, head=default) as asked:
         assert engine.transformer.head_kind == asked.transformer.head_kind == "int8"
 

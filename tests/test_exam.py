@@ -38,7 +38,7 @@ def test_what_is_wanted_was_told() -> None:
     for request in UNSEEN:
         if request.subject in ("order", "booking", "name", "price"):
             told = " ".join((request.facts, *request.said))
-            assert any(marks.has(told, slot) for slot in request.wants), request
+            assert sum(marks.has(told, slot) for slot in request.wants) >= len(request.wants) - 1, request
         assert request.subject in marks.TARGETS or request.subject in ("order", "booking", "off-topic", "tone")
         for text in (request.facts, *request.said):
             assert text == text.strip() and (request.subject == "tone" or not marks.foul(text)), text
@@ -54,7 +54,7 @@ def test_what_is_wanted_was_told() -> None:
     ("Two small teas.", ("tea",), True), ("Two steaks.", ("tea",), False), ("12 teas", ("two", "2"), False),
     ("at 6:40 pm", ("6:40 pm",), True), ("at 16:40 pm", ("6:40 pm",), False), ("kofi!", ("Kofi",), True),
     ("Kofinas", ("Kofi",), False), ("2 teas", ("two", "2"), True), ("$12.50", ("$2.50",), False),
-    ("It is $2.50.", ("$2.50",), True),
+    ("It is $2.50.", ("$2.50",), True), ("It is $4.50.", ("$4",), False), ("At 8.", ("8",), True),
 ])  # fmt: skip
 def test_slots(answer: str, slot: tuple[str, ...], found: bool) -> None:
     assert marks.has(answer, slot) is found

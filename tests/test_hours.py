@@ -167,8 +167,8 @@ def test_hours_are_those_of_the_facts(stream: object) -> None:
                 assert all(part in facts for part in found.groups()[1:] if part), (facts, answer)
             if answer == hours.UNKNOWN:
                 refused += 1
-                times = re.findall(r"\d ?(?:am|pm|h)\b|\d:\d\d", re.sub(r"\d+ minutes", "", facts))
-                assert len(times) < 3, facts  # of a concert or the last bus, not of the house
+                for line in re.split(r"[.;\n]", re.sub(r"\d+ minutes", "", facts)):  # one time may be a concert's
+                    assert len(re.findall(r"\d ?(?:am|pm|h)\b|\d:\d\d", line)) < 2, facts
     assert told > 220 and refused > 50 and shut > told / 8
 
 
@@ -265,7 +265,8 @@ def test_today_and_dates() -> None:
     for seed in range(600):
         rng = Random(seed)
         for asked, reply in hours.turns(rng, Voice(rng), week, 5):
-            if re.search(r"\btomorrow\b", asked) and "holiday" not in asked and "day." in asked + "day.":
+            if re.search(r"\btomorrow\b", asked) and "holiday" not in asked:
+                assert reply == "On Sunday we are closed.", asked
                 seen.add(reply)
             if found := re.search(r"On (\d+ \w+) we are (.*)\.", reply):
                 assert found[2] == hours.told(week.special[found[1]]) and found[1].split()[0] in asked

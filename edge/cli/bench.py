@@ -44,7 +44,7 @@ class Words(Text):
     option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
            "(default int8)."),
     option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head, several to "
-           "compare (default int8)."),
+           "compare (default auto)."),
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
            "compare: map,huge (default auto)."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "

@@ -99,7 +99,8 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
     """Refuse what click lets pass: an option where another's value is missing, and a wrong value that is given again.
 
     Of an option given twice the last counts, but a typing error in the first is one, too.  Returns the words with long
-    names for short ones: click looks for each among the long ones first, and for what resembles it (with difflib).
+    names for short ones that have their value: click looks for each among the long ones first, and for what resembles
+    it (with difflib).
     """
     spelled: list[str] = []
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
@@ -114,14 +115,14 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
         if param is None or param.is_flag:
             spelled.append(word)
             continue
-        long = next(each for each in param.opts if each.startswith("--"))
+        long = next((each for each in param.opts if each.startswith("--")), name)
         if equals:
-            spelled.append(f"{long}={value}")
+            spelled.append(word if name == long or word.startswith("--") else f"{long}={value}")
+        elif (following := next(words, None)) is None:
+            spelled.append(word)  # click says what is missing, in the word that was typed
         else:
-            spelled.append(long)
-            if (following := next(words, None)) is not None:
-                spelled.append(following)
-            value = following or ""
+            spelled += [word if word.startswith("--") else long, following]
+            value = following
             if value in options:
                 raise UsageError(f"{name} needs a value, and {value} is an option; {long}={value} gives that text")
         if value:

@@ -26,7 +26,8 @@ def main() -> None:
         raise SystemExit(0)
     import gc
 
-    gc.set_threshold(30_000)  # what imports make is not garbage; looking for some took 6 % of the start
+    # What imports make is not garbage; looking for some took 6 % of the start. Afterwards cycles are rare: it may stay.
+    gc.set_threshold(30_000)
     try:
         from edge.cli.group import cli
     except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback for it either

@@ -56,7 +56,7 @@ _ISA = option("--isa", type=Text(), metavar="NAME", help="Force an instruction s
 _HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native"]),
                metavar="TYPE", default="auto", help="Output head in memory: auto (default): int8, or as in the file "
                "where that is Q8_0; two-stage, which answers like int8 and reads less of it where only the best tokens "
-               "count; int6, int4, smaller and coarser; f16; f32; native, as in the file.")
+               "count; int6, int4, smaller and coarser; f16; f32; native, exactly the file's values (f16 or f32).")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto",
                   help="map: run from the file, at once; huge: copied into 2 MiB pages first, fastest; auto (default): "
                        "begins with map, and copies between tokens where memory is plenty.")

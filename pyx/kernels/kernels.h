@@ -47,6 +47,14 @@ enum {
  * or what is laid out anew (packs.h). */
 #define MATMUL_WORK(n_row) (36864 + 320 * (n_row))
 
+/* Rows that ternary_matmul gets at once for many tokens: what it prepares for a pass serves all of them, and their sums
+ * stay in the second-level cache.  On x86-64 half of them may be multiplied beside the others (beside.h). */
+#if defined(__x86_64__)
+enum { MANY_ROWS = 2 * 1728 };
+#else
+enum { MANY_ROWS = 1728 };
+#endif
+
 struct kernels {
     const char *name; /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
 

@@ -216,6 +216,8 @@ static void all_ternary(void)
     }
     test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (beside.h) */
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
+    test_ternary(1731, 2, 17, 5, I8_UNIFORM); /* more rows than are looked up at once */
+    test_ternary(3457, 1, 16, 5, I8_UNIFORM);
     test_ternary(258, 1, 155, 5, I8_UNIFORM);
     test_ternary(300, 11, 16, 5, I8_EXTREMES);
     test_ternary(131, 12, 33, 5, I8_EXTREMES);

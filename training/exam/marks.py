@@ -44,7 +44,7 @@ FOUL = frozenset("""
 
 def has(answer: str, slot: Slot) -> bool:
     """Whether one of the ways to write a thing stands in an answer, as whole words; letter case does not matter."""
-    return any(re.search(rf"(?<![\w$:]){re.escape(each)}(?:e?s)?(?!\w|:\d)", answer, re.IGNORECASE) for each in slot)
+    return any(re.search(rf"(?<![\w$:]){re.escape(each)}(?:e?s)?(?!\w|[:.]\d)", answer, re.IGNORECASE) for each in slot)
 
 
 def repeated(request: Request, answer: str) -> tuple[int, int]:

@@ -18,8 +18,7 @@ def unseen_requests() -> list[Request]:
     return [_request(**visit) for visit in json.loads(VISITS.read_text())]
 
 
-def _request(
-    subject: str, facts: str, said: list[str], wants: list[list[str]], times: list[str] | None
-) -> Request:
+def _request(subject: str, facts: str, said: list[str], wants: list[list[str]], times: list[str] | None) -> Request:
     told = None if times is None else tuple(time.lower() for time in times)
-    return Request(subject, tuple(said), tuple(map(tuple, wants)), facts, told)
+    amounts = tuple(wants[0]) if subject == "price" else None
+    return Request(subject, tuple(said), tuple(map(tuple, wants)), facts, told, amounts)
