@@ -104,7 +104,8 @@ def test_messages_name_options_as_typed(invoke: Any, tmp_path: Path, monkeypatch
     Path("system").write_bytes(b"\xff")
     assert "bitnet-edge: system is not UTF-8" in invoke("run", "x", "-sysf", "system").stderr
     for typed in ("-n", "--n-predict", "--ctx-size"):
-        assert f"'{typed}' requires an argument" in invoke("run", "hi", typed).stderr, typed
+        said = invoke("run", "hi", typed).stderr
+        assert f"'{typed}' requires an argument" in said and "(try 'bitnet-edge run --help')" in said, said
 
 
 def test_what_is_not_built_is_named(tmp_path: Path) -> None:

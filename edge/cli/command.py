@@ -39,7 +39,11 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
             args = _checked(ctx, self.get_params(ctx), args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # whose --help to look at: click's parser does not always say
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """The library names its arguments (``kv_offload is ...``); whoever typed them reads options."""

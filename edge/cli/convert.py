@@ -27,7 +27,8 @@ from edge.cli.output import Output
            help="Type of the ternary matrices: I2_S (default; exact, runs from the file) or TQ2_0 (for llama.cpp)."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
            help="Type of the embedding table and of an output head of its own; keep: as it is. Default F16. Q8_0 is "
-           "half of it, and used where it lies: a smaller file, less memory, a sooner first token, some 7 % slower."),
+           "half of it, and used where it lies: a smaller file, less memory, a sooner first token; writes slower, by "
+           "7 % with 2B-4T, by more with small models."),
     options.I2S_LAYOUT,
     options.ACTIVATION,
     option("--force", is_flag=True, help="Replace OUT if it exists."),
