@@ -1,4 +1,7 @@
-"""Booking: tables, tickets, rooms, bikes, appointments; every reply repeats all that is known and asks for the next."""
+"""Bookings: tables, tickets, rooms, bikes (``desks.py``) here, all other desks in ``reserve.py``.
+
+Every reply repeats all that is known and asks for the next thing.
+"""
 
 from __future__ import annotations
 
@@ -227,10 +230,11 @@ class Desk:
         asked = self.voice.says(rng.choice(patterns))
         self.turns.append((asked, kindly(asked) + reply + ("" if done else " Is that right?")))
 
-    def close(self) -> None:
-        """Yes: it is booked."""
-        asked = self.voice.says(self.rng.choice(said.YES))
-        self.turns.append((asked, f"Done: {self.text()}. See you then!"))
+
+def _close(desk: Desk | Reservation) -> None:
+    """Yes: it is booked."""
+    asked = desk.voice.says(desk.rng.choice(said.YES))
+    desk.turns.append((asked, f"Done: {desk.text()}. See you then!"))
 
 
 def _correct(desk: Desk | Reservation) -> None:
@@ -264,7 +268,7 @@ def turns(
     if rng.random() < 0.06:
         desk.recall(done=False)
     if whole or rng.random() < 0.8:
-        desk.close()
+        _close(desk)
         kind = rng.random()
         name = desk.known.get("name", guest)
         if kind < 0.11 and (name or not whole):  # else an earlier guest's name may stand above

@@ -1,4 +1,4 @@
-"""Bookings at desks of all kinds: what is wanted is copied from the guest's words and comes back whole.
+"""Bookings at the desks of ``offers.py``: what is wanted is copied from the guest's words and comes back whole.
 
 In one fixed order: the thing with its count or article, where to or what for, for whom, how many nights, day, time,
 name, and behind a comma each wish as it was said.
@@ -398,8 +398,3 @@ class Reservation:
                 patterns, reply = said.ASK_WHICH_TIME, f"It is {at}."
         asked = self.voice.says(rng.choice(patterns))
         self.turns.append((asked, kindly(asked) + reply + ("" if done else " Is that right?")))
-
-    def close(self) -> None:
-        """Yes: it is booked."""
-        asked = self.voice.says(self.rng.choice(said.YES))
-        self.turns.append((asked, f"Done: {self.text()}. See you then!"))
