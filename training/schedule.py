@@ -47,7 +47,7 @@ class Phase:
 _SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
 _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
 #: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.50, "echo": 0.11, "task": 0.13, "small": 0.015, "free": 0.19, "pilot": 0.01, "refuse": 0.045}
+_BROAD = {"kiosk": 0.53, "echo": 0.14, "task": 0.12, "small": 0.015, "free": 0.14, "pilot": 0.01, "refuse": 0.045}
 _KIOSK = {"kiosk": 0.59, "echo": 0.12, "task": 0.10, "small": 0.015, "free": 0.125, "pilot": 0.005,
           "refuse": 0.045}
 _LONG = {**_KIOSK, "kiosk": 0.39, "day": 0.20}
