@@ -431,7 +431,7 @@ def expect(
             mapped += rows * k // 4
         else:
             allocated += rows * ((k + 127) // 128 * 32)
-    table = checkpoint.tensors.get("output.weight") or checkpoint.tensors.get("token_embd.weight")
+    table = checkpoint.tensors.get(checkpoint.head)
     stored = table.type if table else ""
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     return Footprint(

@@ -30,12 +30,14 @@ class Weights:
 
     parameters: int
     projections: int  # ternary, in memory
-    head: int  # int8 rows with a float32 scale each, as decode reads them
+    head: int  # as decode reads it by default: int8 rows with a float32 scale each, or Q8_0 rows as stored
     paper: int  # what "every parameter, the embedding too, at 1.58 bits" comes to
 
     @classmethod
-    def of(cls, c: ModelConfig) -> Weights:
-        """From the dimensions of a model."""
+    def of(cls, c: ModelConfig, stored: str = "") -> Weights:
+        """From the dimensions of a model; ``stored``: type of the table behind its output head, where there is a file."""
+        from pyx.head import placement
+
         layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
         norms = 2 * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
         tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
@@ -43,7 +45,7 @@ class Weights:
         return cls(
             parameters,
             int(c.n_layer * layer * TERNARY_BITS / 8),
-            c.n_vocab * (c.hidden + 4),
+            placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )
 
@@ -135,8 +137,12 @@ def table(
     windows: Sequence[int] = (),
     sinks: int | None = None,
     budget: Budget | str | None = None,
+    stored: str = "",
 ) -> Table:
-    """Plan every combination.  Without contexts: the usual ones.  Raises UsageError for values that cannot be used."""
+    """Plan every combination.  Without contexts: the usual ones; ``stored`` as in :meth:`Weights.of`.
+
+    Raises UsageError for values that cannot be used.
+    """
     contexts = tuple(sorted(set(contexts))) or default_contexts(config.n_ctx_train)
     if not types:
         raise UsageError("give at least one KV type")
@@ -144,7 +150,7 @@ def table(
     modes += [(f"window {window}", {"window": window, "sinks": sinks}) for window in windows]
     if budget is not None:
         modes.append(("budget", {"overflow": "stop", "sinks": sinks, "kv_budget": budget}))
-    weights = Weights.of(config)
+    weights = Weights.of(config, stored)
     longest = contexts[-1]
     f16 = weights.read + longest * bytes_per_token(config, "f16")
     rows = []

@@ -105,8 +105,7 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
     """The output head, made and used by ``n_threads``.  Raises InvalidFile."""
     from pyx.head import Head
 
-    name = "output.weight" if "output.weight" in checkpoint.tensors else "token_embd.weight"
-    return Head(_rows(checkpoint, name, n_threads), kind, n_threads)
+    return Head(_rows(checkpoint, checkpoint.head, n_threads), kind, n_threads)
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:

@@ -106,6 +106,17 @@ def test_a_published_shape_is_that_of_a_file_made_from_it(tmp_path) -> None:
         assert make_model.SHAPES[name].eps == eps
 
 
+@pytest.mark.parametrize("embedding", make_model.EMBEDDING)
+def test_the_head_of_a_file_is_the_one_that_loading_it_makes(tmp_path, embedding: str) -> None:
+    """Q8_0 rows are used as stored, of the others int8 rows are made."""
+    import edge
+
+    make_model.make(tmp_path / "m", "tiny", embedding=embedding)
+    planned = json.loads(invoke(str(tmp_path / "m"), "--json").stdout)["weights"]["head"]
+    with edge.load(str(tmp_path / "m")) as engine:
+        assert planned == engine.plan.footprint.head_mapped + engine.plan.footprint.head_allocated
+
+
 def test_contexts() -> None:
     assert kv_table.default_contexts(4096) == (512, 1024, 2048, 4096)
     assert kv_table.default_contexts(3000) == (512, 1024, 2048, 3000)

@@ -66,13 +66,15 @@ def plan(
     from edge import kv_table
 
     out = ctx.ensure_object(Output)
+    config, stored = _dimensions(model)
     table = kv_table.table(
-        _config(model),
+        config,
         contexts,
         [part.strip() for part in types.split(",")] if types else kv_table.TYPES,
         windows,
         sinks,
         kv_budget,
+        stored,
     )
     if as_json:
         out.json(table.to_dict())
@@ -81,13 +83,15 @@ def plan(
             out.line(line)
 
 
-def _config(model: str | None) -> ModelConfig:
-    """Dimensions of the model file, or of the published model of that name."""
+def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
+    """Dimensions of the model file and the type its output head is stored in; or those of the published model of that
+    name, which has no file."""
     from edge.formats import open_checkpoint
 
     if model is None or os.path.exists(model):
-        return open_checkpoint(options.model_path({"model": model})).config
+        checkpoint = open_checkpoint(options.model_path({"model": model}))
+        return checkpoint.config, checkpoint.tensors[checkpoint.head].type
     published = find(model)
     if published is None:
         raise ModelNotFound(f"{model}: no such file, and no published model of that name ({', '.join(names())})")
-    return published
+    return published, ""

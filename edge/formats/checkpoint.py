@@ -70,3 +70,8 @@ class Checkpoint:
     metadata: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
     keep: tuple[object, ...] = ()  # owners of the bytes behind Tensor.data
+
+    @property
+    def head(self) -> str:
+        """Name of the tensor behind the output head: the embedding, where it is tied."""
+        return "output.weight" if "output.weight" in self.tensors else "token_embd.weight"
