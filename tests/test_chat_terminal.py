@@ -37,6 +37,19 @@ def test_banner_names_the_model_and_the_way_out(terminal: Any) -> None:
         assert "fake-1k" not in t.expect("> ")
 
 
+def test_a_conversation_that_goes_on_says_so(terminal: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edge"]
+    kept = ("chat", "--session", str(tmp_path / "talk.bes"), "-n", "4")
+    with terminal(*kept, command=command) as t:
+        assert "goes on" not in t.expect("> ")
+        t.line("hello")
+        t.expect(r"\n\r\n.*> ")
+        t.line("/exit")
+        assert t.wait() == 0
+    with terminal(*kept, command=command) as t:
+        assert "goes on after 1 question; /clear" in t.expect("> ")
+
+
 def test_commands(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")

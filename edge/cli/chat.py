@@ -21,6 +21,7 @@ from edge.errors import EXIT_CODES, UsageError
 if TYPE_CHECKING:
     from edge.cli.repl import Reader
     from edge.engine import Engine
+    from edge.session import Session
 
 EPILOG = """\
 In the chat: /help lists the commands. Ctrl-C stops an answer and keeps the chat; at the prompt
@@ -84,10 +85,11 @@ def chat(
             from edge.cli.jsonl import Protocol
 
             return Protocol(out, engine, arguments, system, stats).run()
+        session = keeper.open(engine, system)
         reader = choose_reader(out, None if no_history else history_path())
         if reader.interactive:
-            banner(out, engine)
-        return Repl(out, engine, reader, arguments, keeper.open(engine, system), stats, keeper.save).run()
+            banner(out, engine, session)
+        return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
 
 
 def choose_reader(out: Output, history: Path | None) -> Reader:
@@ -112,11 +114,14 @@ def history_path() -> Path:
     return Path(state).expanduser() / "bitnet-edge" / "history"
 
 
-def banner(out: Output, engine: Engine) -> None:
-    """Who is speaking, and how to get help."""
+def banner(out: Output, engine: Engine, session: Session) -> None:
+    """Who is speaking, how to get help, and whether a conversation goes on."""
     plan = engine.plan
+    questions = sum(message["role"] == "user" for message in session.messages)
+    going_on = f"\nThe conversation goes on after {count(questions, 'question')}; /clear starts afresh."
     out.info(
         f"{engine.config.name}: {count(plan.n_ctx, 'token')} of context in {plan.kv_type}, "
-        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D leaves.\n",
+        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D leaves."
+        f"{going_on if questions else ''}\n",
         "dim",
     )
