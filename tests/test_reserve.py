@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from training.grammar import amend, dates, facts, offers, values
+from training.grammar import amend, dates, facts, offers, reserve_request, values
 from training.grammar.reserve import Reservation
 from training.grammar.text import Voice, spelled
 
@@ -47,7 +47,7 @@ def test_nothing_is_said_that_was_not_heard(kind: str) -> None:
     own = set(words(_OWN))
     for seed in range(120):
         visit = desk(seed, kind)
-        visit.open()
+        reserve_request.turn(visit)
         visit.fill()
         amend.turn(visit)
         seen: set[str] = set()
@@ -62,7 +62,7 @@ def test_all_that_is_known_comes_back() -> None:
     asked_for = Counter[str]()
     for seed in range(1500):
         visit = desk(seed)
-        visit.open()
+        reserve_request.turn(visit)
         visit.fill()
         for asked, reply in visit.turns:
             for clock in re.findall(r"\d+:\d\d", asked):
@@ -80,7 +80,7 @@ def test_a_correction_changes_one_part() -> None:
     changed = Counter[str]()
     for seed in range(1500):
         visit = desk(seed)
-        visit.open()
+        reserve_request.turn(visit)
         visit.fill()
         before = dict(visit.known, what=visit.thing(), wishes=", ".join(visit.wishes))
         turns = len(visit.turns)

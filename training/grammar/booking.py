@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from training.grammar import amend, dates, desks, names, offers, values
+from training.grammar import amend, dates, desks, names, offers, reserve_request, values
 from training.grammar import booking_words as said
 from training.grammar.reserve import Reservation
 from training.grammar.shop import Shop
@@ -256,7 +256,9 @@ def turns(
         desk.turns.append((voice.says(rng.choice(said.ASK_BOOKING)), "You have not booked anything yet."))
     if guest and "name" in desk.slots:
         desk.known["name"] = guest
-    if isinstance(desk, Reservation) or rng.random() > 0.42 or not desk.terse():
+    if isinstance(desk, Reservation):
+        reserve_request.turn(desk)
+    elif rng.random() > 0.42 or not desk.terse():
         desk.open()
     if desk.known and rng.random() < (0.22 if copied else 0.12):
         _correct(desk)

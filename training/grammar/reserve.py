@@ -1,7 +1,7 @@
 """Bookings at the desks of ``offers.py``: what is wanted is copied from the guest's words and comes back whole.
 
 In one fixed order: the thing with its count or article, where to or what for, for whom, how many nights, day, time,
-name, and behind a comma each wish as it was said.
+name, and behind a comma each wish as it was said.  The first request is put together in ``reserve_request.py``.
 """
 
 from __future__ import annotations
@@ -266,89 +266,8 @@ class Reservation:
 
     # ---- the visit
 
-    def open(self) -> None:
-        """The first request: what, and as much of the rest as the guest likes."""
-        rng, form = self.rng, self.trade.form
-        if form == "visit" and rng.random() < 0.06:
-            self.say(rng.choice(heard.VAGUE))
-            self.say(rng.choice(heard.ANSWER_THING), thing=self.wanted())
-            return
-        full = rng.choice((0.3, 0.7, 1.0, 1.0))
-        ways = {"thing": self.wanted()}
-        whom = bool(self.trade.whom) and rng.random() < (0.45 if form == "visit" else 0.15)
-        lead = rng.choice((heard.LEADS_WHO if form == "visit" else heard.LEADS_GROUP) if whom else heard.LEADS[form])
-        if whom:
-            whose, being = rng.choice(("my", "my", "my", "our")), rng.choice(self.trade.whom)
-            own = being in ("mum", "dad", "uncle", "aunt") and rng.random() < 0.5  # mum wants: no word before it
-            self.known["people"] = f"for {being}" if own else f"for your {being}"
-            ways["who"] = being if own else f"{whose} {being}"
-        tails = []
-        first = ahead = ""
-        if form == "ticket" and rng.random() < 0.9:
-            first, ways["to"] = self.target()
-            if rng.random() < 0.3:
-                first, lead = "", rng.choice(heard.SO)
-                ahead = rng.choice(heard.PLACE_AHEAD if self.shop.kind == "train" else heard.TITLE_AHEAD) + " "
-                if self.known["to"].startswith("from "):
-                    ahead = "[we travel |it is |]from {to}[, so|:|,|.] "
-        often = {"table": 0.9, "hire": 0.32, "room": 0.25, "visit": 0.6 if self.shop.kind == "tours" else 0.0}
-        if not whom and rng.random() < often.get(form, 0.0):
-            way, ways["n"] = self.people()
-            if rng.random() < 0.3 and self.known["people"].count(" ") == 1:
-                ahead, lead = rng.choice(heard.PEOPLE_AHEAD) + " ", rng.choice(heard.SO)
-            elif form == "table":
-                first = way
-            else:
-                tails.append(way)
-        if form == "room" and rng.random() < full:
-            way, ways["nights"] = self.nights()
-            tails.append(way.replace("{n}", "{nights}"))
-        slots = [slot for slot in ("day", "time") if slot in self.slots and rng.random() < full]
-        if form == "hold" and rng.random() < 0.6:
-            slots = ["day", "time"][: rng.choice((1, 1, 2))]
-        if slots:
-            way, more = self.moment(slots)
-            ways |= more
-            loose = not (ahead or way.startswith(("for", "with", "the ", "and", "to ")))
-            if loose and rng.random() < 0.14 and not whom and form not in ("ticket", "room", "hold"):
-                lead = rng.choice(heard.MIDDLE).replace("{moment}", way.lstrip(", "))
-            elif loose and rng.random() < 0.16:
-                ahead = way.lstrip(", ") + rng.choice((" ", ", ", ", ", ": "))
-            else:
-                tails.append(way)
-        for hole in ("wish", "more"):
-            if rng.random() < (0.38 if hole == "wish" else 0.1 * bool(self.wishes)):
-                tails.append(rng.choice(heard.WISH).replace("{wish}", f"{{{hole}}}"))
-                ways[hole] = self.wish()
-        rng.shuffle(tails)
-        order = "".join(tails)
-        if order.find("{more}") < order.find("{wish}") and "{more}" in order:
-            self.wishes.reverse()  # they come back in the order in which they were said
-        if "name" in self.slots and "name" not in self.known and rng.random() < 0.12:
-            ways["name"] = self._name()
-            tails.append(rng.choice((", my name is {name}", "under the name {name}", "under {name}", ", name {name}")))
-        question = lead.endswith("?")
-        body = lead.rstrip("?")
-        hole = "{thing}"
-        at = body.index(hole) + len(hole)
-        rest = body[at:]
-        if whom and rest.startswith(" for {who}"):
-            at, rest = len(body), ""
-        if rest in (" left", " available") and rng.random() < 0.6:
-            at, rest = len(body), ""
-        pattern = ahead + body[:at] + (" " + first if first else "") + rest + "".join(" " + tail for tail in tails)
-        if tails and rng.random() < 0.16:
-            pattern += rng.choice((" ", " ", ", ")) + rng.choice(heard.CLOSING)
-        elif rng.random() < 0.15:
-            pattern += rng.choice((" please", ", please"))
-        pattern += "?" if question else ""
-        if rng.random() < 0.2 and not ahead.startswith(", "):
-            pattern = rng.choice(heard.FRONT) + rng.choice((", ", ". ", ", so ", ": ", ", ")) + pattern
-        if rng.random() < 0.2:
-            pattern += ("" if question else rng.choice((".", ",", "."))) + " " + rng.choice(heard.BEHIND)
-        self.say(re.sub(r", *(?=[?,.])", "", pattern), **ways)
-
-    def _name(self) -> str:
+    def name(self) -> str:
+        """A name for it."""
         name = self.voice.form(values.full_name(self.rng, self.split))
         self.known["name"] = name
         return name
@@ -374,14 +293,14 @@ class Reservation:
                 way, value = self.nights()
                 self.say(way.lstrip(", ") if rng.random() < 0.5 else "{n}[, please| please|]", n=value)
             elif slot == "name":
-                self.say(rng.choice(said.ANSWER["name"]), name=self._name())
+                self.say(rng.choice(said.ANSWER["name"]), name=self.name())
             else:
                 both = slot == "day" and "time" in missing and rng.random() < 0.25
                 way, ways = self.moment(["day", "time"] if both else [slot])
                 way = way.lstrip(", ")
                 way = way if both or rng.random() < 0.6 else f"{way}[, please| please| if possible|]"
                 if "name" in missing and rng.random() < 0.06:
-                    way, ways["name"] = f"{way}, [name|under|under the name|my name is] {{name}}", self._name()
+                    way, ways["name"] = f"{way}, [name|under|under the name|my name is] {{name}}", self.name()
                 self.say(way, **ways)
 
     def recall(self, done: bool) -> None:
