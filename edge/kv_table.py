@@ -35,7 +35,7 @@ class Weights:
 
     @classmethod
     def of(cls, c: ModelConfig, stored: str = "") -> Weights:
-        """From the dimensions of a model; ``stored``: type of the table behind its output head, where there is a file."""
+        """From the dimensions of a model; ``stored``: type of the table behind its output head, if there is a file."""
         from pyx.head import placement
 
         layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn

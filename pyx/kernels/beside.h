@@ -13,6 +13,8 @@
 #ifndef BITNET_EDGE_BESIDE_H
 #define BITNET_EDGE_BESIDE_H
 
+#include "lookup_row.h"
+
 enum {
     BESIDE_ROWS = 32,
     BESIDE_TOKENS = 8,

@@ -17,15 +17,12 @@
  * Where products can be added meanwhile, half of the rows are multiplied instead: beside.h.
  *
  * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
- *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
- *                   serves both
+ *   LOOKUP_TOKENS   as lookup_row.h says
  *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256 */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
-#include "kernels.h"
-
-#include <string.h>
+#include "lookup_row.h"
 
 #ifndef LOOKUP_LEAST_ROWS
 #define LOOKUP_LEAST_ROWS 256
@@ -33,20 +30,15 @@
 
 enum {
     LOOKUP_ENTRIES = 81,
-    LOOKUP_RUN = 128 / LOOKUP_TOKENS, /* bytes of codes, one table each */
-    LOOKUP_RUNS = TERNARY_BLOCK_BYTES / LOOKUP_RUN,
-    LOOKUP_BATCH = 128,               /* tokens at once */
+    LOOKUP_BATCH = 128, /* tokens at once */
 };
 
-typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
 #ifdef __aarch64__ /* registers have eight lanes */
 typedef int16_t lanes_part __attribute__((vector_size(16)));
 #else
 typedef lanes16 lanes_part;
 #endif
 enum { LOOKUP_PARTS = sizeof(lanes16) / sizeof(lanes_part) };
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint16_t words8 __attribute__((vector_size(16)));
 
 /* Working memory; what depends on the number of rows lies behind it. */
 struct lookup {
@@ -55,14 +47,13 @@ struct lookup {
     int32_t x_sum[LOOKUP_BATCH], x_abs[LOOKUP_BATCH]; /* of the blocks that are in sum     */
     int64_t n_row;
     struct beside *beside; /* the rows that are multiplied meanwhile */
-    lanes16 *sum;     /* [LOOKUP_BATCH / LOOKUP_TOKENS][n_row], weights times x */
-    uint16_t *offset; /* [LOOKUP_RUNS][n_row][LOOKUP_RUN], bytes from table */
+    lanes16 *sum;          /* [LOOKUP_BATCH / LOOKUP_TOKENS][n_row], weights times x */
+    uint16_t *offset;      /* [LOOKUP_RUNS][n_row][LOOKUP_RUN], bytes from table */
 };
 
 _Static_assert(sizeof(struct lookup) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
 _Static_assert(MATMUL_WORK(1) - MATMUL_WORK(0) >= 2 * (LOOKUP_BATCH + TERNARY_BLOCK_BYTES), "MATMUL_WORK is too small");
 
-#define LOOKUP_INLINE static inline __attribute__((always_inline))
 #define LOOKUP_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
 
 LOOKUP_INLINE bytes16 zip_low(bytes16 a, bytes16 b)
@@ -157,43 +148,6 @@ LOOKUP_APART void lookup_table(const lanes16 *x, lanes16 *table)
             }
         }
     }
-}
-
-/* Word i of four. */
-LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
-{
-#ifdef __BMI2__ /* shifts would copy it first, and this loop is as fast as instructions are issued */
-    __asm__("rorx %2, %1, %0\n\tmovzwl %w0, %k0" : "=r"(four) : "r"(four), "i"(16 * i));
-    return four;
-#else
-    return (uint16_t)(four >> 16 * i);
-#endif
-}
-
-/* s + the entries at LOOKUP_RUN offsets. */
-LOOKUP_INLINE lanes16 lookup_row(const char *table, const uint16_t *offset, lanes16 s)
-{
-#pragma GCC unroll 4
-    for (int i = 0; i < LOOKUP_RUN; i += 4) {
-        uint64_t four;
-        memcpy(&four, offset + i, 8);
-#ifdef __aarch64__ /* whole addresses, for ldp; in pairs, as processors that issue in order wait for every sum */
-        const char *at[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            at[j] = table + (uint16_t)(four >> 16 * j);
-            __asm__("" : "+r"(at[j]));
-        }
-        s += (*(const lanes16 *)at[0] + *(const lanes16 *)at[1]) + (*(const lanes16 *)at[2] + *(const lanes16 *)at[3]);
-#else
-        __asm__("" : "+r"(four)); /* else words of several rows are taken out of vectors, through memory */
-        s += *(const lanes16 *)(table + (uint16_t)four);
-        s += *(const lanes16 *)(table + lookup_word(four, 1));
-        s += *(const lanes16 *)(table + lookup_word(four, 2));
-        s += *(const lanes16 *)(table + (four >> 48));
-#endif
-    }
-    return s;
 }
 
 /* The sums of a batch, 256 bytes a row, leave half of a second-level cache of 1 MiB free. */
