@@ -320,7 +320,7 @@ def _refused(rng: Random, voice: Voice, split: str) -> Turns:
 
 
 #: exercises with facts, and the rest; tables take the more tokens the longer they are
-_WITH_FACTS = {_hours: 40, _table: 4, _menu: 19, _house: 6}
+_WITH_FACTS = {_hours: 52, _table: 4, _menu: 19, _house: 6}
 _WITHOUT = {_list: 7, _repeat: 6, _spell: 1, _spelled: 1, _name: 20, _names: 3, _words: 3, _order: 12, _named: 9,
             _who: 10, _change: 8, _booked: 9, _pairs: 9, _refused: 11}  # fmt: skip
 

@@ -107,7 +107,7 @@ def draw(rng: Random) -> Hours:
     """Hours of some shop: one to seven runs of days, some of them closed; sometimes those of holidays."""
     span = spans_of(rng)
     hours = merged(_week(rng, span) if rng.random() > 0.02 else [(rng.choice(ALWAYS),)] * 7)
-    if rng.random() < 0.22:
+    if rng.random() < 0.14:
         for special in rng.sample(HOLIDAYS, rng.choice((1, 1, 2))) if rng.random() < 0.6 else _dates(rng):
             hours.special[special] = None if rng.random() < 0.55 else span()
     elif rng.random() < 0.05:
@@ -254,7 +254,7 @@ def drill(rng: Random, voice: Voice, hours: Hours | None) -> list[tuple[str, str
     found: list[tuple[str, str]] = []
     days = rng.sample(range(7), 7)
     shut = [at for at in days if hours and hours.of(at) is None]
-    if shut and len(shut) < 5:  # the closed days and their neighbours first
+    if shut and len(shut) < 5 and rng.random() < 0.4:  # the closed days and their neighbours first
         days.sort(key=lambda day: rng.random() + min(abs(day - at) > 1 for at in shut))
     for day in days[: rng.randint(3, 7) if hours and len(hours.runs) > 1 else 2]:
         for _ in range(rng.choice((1, 1, 1, 1, 2))):
@@ -276,7 +276,7 @@ def _turn(rng: Random, voice: Voice, hours: Hours | None, today: int | None, aft
     day, kind = rng.randrange(7), rng.random()
     week = hours or Hours([(0, 6, None)])
     shut = [at for at in range(7) if week.of(at) is None]
-    if shut and rng.random() < 0.25:  # else a closed day is asked for too seldom to be learned
+    if shut and rng.random() < 0.10:  # else a closed day is asked for too seldom to be learned
         day = rng.choice(shut)
     if rng.random() < (0.45 if today is not None else 0.06):
         asked = expand(rng, rng.choice(ask.ASK_TODAY))

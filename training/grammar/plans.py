@@ -239,7 +239,7 @@ Plan = Seasons | Sittings
 def draw(rng: Random) -> Hours | Plan:
     """The hours of some house: mostly a week, sometimes by season or by what is served."""
     kind = rng.random()
-    return Seasons(rng) if kind < 0.13 else Sittings(rng) if kind < 0.27 else opening.draw(rng)
+    return Seasons(rng) if kind < 0.08 else Sittings(rng) if kind < 0.16 else opening.draw(rng)
 
 
 def written(rng: Random, hours: Hours | Plan) -> str:
