@@ -204,7 +204,7 @@ def _table(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
 
 def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """Opening hours, alone or among other facts, asked for day by day; seldom all but the hours."""
-    week = plans.draw(rng) if rng.random() < 0.77 else None
+    week = plans.draw(rng) if rng.random() < 0.66 else None
     today = rng.randrange(7) if isinstance(week, opening.Hours) and rng.random() < 0.25 else None
     other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
     if week:
@@ -213,7 +213,7 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
         parts = other[: rng.randint(1, 2)]
     if rng.random() < 0.2:
         rng.shuffle(parts)
-    if rng.random() < 0.4 or not week:
+    if rng.random() < 0.4 or not week and rng.random() < 0.7:
         parts.insert(0, shops.house_name(rng, split))
     if today is not None:
         parts.insert(rng.choice((0, 0, len(parts))), f"today is {values.DAYS[today]}")
@@ -222,6 +222,8 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
         found = plans.drill(rng, voice, week)
     else:
         found = [turn for _ in range(rng.randint(2, 4)) for turn in plans.turns(rng, voice, week, today)]
+    if not week and rng.random() < 0.25:
+        return "", found
     return ". ".join(sentence(part).rstrip(".") for part in parts) + ".", found
 
 

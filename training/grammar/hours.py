@@ -256,7 +256,7 @@ def drill(rng: Random, voice: Voice, hours: Hours | None) -> list[tuple[str, str
     shut = [at for at in days if hours and hours.of(at) is None]
     if shut and len(shut) < 5 and rng.random() < 0.4:  # the closed days and their neighbours first
         days.sort(key=lambda day: rng.random() + min(abs(day - at) > 1 for at in shut))
-    for day in days[: rng.randint(3, 7) if hours and len(hours.runs) > 1 else 2]:
+    for day in days[: rng.randint(3, 7) if hours and len(hours.runs) > 1 else rng.randint(2, 4)]:
         for _ in range(rng.choice((1, 1, 1, 1, 2))):
             found.append((ask_day(rng, voice, day, bool(found)), answer_day(hours, day) if hours else UNKNOWN))
     return found
