@@ -52,8 +52,7 @@ class _Request:
             self.tails.append(way.replace("{n}", "{nights}"))
         self._moment()
         self._wishes()
-        slots = self.desk.slots
-        if "name" in slots and "name" not in self.desk.known and self.rng.random() < 0.12:
+        if "name" not in self.desk.known and self.rng.random() < 0.12:  # also where none would be asked for
             self.ways["name"] = self.desk.name()
             self.tails.append(
                 self.rng.choice((", my name is {name}", "under the name {name}", "under {name}", ", name {name}"))
