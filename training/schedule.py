@@ -50,7 +50,7 @@ _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that 
 _BROAD = {"kiosk": 0.53, "echo": 0.14, "task": 0.12, "small": 0.015, "free": 0.14, "pilot": 0.01, "refuse": 0.045}
 _KIOSK = {"kiosk": 0.59, "echo": 0.12, "task": 0.10, "small": 0.015, "free": 0.125, "pilot": 0.005,
           "refuse": 0.045}
-_LONG = {**_KIOSK, "kiosk": 0.39, "day": 0.20}
+_LONG = {**_KIOSK, "kiosk": 0.43, "echo": 0.18, "day": 0.10}
 
 PHASES = (
     Phase(0.50, 384, _BROAD, _SPOKEN),

@@ -207,6 +207,8 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     week = plans.draw(rng) if rng.random() < 0.66 else None
     today = rng.randrange(7) if isinstance(week, opening.Hours) and rng.random() < 0.25 else None
     other = [make(rng, split)[0] for make, _ in rng.sample(list(NOTES.values()), 2)]
+    if rng.random() < 0.5:  # what nobody has told of a house before says nothing about its hours either
+        other = [_anything(rng, split) for _ in other]
     if week:
         parts = [plans.written(rng, week), *other[: rng.choices((0, 1, 2), (70, 22, 8))[0]]]
     else:
@@ -225,6 +227,13 @@ def _hours(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     if not week and rng.random() < 0.25:
         return "", found
     return ". ".join(sentence(part).rstrip(".") for part in parts) + ".", found
+
+
+def _anything(rng: Random, split: str) -> str:
+    """A line of words without meaning, or of goods."""
+    if rng.random() < 0.4:
+        return listed([plural(shops.coined_item(rng, split)) for _ in range(rng.randint(2, 4))])
+    return " ".join(words.word(rng) for _ in range(rng.randint(3, 7)))
 
 
 def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
