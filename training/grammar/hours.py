@@ -78,7 +78,7 @@ def spans_of(rng: Random) -> Callable[[], tuple[str, ...]]:
     """The hours of one shop on some day, in its notation: with a break, past midnight, 12-6 pm."""
     clock = clock_of(rng)
     minutes = rng.choice(((0, 0, 0, 30, 30, 15, 45), (0, 0, 0, 30, 30, 15, 45), (0,), (0, 30), (5, 10, 20, 40, 50, 55)))
-    breaks, night, short = rng.random() < 0.13, rng.random() < 0.06, rng.random() < 0.06
+    breaks, night, short = rng.random() < 0.08, rng.random() < 0.06, rng.random() < 0.06
 
     def at(first: int, last: int) -> str:
         hour = 24 if last > 22 and rng.random() < 0.04 else rng.randint(first, last)

@@ -249,6 +249,8 @@ def written(rng: Random, hours: Hours | Plan) -> str:
 
 def turns(rng: Random, voice: Voice, hours: Hours | Plan | None, today: int | None = None) -> list[Turn]:
     """One to three questions on opening hours."""
+    if hours is None and rng.random() < 0.3:
+        return _unknown(rng, voice, 1)
     if hours is None or isinstance(hours, Hours):
         return opening.turns(rng, voice, hours, today)
     found: list[Turn] = []
@@ -257,8 +259,19 @@ def turns(rng: Random, voice: Voice, hours: Hours | Plan | None, today: int | No
     return found
 
 
+def _unknown(rng: Random, voice: Voice, n: int) -> list[Turn]:
+    """Questions about a month, lunch or the last entry where no hours are given."""
+    found: list[Turn] = []
+    for _ in range(n):
+        asked, _ = (Seasons if rng.random() < 0.5 else Sittings)(rng).turn(rng, voice, bool(found))
+        found.append((asked, opening.UNKNOWN))
+    return found
+
+
 def drill(rng: Random, voice: Voice, hours: Hours | Plan | None) -> list[Turn]:
     """One question after the other."""
+    if hours is None and rng.random() < 0.35:
+        return _unknown(rng, voice, rng.randint(1, 3))
     if hours is None or isinstance(hours, Hours):
         return opening.drill(rng, voice, hours)
     return [hours.turn(rng, voice, i > 0) for i in range(rng.randint(3, 7))]
