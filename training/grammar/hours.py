@@ -86,12 +86,15 @@ def spans_of(rng: Random) -> Callable[[], tuple[str, ...]]:
 
     #: where the same few times come back on other days, only the day tells which of them belong together
     few = [(at(5, 13), at(14, 23)) for _ in range(3)] if rng.random() < 0.35 else []
+    mornings = rng.random() < 0.25  # some days end before two
 
     def span() -> tuple[str, ...]:
         if breaks and rng.random() < 0.7:
             return at(6, 10), at(11, 13), at(14, 16), at(17, 22)
         if night and rng.random() < 0.7:
             return at(16, 21), at(25, 30) if rng.random() < 0.5 else at(25, 27)
+        if mornings and rng.random() < 0.5:
+            return at(5, 10), at(11, 13)
         a, b = (rng.choice(few)[0], rng.choice(few)[1]) if few else (at(5, 13), at(14, 23))
         if short and re.fullmatch(r"(?:12|1)(?:[:.]\d\d)? ?pm", a) and b.endswith("pm"):
             a = a.removesuffix("pm").strip()

@@ -79,15 +79,20 @@ def _ask_price(rng: Random, voice: Voice, pattern: str, item: str) -> str:
     return voice.says(asked, item=voice.form(item))
 
 
+def _menu_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
+    """What is on the menu: all of it, in its order."""
+    asked = voice.says(rng.choice(ASK_MENU))
+    if shop.shelf:
+        return asked, f"We have {listed([plural(item) for item in shop.shelf])}."
+    if not shop.prices:
+        return asked, "I have no menu here. Tell me what you would like."
+    return asked, f"We have {listed(list(shop.prices))}."
+
+
 def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
     """What does it cost, what is on the menu."""
-    if rng.random() < 0.2 and shop.kind in GOODS_OF and shop.orders:
-        asked = voice.says(rng.choice(ASK_MENU))
-        if shop.shelf:
-            return [(asked, f"We have {listed([plural(item) for item in shop.shelf])}.")]
-        if not shop.prices:
-            return [(asked, "I have no menu here. Tell me what you would like.")]
-        return [(asked, "We have " + listed(list(shop.prices)) + ".")]
+    if rng.random() < 0.35 and shop.kind in GOODS_OF and shop.orders:
+        return [_menu_turn(rng, voice, shop)]
     if shop.prices and rng.random() < 0.88:
         return [_price_turn(rng, voice, shop, rng.choice(list(shop.prices)))]
     item = item_of(rng, split, shop.kind if shop.kind in GOODS_OF else "snacks", 0.5)
@@ -139,6 +144,8 @@ def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     if shop.orders and rng.random() < 0.25:
         return [_sum_turn(rng, voice, shop) for _ in range(rng.randint(2, 4))]
     found: list[tuple[str, str]] = []
+    if shop.orders and shop.kind in GOODS_OF and rng.random() < 0.4:
+        found.append(_menu_turn(rng, voice, shop))
     for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices)) if len(shop.prices) > 1 else 1):
         found.append(_price_turn(rng, voice, shop, item, bool(found)))
     return found
