@@ -231,7 +231,7 @@ def test_bills_read_prices_and_work_out_nothing() -> None:
 def test_prices_are_those_of_the_facts() -> None:
     """Large popcorn: $7.25 is told where popcorn, large and $7.25 stand in the facts; else it is not known."""
     told, units, unknown, written = 0, 0, 0, collections.Counter()  # type: int, int, int, collections.Counter[str]
-    for dialogue in (*DIALOGUES["train"], *islice(grammar.echoes(3), 1800)):
+    for dialogue in (*DIALOGUES["train"], *islice(grammar.echoes(3), 1500)):
         facts = dialogue[0][1].lower()
         for _, asked, answer in turns(dialogue):
             unknown += answer.startswith("Sorry, I do not know the price of")

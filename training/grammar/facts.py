@@ -68,6 +68,8 @@ def draw(rng: Random, split: str, kind: str, told: float = 0.62) -> Shop:
         )
     else:
         intro = ""
+    if intro == house and not parts:
+        intro = f"you work in {a_house}"  # a house alone is no fact of anything
     if intro:
         parts.insert(0, intro)
     if front:
