@@ -63,12 +63,19 @@ class Terminal:
             if left <= 0 or not self._read(left):
                 raise AssertionError(f"{pattern!r} did not appear; the screen has {self.screen!r}")
 
-    def handed_over(self, timeout: float = 20.0) -> None:
+    def taken_over(self) -> None:
+        """Wait until the line editor has the terminal: what is typed earlier the terminal itself shows and may drop."""
+        self._wait_for_mode(0)
+
+    def handed_over(self) -> None:
         """Wait until the line editor has given the terminal back: only then is Ctrl-C a signal."""
+        self._wait_for_mode(termios.ICANON)
+
+    def _wait_for_mode(self, mode: int, timeout: float = 20.0) -> None:
         deadline = time.monotonic() + timeout
-        while not termios.tcgetattr(self._fd)[3] & termios.ICANON:
-            assert time.monotonic() < deadline, "the line editor keeps the terminal"
-            time.sleep(0.01)
+        while termios.tcgetattr(self._fd)[3] & termios.ICANON != mode:
+            assert time.monotonic() < deadline, f"the line editor {'keeps' if mode else 'does not take'} the terminal"
+            time.sleep(0.001)
 
     def wait(self, timeout: float = 20.0) -> int:
         """The exit code, once the program has ended."""

@@ -11,9 +11,7 @@ import importlib.util
 import json
 import os
 import platform
-import pty
 import resource
-import select
 import shutil
 import subprocess
 import sys
@@ -26,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests import elf
+from tests.terminal import CTRL_C, CTRL_D, Terminal
 from tests.test_structure import imports, modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -206,58 +205,68 @@ def test_archive_is_the_folder(frozen: dict[str, Path]) -> None:
     assert packed == {str(path.relative_to(DIST)) for path in folder.rglob("*") if not path.is_dir()}
 
 
-# ---- signals on a terminal, where one-file programs get them twice ---------------------------------------------------
+# ---- on a terminal; one-file programs get its signals twice ----------------------------------------------------------
 
 
-class Terminal:
-    """A program on a terminal of its own."""
+@pytest.fixture(params=["file", "folder"])
+def chat(request: Any, frozen: dict[str, Path]) -> Any:
+    """with chat() as terminal: an endless answer to every message"""
+    environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
 
-    def __init__(self, *command: str | Path) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ["TERM"] = "xterm"
-            os.execv(command[0], [str(word) for word in command])
-        self.text = b""
+    def run(**extra: str) -> Terminal:
+        endless = ["chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history"]
+        return Terminal([str(frozen[request.param]), *endless], {**environment, **extra})
 
-    def wait_for(self, what: bytes, seconds: float = 30) -> None:
-        """Read until ``what`` appears, and forget everything up to there."""
-        end = time.monotonic() + seconds
-        while what not in self.text:
-            assert time.monotonic() < end, f"no {what!r} in {self.text!r}"
-            if select.select([self.fd], [], [], 0.1)[0]:
-                data = os.read(self.fd, 65536)
-                self.text += data
-                if b"\x1b[6n" in data:  # where is the cursor?
-                    os.write(self.fd, b"\x1b[1;1R")
-        self.text = self.text.partition(what)[2]
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.fd, keys)
-
-    def status(self) -> int:
-        while True:
-            try:
-                if not os.read(self.fd, 65536):
-                    break
-            except OSError:  # the program has gone
-                break
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+    return run
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_ctrl_c_stops_the_answer_and_keeps_the_chat(frozen: dict[str, Path], kind: str) -> None:
-    terminal = Terminal(frozen[kind], "chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history")
-    for _ in range(3):
-        terminal.wait_for(b"> ")
-        terminal.type(b"tell me a joke\r")
-        terminal.wait_for(b"a")
-        time.sleep(0.3)
-        terminal.type(b"\x03")
-        terminal.wait_for(b"^C")
-    terminal.wait_for(b"> ")
-    time.sleep(0.6)  # an echo would have arrived
-    terminal.type(b"\x04")
-    assert terminal.status() == 0
+def test_line_editor_is_inside(chat: Any) -> None:
+    with chat() as terminal:
+        terminal.taken_over()
+        terminal.type("/hel\t")
+        terminal.expect("/help")
+        terminal.line("")
+        terminal.expect("/regen .*Ctrl-D leaves")
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
+    with chat() as terminal:
+        for _ in range(3):
+            terminal.taken_over()
+            terminal.line("tell me a joke")
+            terminal.handed_over()
+            terminal.expect("joke.*?\n.*?[a-z]{3} [a-z]")
+            terminal.type(CTRL_C)
+            time.sleep(0.6)  # two within half a second are one
+        terminal.taken_over()
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+        assert "again leaves" not in terminal.screen
+
+
+def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
+    with chat() as terminal:
+        for i in range(12):
+            terminal.taken_over()
+            terminal.line("tell me a joke")
+            terminal.handed_over()
+            time.sleep(0.001 * i)
+            terminal.type(CTRL_C)
+            time.sleep(0.6)  # two within half a second are one
+        terminal.taken_over()
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+
+
+def test_one_ctrl_c_at_a_plain_prompt_does_not_leave(chat: Any) -> None:
+    with chat(TERM="dumb") as terminal:
+        terminal.expect("> ")
+        time.sleep(0.5)  # a signal between Python's prompt and its read() waits for the next key
+        terminal.type(CTRL_C)
+        terminal.expect("Ctrl-C again.*> ")
+        time.sleep(0.6)
+        terminal.type(CTRL_C)
+        assert terminal.wait() == 130
 
 
 # ---- a processor without AVX2, seen through the emulator -------------------------------------------------------------

@@ -16,7 +16,7 @@ from edge.chat import Conversation
 from edge.cli import records
 from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
-from edge.cli.signals import is_echo, stopping
+from edge.cli.signals import interrupting, stopping
 from edge.errors import EdgeError, UsageError
 
 if TYPE_CHECKING:
@@ -119,6 +119,10 @@ class Repl:
 
     def run(self) -> int:
         """Talk until the input ends; the exit code."""
+        with interrupting():
+            return self._talk()
+
+    def _talk(self) -> int:
         interrupts = 0
         while True:
             try:
@@ -134,8 +138,6 @@ class Repl:
             except (Interrupted, KeyboardInterrupt) as stop:
                 if not self.reader.interactive:
                     raise
-                if is_echo():
-                    continue
                 # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
                 interrupts = 1 if getattr(stop, "had_text", False) else interrupts + 1
                 if interrupts > 1:
@@ -212,7 +214,7 @@ class Repl:
         session = self.talk.session
         with stopping(session.cancel) as stop, self.out.progress("reading") as progress:
             try:
-                for piece in ask(on_prefill=lambda done, total, _cached: progress(done, total)):
+                for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
                     progress.close()
                     answer.feed(piece.text)
             finally:

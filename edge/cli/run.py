@@ -188,7 +188,7 @@ def _print_text(out: Output, session: Session, ask: Ask) -> bool:
     answer = Answer(out)
     with stopping(session.cancel) as stop, out.progress("reading the prompt") as progress:
         try:
-            for piece in ask(on_prefill=lambda done, total, _cached: progress(done, total)):
+            for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
                 progress.close()
                 answer.feed(piece.text)
         except BaseException as error:
@@ -203,7 +203,7 @@ def _print_text(out: Output, session: Session, ask: Ask) -> bool:
 def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
     """The whole answer as one JSON object; True when Ctrl-C stopped it."""
     with stopping(session.cancel) as stop, out.progress("answering"):
-        text = "".join(piece.text for piece in ask())
+        text = "".join(piece.text for piece in stop.through(ask()))
     out.json(records.answer(engine, session, text))
     return stop.interrupted
 
@@ -212,7 +212,7 @@ def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> bo
     """The answer as events; True when Ctrl-C stopped it."""
     out.json(records.ready(engine))
     with stopping(session.cancel) as stop:
-        for piece in ask(on_prefill=lambda *counts: out.json(records.prefill(*counts))):
+        for piece in stop.through(ask(on_prefill=lambda *counts: out.json(records.prefill(*counts)))):
             out.json({"ev": "text", "text": piece.text})
     out.json(records.done(session))
     return stop.interrupted

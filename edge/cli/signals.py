@@ -4,7 +4,7 @@ The library below never touches signals; here SIGTERM becomes :class:`Terminated
 first Ctrl-C asks the session to stop (so that the partial turn is kept whole) and only the second one interrupts.
 
 A one-file program gets each Ctrl-C twice: from the terminal, and from the process that unpacked it, which passes on
-whatever it receives and cannot be told not to.  :func:`is_echo` tells the second from a wish.
+whatever it receives and cannot be told not to.  :func:`is_wish` tells the second from the first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 
 class Terminated(BaseException):
@@ -36,12 +36,53 @@ def in_main_thread() -> bool:
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO_SECONDS = 0.5
 
-_handled = -ECHO_SECONDS  # when `stopping` last took a Ctrl-C
+_wished = -ECHO_SECONDS  # when a Ctrl-C came whose copy has not come yet
 
 
-def is_echo() -> bool:
-    """Is a SIGINT that arrives now the one-file parent's copy of the Ctrl-C that was just handled?"""
-    return ONE_FILE and time.monotonic() - _handled < ECHO_SECONDS
+def is_wish() -> bool:
+    """Is the SIGINT that has just arrived a Ctrl-C of its own, not the one-file parent's copy of the last?
+
+    Asked by handlers, once each time: a wish is remembered, so that its one copy will be known.
+    """
+    global _wished
+    now = time.monotonic()
+    if ONE_FILE and now - _wished < ECHO_SECONDS:
+        _wished = -ECHO_SECONDS
+        return False
+    _wished = now
+    return True
+
+
+Block = TypeVar("Block", bound="on_sigint")
+T = TypeVar("T")
+
+
+class on_sigint:  # noqa: N801 - a base
+    """Within the block SIGINT calls :meth:`handle`; where it is ignored that wish of the shell is left alone."""
+
+    _old: Any = None
+
+    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+        """In the main thread, between any two instructions."""
+        raise NotImplementedError
+
+    def __enter__(self: Block) -> Block:
+        # A shell starts background jobs with SIGINT ignored.
+        if in_main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._old = signal.signal(signal.SIGINT, self.handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)
+
+
+class interrupting(on_sigint):  # noqa: N801 - a context manager, used like a function
+    """Within the block Ctrl-C raises KeyboardInterrupt, as ever, and its echo raises nothing wherever it arrives."""
+
+    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+        if is_wish():
+            raise KeyboardInterrupt
 
 
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
@@ -55,7 +96,7 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
             signal.signal(signal.SIGTERM, self._old)
 
 
-class stopping:  # noqa: N801
+class stopping(on_sigint):  # noqa: N801
     """Within the block the first Ctrl-C calls ``cancel`` and sets ``interrupted``; the second raises.
 
     ``cancel`` must be safe to call from a signal handler (``Session.cancel`` sets a flag).
@@ -63,25 +104,18 @@ class stopping:  # noqa: N801
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
-        self._old: Any = None
         self.interrupted = False
 
-    def _on_sigint(self, _signum: int, _frame: FrameType | None) -> None:
-        global _handled
+    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+        if not is_wish():
+            return
         if self.interrupted:
-            if is_echo():
-                return
             raise KeyboardInterrupt
         self.interrupted = True
-        _handled = time.monotonic()
         self._cancel()
 
-    def __enter__(self) -> stopping:
-        # A shell starts background jobs with SIGINT ignored; that wish is left alone.
-        if in_main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._old = signal.signal(signal.SIGINT, self._on_sigint)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._old is not None:
-            signal.signal(signal.SIGINT, self._old)
+    def through(self, pieces: Iterator[T]) -> Iterator[T]:
+        """``pieces`` as they are.  To ask forgets what was cancelled before; a Ctrl-C of that moment counts, too."""
+        if self.interrupted:
+            self._cancel()
+        return pieces

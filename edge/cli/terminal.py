@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
@@ -20,6 +22,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from edge.cli.repl import COMMANDS, Interrupted
+from edge.cli.signals import is_wish, on_sigint
 
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
 
@@ -49,7 +52,34 @@ class TerminalReader:
         )
 
     def read(self, prompt: str) -> str:
-        return self._session.prompt(FormattedText([("bold ansigreen", prompt)]))
+        message = FormattedText([("bold ansigreen", prompt)])
+        with at_prompt(self._session.app) as sigint:
+            text = self._session.prompt(message, handle_sigint=False, pre_run=sigint.press)
+        if sigint.pressed:  # behind Enter, before the answer
+            raise Interrupted(bool(text))
+        return text
+
+
+class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a function
+    """Within the block SIGINT is a key of the line editor.
+
+    The editor's own handler loses what arrives while it gives the terminal back.
+    """
+
+    def __init__(self, app: Application[str]) -> None:
+        self._app = app
+        self.pressed = False
+
+    def handle(self, _signum: int, _frame: FrameType | None) -> None:
+        if is_wish():
+            self.pressed = True
+            if self._app.loop and self._app.is_running:
+                self._app.loop.call_soon_threadsafe(self.press)
+
+    def press(self) -> None:
+        """Let the editor have the key; called by it, also once when it begins."""
+        if self.pressed and not self._app.is_done:
+            self._app.key_processor.send_sigint()
 
 
 class CommandCompleter(Completer):

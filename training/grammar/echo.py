@@ -159,7 +159,7 @@ AGAIN = "again|[once more|one more time|again|repeat that|say that again|the sam
 
 def _list(rng: Random, voice: Voice, split: str) -> Turns:
     """A long list said back, and again: hardly a word of it can be guessed, each can be copied."""
-    draw = rng.choice((values.first_name, values.first_name, _any, _any, _thing))
+    draw = rng.choice((values.first_name, values.first_name, _any, _any, _thing, _good, _good))
     things = [voice.form(draw(rng, split)) for _ in range(rng.randint(4, 12))]
     shown = rng.choice((", ", ", ", " ")).join(things)
     turns = [(say(rng, voice, LIST, x=shown), shown)]
@@ -172,6 +172,11 @@ def _any(rng: Random, split: str) -> str:
     """A word of the tokenizer's own, in small letters or with a capital: each copies once it has been copied."""
     word = rng.choice(words.STARTS)
     return word.capitalize() if rng.random() < 0.35 else word
+
+
+def _good(rng: Random, split: str) -> str:
+    """Something that may be on a menu, as it is written there."""
+    return shops.item_of(rng, split, rng.choice(list(shops.GOODS_OF)), 0.5)
 
 
 def _short(rng: Random, split: str) -> str:
@@ -238,7 +243,7 @@ def _anything(rng: Random, split: str) -> str:
 
 def _menu(rng: Random, voice: Voice, split: str) -> tuple[str, Turns]:
     """A price list and nothing else: what things cost, what is in them."""
-    kinds = list(shops.GOODS_OF if rng.random() < 0.4 else shops.NAMES_OF)
+    kinds = list(shops.GOODS_OF if rng.random() < 0.55 else shops.NAMES_OF)
     here = facts.draw(rng, split, rng.choice(kinds), told=1.0)
     while not here.prices:
         here = facts.draw(rng, split, here.kind, told=1.0)

@@ -91,7 +91,7 @@ def _menu_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
 
 def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
     """What does it cost, what is on the menu."""
-    if rng.random() < 0.35 and shop.kind in GOODS_OF and shop.orders:
+    if rng.random() < 0.45 and shop.kind in GOODS_OF and shop.orders:
         return [_menu_turn(rng, voice, shop)]
     if shop.prices and rng.random() < 0.88:
         return [_price_turn(rng, voice, shop, rng.choice(list(shop.prices)))]
@@ -144,7 +144,7 @@ def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     if shop.orders and rng.random() < 0.25:
         return [_sum_turn(rng, voice, shop) for _ in range(rng.randint(2, 4))]
     found: list[tuple[str, str]] = []
-    if shop.orders and shop.kind in GOODS_OF and rng.random() < 0.4:
+    if shop.orders and shop.kind in GOODS_OF and rng.random() < 0.6:
         found.append(_menu_turn(rng, voice, shop))
     for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices)) if len(shop.prices) > 1 else 1):
         found.append(_price_turn(rng, voice, shop, item, bool(found)))
