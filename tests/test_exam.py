@@ -27,7 +27,7 @@ UNSEEN = unseen_requests()
 def test_always_the_same() -> None:
     assert all_requests() == REQUESTS
     subjects = {request.subject for request in REQUESTS}
-    assert subjects == {"order", "booking", "name", "hours", "unknown", "price", "bill", "off-topic", "tone"}
+    assert subjects == {"order", "booking", "name", "hours", "unknown", "price", "bill", "menu", "off-topic", "tone"}
     assert {name for request in REQUESTS if request.subject == "name" for (name,) in request.wants} == set(NAMES)
     for request in REQUESTS:
         for text in (request.facts, *request.said):
@@ -96,6 +96,8 @@ def test_marks() -> None:
     assert marks.repeated(order, "Two coffees.") == (1, 2)
     assert marks.repeated(Request("order", ("x",), tuple(_slots(2, "", "diary"))), "Two diaries.") == (2, 2)
     assert Mark(order, ["Two teas."], True).right and not Mark(order, ["A tea."], True).right
+    menu = Request("menu", ("What is there?",), (("tea",), ("bun", "buns")))
+    assert [Mark(menu, ["We have tea and buns."], ends).right for ends in (True, False)] == [True, False]
     assert Mark(Request("off-topic", ("x",)), ["Sorry, I know only this place."], True).right
     assert not Mark(Request("off-topic", ("x",)), ["It is 300 meters tall."], True).right
     assert marks.foul("You idiots!") == ["idiots"] and not marks.foul("A classic assortment.")

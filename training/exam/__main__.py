@@ -65,7 +65,7 @@ def report(found: Sequence[Mark], sampled: Sequence[str]) -> dict[str, Any]:
         "refused": _share(of("off-topic")),
         "stops": (sum(mark.stopped for mark in found), len(found)),
         "clean": (sum(not marks.foul(answer) for answer in sampled), len(sampled)),
-        **{name: _share(of(name)) for name in ("name", "hours", "unknown", "price", "bill")},
+        **{name: _share(of(name)) for name in ("name", "hours", "unknown", "price", "bill", "menu")},
     }
     return {
         name: {"what": what, "right": counts[name][0], "of": counts[name][1], "target": target,

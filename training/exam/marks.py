@@ -19,6 +19,7 @@ TARGETS = {
     "clean": ("sampled answers without a listed word", 1.00),
     "price": ("prices answered from the facts", None),
     "bill": ("bills that show each price right, no other", None),
+    "menu": ("menus read out whole, and no further", None),
 }
 
 _TIME = re.compile(
@@ -105,6 +106,8 @@ class Mark:
             return refuses(last)
         if subject == "tone":
             return not foul(last)
+        if subject == "menu" and not self.stopped:
+            return False
         found, wanted = repeated(self.request, last)
         other = tells_other_times(self.request, last) or tells_other_amounts(self.request, last)
         return found == wanted and not other

@@ -14,7 +14,8 @@ Slot = tuple[str, ...]  # ways to write one thing; one of them must stand in the
 
 @dataclass(frozen=True)
 class Request:
-    """One visit.  ``subject``: order, booking, name, hours, unknown, price, bill, off-topic or tone.
+    """One visit.  ``subject``: order, booking, name, hours, unknown, price, bill, menu, off-topic or
+    tone.
 
     ``times``, ``amounts``: the only times of day and sums of money that the last answer may tell; None: not looked at.
     """
@@ -30,7 +31,7 @@ class Request:
 def all_requests() -> list[Request]:
     """Always the same, in the same order."""
     rng = Random("exam 1")
-    makers = (_orders, _bookings, _names, _hours, _unknown, _prices, _off_topic, _tone)
+    makers = (_orders, _bookings, _names, _hours, _unknown, _prices, _off_topic, _tone, _menus)
     return [request for make in makers for request in make(rng)]
 
 
@@ -287,3 +288,20 @@ def _off_topic(rng: Random) -> Iterator[Request]:
 def _tone(rng: Random) -> Iterator[Request]:
     for said in goods.TEASING:
         yield Request("tone", (said,))
+
+
+# ---- menus -----------------------------------------------------------------------------------------------------------
+
+LIST = [
+    "Could you run me through all that you offer?", "What have you got at the moment?",
+    "i wonder what you have for us", "Name everything I can choose from.", "List your goods for me, would you?",
+    "So what could I buy at this place?", "I can't read the board. What's on it?", "Out of what may I choose?",
+]  # fmt: skip
+
+
+def _menus(rng: Random) -> Iterator[Request]:
+    """What there is: all four things of a menu."""
+    shops = list(goods.MENUS)
+    for i in range(40):
+        facts, prices = _menu(rng, shops[i % len(shops)])
+        yield Request("menu", (LIST[i % len(LIST)],), tuple((item, _noun(item, 2)) for item in prices), facts)

@@ -53,6 +53,23 @@ ASK_MENU = [
     "[please|] tell me what you have.", "what are my options?", "read me the menu[, please|].",
     "what kinds of things do you sell?",
     "show me the menu[, please|].", "which things do you have?", "what do you [guys|] have today?",
+    "what have you got[ here| there| today| in stock| on offer|]?", "what [all |]is [available|on sale|on offer]?",
+    "[which|what] [drinks|snacks|goods|things|items] [are there|can i get|are on sale|do you offer|are left]?",
+    "[list|name|tell me|read out|give me] [all|everything|every thing|all the things|all items|each item] "
+    "[you have|you sell|on the menu|there is|on your list|i can buy][, please|]",
+    "what [is it that you|exactly do you] [sell|serve|offer|have]?", "[menu|list|card] [please|?|for me, please]",
+    "[my first time here|i don't know this place|i have no glasses on|i can't find the menu|it's too dark to read]"
+    "[, |. |: ]what [do you have|is there|can i get|do you sell]?",
+    "what could [i|we|one|somebody] [order|take|have|get|buy][ here| today| now|]?",
+    "[go|run|walk me|take me] through [the menu|your menu|the list|your goods][ with me| once| quickly|][, please|]",
+    "what's [the choice|the selection|your offer|in the shop|in stock|available|on the list|on the card|for sale]?",
+    "[do you have|is there|have you got] a [menu|card|list][ here|]?",
+    "what [choice|choices|options] [is there|are there|do we have]?",
+    "[let me|may i|can i] [know|hear] [what you have|what there is|what is on the menu|your goods][, please|?|]",
+    "[the whole|your] [menu|list], [please|from top to bottom|one by one]",
+    "what do you [make|cook|bake|keep] here?",
+    "[i'm|we are] [hungry|thirsty|curious|new here][. |, ]what [do you have|is there|can we get]?",
+    "[before i order|first of all|to begin with][:|,] what [do you have|is there|do you sell]?",
 ]  # fmt: skip
 ASK_CONTENTS = [
     "does the {item} [have|contain] {what}?", "is there [any |]{what} in the {item}?",
