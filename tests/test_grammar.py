@@ -184,7 +184,7 @@ def test_held_out_names_are_never_learned() -> None:
 # ---- replies are true ------------------------------------------------------------------------------------------------
 
 _WORD = re.compile(r"[\w$€£:.-]*\w")
-_AMOUNT = re.compile(r"[$€£]\d[\d.]*\b|\d[\d.]* [$€£]")
+_AMOUNT = re.compile(r"[$€£]\d[\d.]*\b|\d[\d.]* [$€£](?!\d)")
 
 
 def test_replies_come_from_what_is_visible() -> None:

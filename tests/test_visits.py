@@ -197,7 +197,7 @@ def test_stock() -> None:
                 item = next(each for each in visit.shop.prices if text.plural(each) in asked)
                 assert reply == f"Yes, the {item} is {visit.shop.prices[item]}."
             elif reply.startswith("Sorry"):
-                assert reply.endswith("We have rye bread and mint tea.") and "rye bread" not in asked
+                assert reply.endswith("We have rye bread $4.50, mint tea $3.") and "rye bread" not in asked
     assert heard == {"Yes,", "Sorry,", "I"}
 
 

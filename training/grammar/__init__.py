@@ -92,7 +92,7 @@ def _visit(rng: Random, split: str, here: shop.Shop, whole: bool) -> Turns:
     def question() -> Turns:
         if rng.random() < (0.46 if here.hours else 0.27):
             return plans.turns(rng, voice, here.hours, here.today)
-        if rng.random() < (0.30 if here.prices else 0.08):
+        if rng.random() < (0.34 if here.prices else 0.08):
             return menu.price_turns(rng, voice, here, split)
         asks = rng.random()
         if asks < 0.27:

@@ -263,8 +263,7 @@ class Counter:
         if item := self.missing():
             line = Line(item, self.rng.choice((1, 1, 2)))
             asked = self.voice.says(self.rng.choice(said.WANT), items=spoken(self.rng, self.voice, line))
-            menu = listed(list(self.shop.prices))
-            self.turns.append((asked, f"Sorry, we do not have {plural(item)}. We have {menu}."))
+            self.turns.append((asked, f"Sorry, we do not have {plural(item)}. {menu.whole(self.shop)}"))
 
     def bill(self) -> str:
         """Two lattes at $3.50 each, one scone at $2.50. The till shows the total."""
@@ -283,20 +282,20 @@ class Counter:
 
     def ask_stock(self) -> None:
         """Do you have lattes?"""
-        menu = self.shop.prices
+        prices = self.shop.prices
         if self.shop.shelf:
             items = plural(self.rng.choice(self.shop.shelf))
             self.turns.append((self.voice.says(self.rng.choice(said.ASK_STOCK), items=items), f"Yes, we have {items}."))
             return
-        held = menu and self.rng.random() < 0.5
-        item = self.rng.choice(list(menu)) if held else shops.item_of(self.rng, self.split, self.shop.kind, 0.5)
-        if not held and any(item in each or each in item for each in menu):
+        held = prices and self.rng.random() < 0.5
+        item = self.rng.choice(list(prices)) if held else shops.item_of(self.rng, self.split, self.shop.kind, 0.5)
+        if not held and any(item in each or each in item for each in prices):
             return
         reply = "I have no menu here. Tell me what you would like."
-        if menu:
-            reply = f"Sorry, we do not have {plural(item)}. We have {listed(list(menu))}."
+        if prices:
+            reply = f"Sorry, we do not have {plural(item)}. {menu.whole(self.shop)}"
         if held:
-            reply = f"Yes, the {item} is {menu[item]}."
+            reply = f"Yes, the {item} is {prices[item]}."
         asked = self.voice.says(self.rng.choice(said.ASK_STOCK), items=plural(self.voice.form(item)))
         self.turns.append((asked, reply))
 

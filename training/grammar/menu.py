@@ -96,19 +96,27 @@ def _ask_price(rng: Random, voice: Voice, pattern: str, item: str) -> str:
     return voice.says(asked, item=voice.form(item))
 
 
+def whole(shop: Shop) -> str:
+    """We have rye bread $4.50, cocoa $3.00.
+
+    Row by row as lists are mostly written: an "and" before the last would have to be known before that is read, and
+    models of this size, which copy from left to right, went on for ever.
+    """
+    rows = [f"{item} {money}" for item, money in shop.prices.items()] or [plural(item) for item in shop.shelf]
+    return f"We have {', '.join(rows)}".rstrip(".") + "."
+
+
 def _menu_turn(rng: Random, voice: Voice, shop: Shop) -> tuple[str, str]:
     """What is on the menu: all of it, in its order."""
     asked = voice.says(rng.choice(ASK_MENU))
-    if shop.shelf:
-        return asked, f"We have {listed([plural(item) for item in shop.shelf])}."
-    if not shop.prices:
+    if not shop.prices and not shop.shelf:
         return asked, "I have no menu here. Tell me what you would like."
-    return asked, f"We have {listed(list(shop.prices))}."
+    return asked, whole(shop)
 
 
 def price_turns(rng: Random, voice: Voice, shop: Shop, split: str) -> list[tuple[str, str]]:
     """What does it cost, what is on the menu."""
-    if rng.random() < 0.45 and shop.kind in GOODS_OF and shop.orders:
+    if rng.random() < 0.55 and shop.kind in GOODS_OF and shop.orders:
         return [_menu_turn(rng, voice, shop)]
     if shop.prices and rng.random() < 0.88:
         return [_price_turn(rng, voice, shop, rng.choice(list(shop.prices)))]
@@ -161,7 +169,7 @@ def price_drill(rng: Random, voice: Voice, shop: Shop) -> list[tuple[str, str]]:
     if shop.orders and rng.random() < 0.25:
         return [_sum_turn(rng, voice, shop) for _ in range(rng.randint(2, 4))]
     found: list[tuple[str, str]] = []
-    if shop.orders and shop.kind in GOODS_OF and rng.random() < 0.6:
+    if shop.orders and shop.kind in GOODS_OF and rng.random() < 0.75:
         found.append(_menu_turn(rng, voice, shop))
     for item in rng.sample(list(shop.prices), rng.randint(2, len(shop.prices)) if len(shop.prices) > 1 else 1):
         found.append(_price_turn(rng, voice, shop, item, bool(found)))
@@ -213,7 +221,9 @@ def written(rng: Random, split: str, shop: Shop) -> str:
                "colon": f"{item}: {money}"}.get(style, f"{item} {money}")  # fmt: skip
         rows.append(row)
     head = rng.choice(("Menu: ", "Prices: ", "We sell ", "Price list: ", "On the menu: ", "We have ", "", "Menu: ",
-        "Goods: ", "On sale: ", "You can buy ", "Our goods: ", "The card: ", "At the counter: ", "Our prices: "))
+        "Goods: ", "On sale: ", "You can buy ", "Our goods: ", "The card: ", "At the counter: ", "Our prices: ",
+        "The board says ", "Fresh: ", "In the window: ", "Today: ", "Sold here: ", "People come for ", "There is ",
+        "To eat and drink: ", "Our cooks make ", "The shelf holds ", "Customers may order ", "Available: "))
     if style in ("costs", "is"):
         head = rng.choice(("", "Prices: ", "Menu: "))
     return head + (listed(rows) if rng.random() < 0.5 else rng.choice((", ", "; ", ", ")).join(rows))
