@@ -99,8 +99,8 @@ def _ask_price(rng: Random, voice: Voice, pattern: str, item: str) -> str:
 def whole(shop: Shop) -> str:
     """We have rye bread $4.50, cocoa $3.00.
 
-    Row by row as lists are mostly written: an "and" before the last would have to be known before that is read, and
-    models of this size, which copy from left to right, went on for ever.
+    Row by row as lists are mostly written: an "and" must be known before the last thing is read, and the model, which
+    copies from left to right, went on for ever.
     """
     rows = [f"{item} {money}" for item, money in shop.prices.items()] or [plural(item) for item in shop.shelf]
     return f"We have {', '.join(rows)}".rstrip(".") + "."
