@@ -55,6 +55,10 @@ C_SOURCES = {
 class BuildExt(build_ext):
     """build_ext that adds the flags of ISA_FLAGS to single files."""
 
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extensions(self):
         compile_one = self.compiler._compile
 

@@ -9,14 +9,25 @@ from pyx.team cimport team
 cdef enum:
     QUERY_TILE = 8          # tokens whose queries share the load of a page in prefill
 
-# One batch of tokens at positions pos0, pos0 + 1, ... in one layer, shared by the team of threads.
+# The tokens of a step that go to one cache, at its positions pos0, pos0 + 1, ...
+cdef struct segment:
+    pages *kv
+    int64_t first           # its first token among those of the step
+    int64_t n_token
+    int64_t pos0
+    float *parts            # [n_kv_head][max_chunks][partial_floats], where it is one token
+    int64_t max_chunks
+    float *marks            # [n_kv_head][KV_PAGE][max_pages][2][n_head / n_kv_head], policy heavy only
+    float *mass             # [n_kv_head][KV_PAGE][max_pages], policy heavy only
+
+# The tokens of a step in one layer, segment behind segment, shared by the team of threads.
 cdef struct attention_plan:
     const kernels *kernel
     team *team
-    pages *kv
-    int64_t n_token
-    int64_t pos0
-    int64_t n_head
+    const segment *segments # [n_segment], of different caches
+    int64_t n_segment
+    int64_t n_token         # of all segments
+    int64_t n_head, n_kv_head, head_dim
     const float *q          # [n_token][n_head][head_dim], rotated, times 1/sqrt(head_dim)
     const float *q_sink     # [n_token][n_head][head_dim], rotated for the sinks; where positions start again
     const int8_t *q8        # [n_token][n_head][head_dim], for quantised pages
@@ -25,17 +36,15 @@ cdef struct attention_plan:
     const float *v          # [n_token][n_kv_head][head_dim]
     float *out              # [n_token][n_head][head_dim]
     float *state            # [n_thread][thread_state_floats]
-    float *parts            # [n_kv_head][max_chunks][partial_floats], decode only
-    int64_t max_chunks
-    float *marks            # [n_kv_head][KV_PAGE][max_pages][2][n_head / n_kv_head], policy heavy only
-    float *mass             # [n_kv_head][KV_PAGE][max_pages], policy heavy only
 
 # First of n items that belongs to thread tid; shares are whole units.
 cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexcept nogil:
     return min(n, (n + unit - 1) // unit * tid // n_thread * unit)
 
-# Append, attend and seal: every thread of a team calls it.  A thread needs the KV heads ready that are its share with a
-# single token, all of them with more; p.out is ready for all on return.
+# Every segment is one token: number n of the step goes to cache n.
+cdef bint all_single(const attention_plan *p) noexcept nogil
+# Append, attend and seal: every thread of a team calls it.  A thread needs the (token, KV head) pairs ready that are
+# its share where all segments are single tokens, all pairs otherwise; p.out is ready for all on return.
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil
 # Floats of one partial result: m, l and o of the query heads of one KV head.
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil
@@ -44,7 +53,7 @@ cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 cdef class Workspace:
     cdef Arena arena, batch
-    # Point the plan at a cache and at room for it, which grows to the largest seen.
-    cdef aim(self, attention_plan *p, pages *kv, int64_t n_head)
+    # Point the n segments at room for them, which grows to the largest seen.
+    cdef aim(self, segment *segments, int64_t n, int64_t n_head)
     # As many bytes, which stay the same from call to call.
     cdef void *room(self, int64_t nbytes) except NULL

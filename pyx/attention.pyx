@@ -4,8 +4,8 @@ Work is cut into (KV head) x (chunk of 8 pages) with boundaries at fixed absolut
 (m, l, o) by online softmax (Milakov & Gimelshein, arXiv 1805.02867) and partials are folded in ascending order.  So
 decode spread over threads, prefill on one, chunked or token by token, all do the same arithmetic in the same order.
 
-Tokens are taken one page at a time: a query sees its own page as floats and every page before it sealed, however many
-tokens the batch has.
+Tokens are taken one page at a time, in turns: a query sees its own page as floats and every page before it sealed,
+however many tokens the step has.  The segments of a step take their turns side by side, each over its own cache.
 """
 
 import array
@@ -29,122 +29,185 @@ cdef extern from "numbers.h" nogil:
     float kernel_expf(float x)
 
 
+cdef bint all_single(const attention_plan *p) noexcept nogil:
+    return p.n_segment == p.n_token
+
+
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
-    cdef int64_t first = 0, n, pos, page
+    cdef int64_t i, last = 0, turn
     # Few pages are one run each head: the thread that appends to a head also does all that is to be done with it.
-    cdef bint alone = p.n_token == 1 and p.pos0 < CHUNK_PAGES * KV_PAGE
-    while first < p.n_token:
-        pos = p.pos0 + first
-        page = pos // KV_PAGE
-        n = min(p.n_token - first, (page + 1) * KV_PAGE - pos)
-        append(p, layer, first, n, tid, n_thread)
+    cdef bint alone = all_single(p)
+    for i in range(p.n_segment):
+        alone &= p.segments[i].pos0 < CHUNK_PAGES * KV_PAGE
+        last = max(last, turns(&p.segments[i]) - 1)
+    for turn in range(last + 1):
+        append(p, layer, turn, tid, n_thread)
         if not alone:
             team_barrier(p.team, n_thread)
-        if p.n_token == 1:
-            attend_one(p, layer, alone, tid, n_thread)
+        if alone:
+            attend_own(p, layer, tid, n_thread)
         else:
-            attend_tiles(p, layer, first, n, tid, n_thread)
+            attend_shared(p, layer, turn, tid, n_thread)
         team_barrier(p.team, n_thread)
         # The thread that appended to a head does all that follows, so no barrier is needed before the next page.
-        settle(p, layer, first, n, tid, n_thread)
-        first += n
+        settle(p, layer, turn, tid, n_thread)
 
 
-cdef void append(
-    const attention_plan *p, int64_t layer, int64_t first, int64_t n, int tid, int n_thread) noexcept nogil:
-    """Write n tokens from `first` on, all in one page, into the pages of this thread's heads.
+cdef inline int64_t turns(const segment *s) noexcept nogil:
+    """Pages that its tokens are written to; each is a turn."""
+    return (s.pos0 + s.n_token - 1) // KV_PAGE - s.pos0 // KV_PAGE + 1
+
+
+cdef inline int64_t tokens_of(const segment *s, int64_t turn, int64_t *first) noexcept nogil:
+    """How many of its tokens go to the page of this turn, and the first of them; 0 when all its turns are over."""
+    cdef int64_t page = s.pos0 // KV_PAGE + turn
+    first[0] = max(<int64_t>0, page * KV_PAGE - s.pos0)
+    return max(<int64_t>0, min(s.n_token, (page + 1) * KV_PAGE - s.pos0) - first[0])
+
+
+cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
+    """Write the tokens of this turn into the pages of this thread's heads.
 
     These are about the heads it reads in decode, so pages are first touched by their reader.
     """
-    cdef int64_t head, t, offset, D = p.kv.head_dim, H = p.kv.n_kv_head
+    cdef int64_t item, head, t, first, n, offset, D = p.head_dim, H = p.n_kv_head
+    cdef const segment *s
     cdef uint8_t *data
-    for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
-        data = writable_page(p.kv, &p.kv.streams[layer * H + head], (p.pos0 + first) // KV_PAGE)
+    for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
+        s, head = &p.segments[item // H], item % H
+        n = tokens_of(s, turn, &first)
+        if n == 0:
+            continue
+        data = writable_page(s.kv, &s.kv.streams[layer * H + head], (s.pos0 + first) // KV_PAGE)
+        if data == NULL:
+            continue
         for t in range(first, first + n):
-            offset = (t * H + head) * D
+            offset = ((s.first + t) * H + head) * D
             store_token(
-                p.kernel, &p.kv.unsealed, data, (p.pos0 + t) % KV_PAGE, p.k + offset, p.v + offset)
+                p.kernel, &s.kv.unsealed, data, (s.pos0 + t) % KV_PAGE, p.k + offset, p.v + offset)
 
 
-cdef void settle(
-    const attention_plan *p, int64_t layer, int64_t first, int64_t n, int tid, int n_thread) noexcept nogil:
-    """The queries of n tokens have been answered: weigh the pages they saw, seal the page that is full."""
-    cdef int64_t head, t, H = p.kv.n_kv_head, pos = p.pos0 + first
-    cdef stream *s
-    for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
-        s = &p.kv.streams[layer * H + head]
-        if p.kv.heavy:
+cdef void settle(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
+    """The queries of this turn have been answered: weigh the pages they saw, seal the page that is full."""
+    cdef int64_t item, head, t, first, n, pos, H = p.n_kv_head
+    cdef const segment *s
+    cdef stream *of
+    for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
+        s, head = &p.segments[item // H], item % H
+        n = tokens_of(s, turn, &first)
+        if n == 0:
+            continue
+        of, pos = &s.kv.streams[layer * H + head], s.pos0 + first
+        if s.kv.heavy:
             for t in range(n):
-                weigh(s, p.mass + (head * KV_PAGE + t) * p.kv.max_pages)
-        if p.kv.quantised and pos // KV_PAGE >= s.sink_pages and (pos + n) % KV_PAGE == 0:
-            seal_newest(p.kernel, p.kv, s)
+                weigh(of, s.mass + (head * KV_PAGE + t) * s.kv.max_pages)
+        if s.kv.quantised and pos // KV_PAGE >= of.sink_pages and (pos + n) % KV_PAGE == 0:
+            seal_newest(p.kernel, s.kv, of)
 
 
-cdef void attend_one(const attention_plan *p, int64_t layer, bint alone, int tid, int n_thread) noexcept nogil:
-    """Decode: (KV head x chunk) items over the threads, then each head's partials folded in order.  alone: a thread
-    sees to the heads it has appended to."""
-    cdef int64_t D = p.kv.head_dim, H = p.kv.n_kv_head, group = p.n_head // H, size = partial_floats(group, D)
-    cdef int64_t items = 0, start, stop, head, chunk
-    cdef const stream *s = p.kv.streams + layer * H
+cdef void attend_own(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
+    """One token each, few pages: a thread answers the queries of the heads it has appended to."""
+    cdef int64_t item, H = p.n_kv_head
+    for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
+        attend_tile(p, &p.segments[item // H], layer, item % H, 0, 0, 1, tid)
+
+
+# A walk over work that threads share out by weight: each takes the items whose middle lies in its part of the whole.
+cdef struct walk:
+    int64_t at, total
+    int tid, n_thread
+
+
+cdef inline bint mine(walk *w, int64_t weight) noexcept nogil:
+    """The next item of this weight is this thread's."""
+    cdef int64_t middle = (2 * w.at + weight) * w.n_thread
+    w.at += weight
+    return 2 * w.total * w.tid <= middle < 2 * w.total * (w.tid + 1)
+
+
+cdef void attend_shared(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
+    """The work of all segments over the threads: single tokens by (KV head x chunk), each head's partials folded in
+    order afterwards; others by (KV head x tile of tokens), each walking all its chunks."""
+    cdef int64_t D = p.head_dim, H = p.n_kv_head, size = partial_floats(p.n_head // H, D)
+    cdef int64_t i, item, head, chunk, first, n, token, width
+    cdef bint single = False
+    cdef const segment *s
+    cdef const stream *of
+    cdef float *scratch = p.state + tid * thread_state_floats(p.n_head // H, D) + 2 * QUERY_TILE * size
+    cdef walk w
+    w.at, w.total, w.tid, w.n_thread = 0, 0, tid, n_thread
+    for i in range(p.n_segment):
+        n = tokens_of(&p.segments[i], turn, &first)
+        for head in range(H if n else 0):
+            w.total += n * p.segments[i].kv.streams[layer * H + head].n_run
+    for i in range(p.n_segment):
+        s = &p.segments[i]
+        n = tokens_of(s, turn, &first)
+        single |= n > 0 and s.n_token == 1
+        for head in range(H if n else 0):
+            of = &s.kv.streams[layer * H + head]
+            if s.n_token == 1:
+                for chunk in range(of.n_run):
+                    if mine(&w, 1):
+                        attend_chunk(
+                            p, s, layer, head, chunk, 0, 0, 1, s.parts + (head * s.max_chunks + chunk) * size, scratch)
+            else:
+                token = first
+                while token < first + n:
+                    width = min(<int64_t>QUERY_TILE, first + n - token)
+                    if mine(&w, width * of.n_run):
+                        attend_tile(p, s, layer, head, first, token, width, tid)
+                    token += width
+    if not single:
+        return
+    team_barrier(p.team, n_thread)
+    for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
+        if p.segments[item // H].n_token == 1 and turn == 0:
+            fold(p, &p.segments[item // H], layer, item % H, tid)
+
+
+cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t head, int tid) noexcept nogil:
+    """The partials of a single token's chunks, in order."""
+    cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
-    cdef float *scratch = state + 2 * QUERY_TILE * size
-    if alone:
-        start, stop = share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)
-        for head in range(start, stop):
-            for chunk in range(s[head].n_run):
-                attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
-    else:
-        for head in range(H):
-            items += s[head].n_run
-        start, stop = share(items, 1, tid, n_thread), share(items, 1, tid + 1, n_thread)
-        for head in range(H):
-            for chunk in range(max(start, <int64_t>0), min(stop, <int64_t>s[head].n_run)):
-                attend_chunk(p, layer, head, chunk, 0, 0, 1, p.parts + (head * p.max_chunks + chunk) * size, scratch)
-            start -= s[head].n_run
-            stop -= s[head].n_run
-        team_barrier(p.team, n_thread)
-    for head in range(share(H, 1, tid, n_thread), share(H, 1, tid + 1, n_thread)):
-        reset_state(state, group, D)
-        for chunk in range(s[head].n_run):
-            merge(state, p.parts + (head * p.max_chunks + chunk) * size, group, D)
-        if p.kv.heavy:
-            account(p, layer, head, 0, state)
-        finish(state, group, D, p.out + head * group * D)
+    reset_state(state, group, D)
+    for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
+        merge(state, s.parts + (head * s.max_chunks + chunk) * size, group, D)
+    if s.kv.heavy:
+        account(p, s, layer, head, 0, state)
+    finish(state, group, D, p.out + (s.first * p.n_head + head * group) * D)
 
 
-cdef void attend_tiles(
-    const attention_plan *p, int64_t layer, int64_t first, int64_t n, int tid, int n_thread) noexcept nogil:
-    """Prefill: (KV head x tile of tokens) items, each walking all its chunks; a tile's tokens share page loads."""
-    cdef int64_t D = p.kv.head_dim, H = p.kv.n_kv_head, group = p.n_head // H, size = partial_floats(group, D)
-    cdef int64_t tiles = (n + QUERY_TILE - 1) // QUERY_TILE, item, head, token, width, i, chunk
+cdef void attend_tile(
+    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t first, int64_t token,
+    int64_t width, int tid) noexcept nogil:
+    """One KV head for some tokens of a page, whose first in this step is `first`: they share the loads of pages."""
+    cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), i, chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
     cdef float *part = state + QUERY_TILE * size
-    for item in range(share(H * tiles, 1, tid, n_thread), share(H * tiles, 1, tid + 1, n_thread)):
-        head = item // tiles
-        token = first + item % tiles * QUERY_TILE
-        width = min(<int64_t>QUERY_TILE, first + n - token)
+    for i in range(width):
+        reset_state(state + i * size, group, D)
+    for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
+        attend_chunk(p, s, layer, head, chunk, token - first, token, width, part, part + QUERY_TILE * size)
         for i in range(width):
-            reset_state(state + i * size, group, D)
-        for chunk in range(p.kv.streams[layer * H + head].n_run):
-            attend_chunk(p, layer, head, chunk, token - first, token, width, part, part + QUERY_TILE * size)
-            for i in range(width):
-                merge(state + i * size, part + i * size, group, D)
-        for i in range(width):
-            if p.kv.heavy:
-                account(p, layer, head, token - first + i, state + i * size)
-            finish(state + i * size, group, D, p.out + ((token + i) * p.n_head + head * group) * D)
+            merge(state + i * size, part + i * size, group, D)
+    for i in range(width):
+        if s.kv.heavy:
+            account(p, s, layer, head, token - first + i, state + i * size)
+        finish(state + i * size, group, D, p.out + ((s.first + token + i) * p.n_head + head * group) * D)
 
 
 cdef void attend_chunk(
-    const attention_plan *p, int64_t layer, int64_t head, int64_t chunk, int64_t slot, int64_t token, int64_t n,
-    float *partial, float *scratch) noexcept nogil:
+    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t chunk, int64_t slot, int64_t token,
+    int64_t n, float *partial, float *scratch) noexcept nogil:
     """One chunk of one KV head for n tokens of one page, from `token` on, into partial [n][partial_floats].
 
-    slot: number of the first token among those of its page in this batch.
+    slot: number of the first token among those of its page in this step.
     """
-    cdef int64_t D = p.kv.head_dim, group = p.n_head // p.kv.n_kv_head, size = partial_floats(group, D)
-    cdef int64_t pos = p.pos0 + token, i, j, query
-    cdef const stream *s = &p.kv.streams[layer * p.kv.n_kv_head + head]
+    cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D)
+    cdef int64_t pos = s.pos0 + token, i, j, query
+    cdef const pages *kv = s.kv
+    cdef const stream *of = &kv.streams[layer * p.n_kv_head + head]
     cdef uint32_t valid, sinks
     cdef const void *data
     cdef const void *next
@@ -152,20 +215,20 @@ cdef void attend_chunk(
     cdef const page_format *format
     for i in range(n):
         reset_state(partial + i * size, group, D)
-    for j in range(s.run[chunk], s.run[chunk + 1]):
-        data = page_at(p.kv.pool, s.id[j])
-        next = page_at(p.kv.pool, s.id[j + 1]) if j + 1 < s.n_page else data
-        format = &p.kv.sealed if is_ring(p.kv.pool, s.id[j]) else &p.kv.unsealed
+    for j in range(of.run[chunk], of.run[chunk + 1]):
+        data = page_at(kv.pool, of.id[j])
+        next = page_at(kv.pool, of.id[j + 1]) if j + 1 < of.n_page else data
+        format = &kv.sealed if is_ring(kv.pool, of.id[j]) else &kv.unsealed
         for i in range(n):
-            valid = attended(p.kv, s, s.number[j], pos + i)
+            valid = attended(kv, of, of.number[j], pos + i)
             if valid == 0:
                 continue
             state = partial + i * size
-            query = (token + i) * p.n_head + head * group
-            if p.kv.heavy:
-                note(p, head, slot + i, j, group, state, False)
-            if p.kv.restart and pos + i >= s.sinks + s.window:
-                sinks = valid & sinks_of(s, s.number[j])
+            query = (s.first + token + i) * p.n_head + head * group
+            if kv.heavy:
+                note(s, head, slot + i, j, group, state, False)
+            if kv.restart and pos + i >= of.sinks + of.window:
+                sinks = valid & sinks_of(of, of.number[j])
                 valid &= ~sinks
                 if sinks:
                     attend_page(
@@ -175,20 +238,20 @@ cdef void attend_chunk(
                 attend_page(
                     p.kernel, format, data, next, group, valid, p.q + query * D, p.q8 + query * D, p.qs + query,
                     state, state + group, state + 2 * group, scratch)
-            if p.kv.heavy:
-                note(p, head, slot + i, j, group, state, True)
+            if kv.heavy:
+                note(s, head, slot + i, j, group, state, True)
 
 
-cdef inline float *mark(const attention_plan *p, int64_t head, int64_t slot, int64_t j, int64_t group) noexcept nogil:
+cdef inline float *mark(const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group) noexcept nogil:
     """[2][group]: running maximum behind page j, and the sum of its own probabilities against that maximum."""
-    return p.marks + ((head * KV_PAGE + slot) * p.kv.max_pages + j) * 2 * group
+    return s.marks + ((head * KV_PAGE + slot) * s.kv.max_pages + j) * 2 * group
 
 
 cdef void note(
-    const attention_plan *p, int64_t head, int64_t slot, int64_t j, int64_t group, const float *state,
+    const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group, const float *state,
     bint behind) noexcept nogil:
     """Before and behind page j: what it adds to the running sum."""
-    cdef float *of = mark(p, head, slot, j, group)
+    cdef float *of = mark(s, head, slot, j, group)
     cdef int64_t g
     for g in range(group):
         if behind:
@@ -200,15 +263,15 @@ cdef void note(
 
 
 cdef void account(
-    const attention_plan *p, int64_t layer, int64_t head, int64_t slot, const float *state) noexcept nogil:
+    const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t slot,
+    const float *state) noexcept nogil:
     """mass [n_page] of one token: the share of its attention that each page got, mean over the heads of the group."""
-    cdef int64_t group = p.n_head // p.kv.n_kv_head, j, g
-    cdef const stream *s = &p.kv.streams[layer * p.kv.n_kv_head + head]
-    cdef float *mass = p.mass + (head * KV_PAGE + slot) * p.kv.max_pages
+    cdef int64_t group = p.n_head // p.n_kv_head, j, g
+    cdef float *mass = s.mass + (head * KV_PAGE + slot) * s.kv.max_pages
     cdef float total
     cdef const float *of
-    for j in range(s.n_page):
-        of = mark(p, head, slot, j, group)
+    for j in range(s.kv.streams[layer * p.n_kv_head + head].n_page):
+        of = mark(s, head, slot, j, group)
         total = 0
         for g in range(group):
             total += of[group + g] * kernel_expf(of[g] - state[g]) / state[group + g]
@@ -218,24 +281,38 @@ cdef void account(
 cdef class Workspace:
     """What attention needs beside the pages: partial results, and for policy "heavy" what each page got."""
 
-    cdef aim(self, attention_plan *p, pages *kv, int64_t n_head):
-        cdef int64_t H = kv.n_kv_head, group = n_head // H
-        # sinks and ring begin anywhere in a chunk
-        cdef int64_t chunks = kv.max_pages // CHUNK_PAGES + 3
-        cdef int64_t masses = H * KV_PAGE * kv.max_pages if kv.heavy else 0
-        cdef int64_t parts = H * chunks * partial_floats(group, kv.head_dim)
-        if self.arena is None or <int64_t>self.arena.nbytes < 4 * (parts + masses + 2 * group * masses):
-            self.arena = Arena(4 * (parts + masses + 2 * group * masses))
-        p.kv, p.n_head, p.max_chunks = kv, n_head, chunks
-        p.parts = <float *>self.arena.data
-        p.mass = p.parts + parts
-        p.marks = p.mass + masses
-
+    cdef aim(self, segment *segments, int64_t n, int64_t n_head):
+        cdef int64_t i, H, group, masses, at = 0
+        cdef segment *s
+        cdef float *base
+        for i in range(n):
+            s = &segments[i]
+            # sinks and ring begin anywhere in a chunk
+            s.max_chunks = s.kv.max_pages // CHUNK_PAGES + 3
+            at += floats_of(s, n_head)
+        if self.arena is None or <int64_t>self.arena.nbytes < 4 * at:
+            self.arena = Arena(4 * at)
+        base = <float *>self.arena.data
+        for i in range(n):
+            s = &segments[i]
+            H, group = s.kv.n_kv_head, n_head // s.kv.n_kv_head
+            masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
+            s.parts = base
+            s.mass = s.parts + H * s.max_chunks * partial_floats(group, s.kv.head_dim)
+            s.marks = s.mass + masses
+            base += floats_of(s, n_head)
 
     cdef void *room(self, int64_t nbytes) except NULL:
         if self.batch is None or <int64_t>self.batch.nbytes < nbytes:
             self.batch = Arena(nbytes)
         return self.batch.data
+
+
+cdef int64_t floats_of(const segment *s, int64_t n_head) noexcept nogil:
+    """Of its partial results, and what its pages got."""
+    cdef int64_t H = s.kv.n_kv_head, group = n_head // H
+    cdef int64_t masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
+    return (H * s.max_chunks * partial_floats(group, s.kv.head_dim) + masses * (1 + 2 * group) + 15) // 16 * 16
 
 
 cdef int64_t partial_floats(int64_t group, int64_t head_dim) noexcept nogil:
@@ -307,12 +384,15 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
     cdef attention_plan p
+    cdef segment one
     cdef team here
     cdef int8_t *q8
     cdef float *qs
     n = key.shape[0] // (H * D)
     if n < 1 or key.shape[0] != n * H * D or value.shape[0] != key.shape[0] or query.shape[0] % (n * H * D):
         raise ValueError(f"{query.shape[0]} queries, {key.shape[0]} keys, {value.shape[0]} values do not fit the cache")
+    if not 1 <= n_threads <= 1024:
+        raise ValueError(f"{n_threads} threads are out of range")
     if not 0 <= layer < kv.p.n_layer or n > kv.room:
         raise ValueError(f"layer {layer} or {n} tokens do not fit the cache")
     memset(&here, 0, sizeof(here))
@@ -327,7 +407,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
         if kv.p.restart:
             at_sinks = rotated(at_sinks, D)
             p.q_sink = &at_sinks[0]
-    kv.prepare(n)
+    kv.prepare(n, 0)
     n_head = query.shape[0] // (n * D)
     workspace = Workspace() if workspace is None else workspace
     p.state = <float *>workspace.room(
@@ -338,8 +418,9 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     p.kernel = active()
     for i in range(n * n_head):
         qs[i] = p.kernel.quantize_q(&query[i * D], D, q8 + i * D)
-    workspace.aim(&p, &kv.p, n_head)
-    p.n_token, p.pos0 = n, kv.n_tokens
+    one.kv, one.first, one.n_token, one.pos0 = &kv.p, 0, n, kv.n_tokens
+    workspace.aim(&one, 1, n_head)
+    p.segments, p.n_segment, p.n_token, p.n_head, p.n_kv_head, p.head_dim = &one, 1, n, n_head, H, D
     p.q, p.q8, p.qs, p.k, p.v, p.out = &query[0], q8, qs, &key[0], &value[0], &out[0]
     with nogil, parallel(num_threads=n_threads):
         attend(&p, layer, threadid(), omp_get_num_threads())

@@ -8,15 +8,23 @@ cdef extern from "kernels.h" nogil:
         KV_PAGE
         PLANE_BLOCK
         MANY_ROWS
+        GROUP
+        GROUP_WHOLE
+        GROUP_PAIR
+        GROUP_WORK
 
     int64_t MATMUL_WORK(int64_t n_row)
 
     struct kernels:
         const char *name
+        int64_t many_tokens
         void (*ternary_matvec)(const uint8_t *, int64_t, int64_t, const int8_t *, int32_t *) noexcept nogil
         void (*ternary_matmul)(
             const uint8_t *, int64_t, int64_t, const int8_t *, int64_t, int32_t *, int64_t, void *) noexcept nogil
-        void (*ternary_blocks)(const uint8_t *, int64_t, const int8_t *, int32_t *) noexcept nogil
+        void (*quantize_groups)(const float *, int64_t, int8_t *, float *, int32_t *) noexcept nogil
+        void (*group_matmul)(
+            const uint8_t *, int, int64_t, int64_t, const int8_t *, const float *, const int32_t *, int64_t, int,
+            float *, int64_t, void *) noexcept nogil
         float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil
@@ -26,8 +34,11 @@ cdef extern from "kernels.h" nogil:
         void (*scale_sums)(
             const int32_t *, int64_t, int32_t, float, const float *, int64_t, int, float *) noexcept nogil
         float (*quantize_i16)(const float *, int64_t, int16_t *) noexcept nogil
-        void (*head_i8)(const int8_t *, const float *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
-        void (*head_q8_0)(const uint8_t *, int64_t, int64_t, const int16_t *, float, float *) noexcept nogil
+        void (*head_i8)(
+            const int8_t *, const float *, int64_t, int64_t, const int16_t *, int64_t, const float *,
+            float *const *) noexcept nogil
+        void (*head_q8_0)(
+            const uint8_t *, int64_t, int64_t, const int16_t *, int64_t, const float *, float *const *) noexcept nogil
         void (*head_f16)(const uint16_t *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*head_f32)(const float *, int64_t, int64_t, const float *, float *) noexcept nogil
         void (*quantize_row_i8)(const float *, int64_t, int8_t *, float *) noexcept nogil

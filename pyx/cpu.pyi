@@ -12,5 +12,8 @@ def isas() -> list[str]:
 def supported() -> list[str]:
     """Rows that this processor can run, best last."""
 
+def quota(root: str = "/") -> float | None:
+    """Cores' worth of time that control groups allow this process; None: no limit."""
+
 def cores() -> int:
     """Performance cores in our affinity mask."""

@@ -88,6 +88,18 @@ cdef class Draft:
             self.drafted += self.n
         return self.n
 
+    def give(self, int32_t token, forced, int64_t limit):
+        """The same for tokens that are known to come next (a grammar leaves no other): the first ``limit`` of them."""
+        cdef int64_t i
+        self.batch[0] = token
+        self.at = self.length = 0
+        self.n = max(<int64_t>0, min(limit, self.most, <int64_t>len(forced)))
+        for i in range(self.n):
+            self.batch[i + 1] = forced[i]
+        self.awaited = self.batch[1] if self.n else -1
+        self.drafted += self.n
+        return self.n
+
     def took(self, int64_t n, double seconds):
         """A step of n tokens, of an answer or of a prompt, took so long."""
         cdef double known

@@ -3,12 +3,12 @@ from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
 
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
-from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes
+from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes, answer
 from pyx.table cimport Table
 from pyx.team cimport team
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_Q8_0, HEAD_F16, HEAD_F32, HEAD_PLANES
+    HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_PLANES
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
@@ -26,11 +26,14 @@ cdef class Head:
     cdef Arena weights, scale_arena, query_arena
     cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
     cdef int64_t row_room
-    cdef int64_t row_bytes          # Q8_0 only
-    cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
+    cdef int64_t row_bytes          # Q8_0 and ternary only
+    cdef int group_bytes            # ternary only
+    cdef Arena work                 # [n_threads], ternary only
+    cdef const void *rows           # int8, half or float [n_row][k], Q8_0 [n_row][k/32], or groups [n_row][k/128]
     cdef float *scale               # [n_row], int8 only
     cdef readonly Planes planes     # HEAD_PLANES only
-    cdef int16_t *x16               # [HEAD_TOKENS][k], of those that want integers
+    # [HEAD_TOKENS][k], of those that want integers; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
+    cdef int16_t *x16
     cdef float s[HEAD_TOKENS]
     cdef team team
     cdef allocate(self)
@@ -39,18 +42,21 @@ cdef class Head:
     cdef expect(self, int64_t n_token)
     cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil
     cdef void pass_by(
-        self, const kernels *kernel, Table table, int64_t n_token, int64_t row0, int64_t row1, int tid, float *out,
-        int64_t ld) noexcept nogil
-    # The end of a step, by every thread of the team: final norm and all or the top logits of n_token residual vectors
-    # h [n_token][k]; x [n_token][k] is scratch, out [n_token][n_row].
-    cdef void answer(
-        self, const kernels *kernel, int64_t n_token, const float *h, const float *norm, float eps, float *x,
-        int64_t top, int tid, int n_thread, float *out) noexcept nogil
+        self, const kernels *kernel, Table table, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        int tid) noexcept nogil
+    # The end of a step, by every thread of the team: final norm and the logits of n residual vectors; x [n][k] is
+    # scratch.
+    cdef void give(
+        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x, int tid,
+        int n_thread) noexcept nogil
+    cdef void ternary(
+        self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        int tid) noexcept nogil
     # Prepare hidden vector x [k] as number t of the next call of logits.
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil
-    # out[t][row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
+    # a[t].out[row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
     # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, and is
     # called by every thread of the team with its own rows; other heads give all.
     cdef void logits(
-        self, const kernels *kernel, int64_t n_token, const float *x, int64_t top, int64_t row0, int64_t row1, int tid,
-        int n_thread, float *out, int64_t ld) noexcept nogil
+        self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
+        int tid, int n_thread) noexcept nogil

@@ -5,6 +5,9 @@ with a float32 scale per row, half, float, "native" (exactly the values of the f
 rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.  "int6" and
 "int4" are planes of coarser codes, for boards without the memory.
 
+A file whose rows are ternary with a scale for each 128 weights (Q2_0 and PQ2_0, Ternary-Bonsai) has a head of two bits:
+"auto" uses it where it lies, as a projection ("ternary").
+
 A file whose rows are Q8_0 has a head of eight bits already, with a scale for each 32 weights: "auto" uses it where the
 map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".
 
@@ -17,26 +20,29 @@ import array
 from collections import namedtuple
 
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
+from libc.string cimport memcpy
 from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport share
-from pyx.cpu cimport PLANE_BLOCK, active, kernels
+from pyx.cpu cimport GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, PLANE_BLOCK, active, kernels
 from pyx.memory cimport Arena
-from pyx.planes cimport Planes
+from pyx.planes cimport Planes, answer
 from pyx.planes import sizes
 from pyx.table cimport TABLE_F16, Table
 from pyx.team cimport team_barrier
+from pyx.ternary cimport check_groups
 
 cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
     TILE = 16       # rows that stay in the cache while several vectors pass
+    GROUP_ROWS = 512    # rows of a ternary head for several vectors at a time
     CHUNK = 1 << 20 # bytes of the table that are read before they are let go
 
 #: kind -> (id, bits per weight)
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
-    "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
+    "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
 }
 
 
@@ -52,10 +58,10 @@ Placement = namedtuple("Placement", "kind nbytes mapped scratch")
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
     """The :class:`Placement` of a head over rows of a type.  Raises ValueError for a kind that is not known."""
     if kind == "auto":
-        kind = "q8_0" if type == "Q8_0" else "int8"
+        kind = "q8_0" if type == "Q8_0" else "ternary" if type in ("Q2_0", "PQ2_0") and k % GROUP == 0 else "int8"
     elif kind == "native":
         kind = "f16" if type == "F16" else "f32"
-    if kind not in KINDS or kind == "q8_0" != type.lower():
+    if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in ("Q2_0", "PQ2_0"):
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
     nbytes, scratch = n_row * k * bits // 8, 2 * HEAD_TOKENS * k
@@ -63,10 +69,13 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
         nbytes += 4 * n_row
     elif id == HEAD_Q8_0:
         nbytes += n_row * (k // 32) * 2
+    elif id == HEAD_TERNARY:
+        nbytes = n_row * (k // GROUP) * (GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
+        scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
     elif id == HEAD_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
-    return Placement(kind, nbytes, kind == type.lower(), scratch)
+    return Placement(kind, nbytes, kind == type.lower() or id == HEAD_TERNARY, scratch)
 
 
 cdef class Head:
@@ -77,12 +86,22 @@ cdef class Head:
     """
 
     def __cinit__(self, Table table not None, str kind="int8", int n_threads=1):
+        if not 1 <= n_threads <= 1024:
+            raise ValueError(f"{n_threads} threads are out of range")
         self.n_row, self.k, self.n_threads = table.n_row, table.k, n_threads
         self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
         self.kind_id = KINDS[self.kind][0]
-        self.query_arena = Arena(2 * HEAD_TOKENS * self.k)
+        self.query_arena = Arena(2 * HEAD_TOKENS * (self.k + 4 * (self.k // GROUP)))
         self.x16 = <int16_t *>self.query_arena.data
+        if self.kind_id == HEAD_TERNARY:
+            if self.k % GROUP:
+                raise ValueError(f"rows of {self.k} do not fill whole groups of {GROUP} weights")
+            self.work = Arena(n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS))
+            self.group_bytes = GROUP_PAIR if table.type == "Q2_0" else GROUP_WHOLE
+            check_groups(table.data, self.group_bytes, self.n_row * (self.k // GROUP))
+            self.owner, self.rows, self.row_bytes, self.mapped = table, table.data, table.row_bytes, True
+            return
         if self.placement.mapped and (self.kind_id == HEAD_Q8_0 or (<size_t>table.data) % 4 == 0):
             self.owner, self.rows, self.row_bytes, self.mapped = table, table.data, table.row_bytes, True
             return
@@ -149,77 +168,111 @@ cdef class Head:
 
     cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil:
         """A row of the table as numbers."""
-        if table.type_id == TABLE_F16:
+        if table.type_id == TABLE_F16 and <size_t>table.data % 2 == 0:
             kernel.half_to_float(<const uint16_t *>(table.data + row * table.row_bytes), self.k, out)
         else:
             table.row_into(row, out)
 
     cdef void pass_by(
-        self, const kernels *kernel, Table table, int64_t n_token, int64_t row0, int64_t row1, int tid, float *out,
-        int64_t ld) noexcept nogil:
+        self, const kernels *kernel, Table table, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        int tid) noexcept nogil:
         """The logits of rows that are made for this once."""
         cdef int64_t row, t, k = self.k, some = max(<int64_t>1, CHUNK // table.row_bytes), begun = row0
         cdef float *row_floats = <float *>(self.row_arena.data + tid * self.row_room)
         cdef int8_t *codes = <int8_t *>(row_floats + padded(k))
         cdef float scale
+        cdef float *out[HEAD_TOKENS]
         for row in range(row0, row1):
             self.floats(kernel, table, row, row_floats)
             kernel.quantize_row_i8(row_floats, k, codes, &scale)
             for t in range(n_token):
-                kernel.head_i8(codes, &scale, 1, k, self.x16 + t * k, self.s[t], out + t * ld + row)
+                out[t] = a[t].out + row
+            kernel.head_i8(codes, &scale, 1, k, self.x16, n_token, self.s, out)
             if row + 1 - begun == some or row + 1 == row1:
                 table.let_go(max(row0, begun - 4 * some), row + 1)  # reading maps pages in front again
                 begun = row + 1
 
-    cdef void answer(
-        self, const kernels *kernel, int64_t n_token, const float *h, const float *norm, float eps, float *x,
-        int64_t top, int tid, int n_thread, float *out) noexcept nogil:
-        cdef int64_t t = 0, n, i, k = self.k
-        while t < n_token:
-            n = min(<int64_t>HEAD_TOKENS, n_token - t)
-            for i in range(share(n, 1, tid, n_thread), share(n, 1, tid + 1, n_thread)):
-                kernel.rmsnorm(h + (t + i) * k, norm, eps, k, x + i * k)
+    cdef void give(
+        self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x, int tid,
+        int n_thread) noexcept nogil:
+        cdef int64_t t = 0, some, i, k = self.k
+        while t < n:
+            some = min(<int64_t>HEAD_TOKENS, n - t)
+            for i in range(share(some, 1, tid, n_thread), share(some, 1, tid + 1, n_thread)):
+                kernel.rmsnorm(a[t + i].h, norm, eps, k, x + i * k)
                 self.ask(kernel, i, x + i * k)
             team_barrier(&self.team, n_thread)
             self.logits(
-                kernel, n, x, top, share(self.n_row, LINE, tid, n_thread), share(self.n_row, LINE, tid + 1, n_thread),
-                tid, n_thread, out + t * self.n_row, self.n_row)
-            t += n
-            if t < n_token:  # the next vectors take their place
+                kernel, some, a + t, x, share(self.n_row, LINE, tid, n_thread),
+                share(self.n_row, LINE, tid + 1, n_thread), tid, n_thread)
+            t += some
+            if t < n:  # the next vectors take their place
                 team_barrier(&self.team, n_thread)
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
+        cdef int64_t n
+        cdef float *d
         if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_Q8_0 or self.kind_id == HEAD_PLANES:
             self.s[t] = kernel.quantize_i16(x, self.k, self.x16 + t * self.k)
+        if self.kind_id == HEAD_TERNARY:
+            n = self.k // GROUP
+            d = <float *>(self.x16 + HEAD_TOKENS * self.k)
+            kernel.quantize_groups(
+                x, self.k, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
         if self.kind_id == HEAD_PLANES:
             self.planes.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
-        self, const kernels *kernel, int64_t n_token, const float *x, int64_t top, int64_t row0, int64_t row1, int tid,
-        int n_thread, float *out, int64_t ld) noexcept nogil:
+        self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
+        int tid, int n_thread) noexcept nogil:
         cdef int64_t row, n, t, k = self.k, tile = row1 - row0 if n_token == 1 else TILE
+        cdef float *out[HEAD_TOKENS]
+        if self.kind_id == HEAD_TERNARY:
+            self.ternary(kernel, n_token, a, row0, row1, tid)
+            return
         if self.kind_id == HEAD_PLANES:
-            self.planes.logits(kernel, n_token, top, row0, row1, tid, n_thread, out, ld)
+            self.planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
             return
         if self.source is not None:
-            self.pass_by(kernel, self.source, n_token, row0, row1, tid, out, ld)
+            self.pass_by(kernel, self.source, n_token, a, row0, row1, tid)
+            return
+        for t in range(n_token):
+            out[t] = a[t].out + row0
+        if self.kind_id == HEAD_INT8:
+            kernel.head_i8(
+                <const int8_t *>self.rows + row0 * k, self.scale + row0, row1 - row0, k, self.x16, n_token, self.s, out)
+            return
+        if self.kind_id == HEAD_Q8_0:
+            kernel.head_q8_0(
+                <const uint8_t *>self.rows + row0 * self.row_bytes, row1 - row0, k, self.x16, n_token, self.s, out)
             return
         row = row0
         while row < row1:
             n = min(tile, row1 - row)
             for t in range(n_token):
-                if self.kind_id == HEAD_INT8:
-                    kernel.head_i8(
-                        <const int8_t *>self.rows + row * k, self.scale + row, n, k, self.x16 + t * k, self.s[t],
-                        out + t * ld + row)
-                elif self.kind_id == HEAD_Q8_0:
-                    kernel.head_q8_0(
-                        <const uint8_t *>self.rows + row * self.row_bytes, n, k, self.x16 + t * k, self.s[t],
-                        out + t * ld + row)
-                elif self.kind_id == HEAD_F16:
-                    kernel.head_f16(<const uint16_t *>self.rows + row * k, n, k, x + t * k, out + t * ld + row)
+                if self.kind_id == HEAD_F16:
+                    kernel.head_f16(<const uint16_t *>self.rows + row * k, n, k, x + t * k, a[t].out + row)
                 else:
-                    kernel.head_f32(<const float *>self.rows + row * k, n, k, x + t * k, out + t * ld + row)
+                    kernel.head_f32(<const float *>self.rows + row * k, n, k, x + t * k, a[t].out + row)
+            row += n
+
+    cdef void ternary(
+        self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        int tid) noexcept nogil:
+        cdef int64_t n_group = self.k // GROUP, n = row1 - row0, row = row0, t
+        cdef const float *d = <const float *>(self.x16 + HEAD_TOKENS * self.k)
+        cdef const int32_t *sum = <const int32_t *>(d + HEAD_TOKENS * n_group)
+        cdef uint8_t *work = self.work.data + tid * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
+        cdef float *some = <float *>(work + GROUP_WORK)  # [n_token][n], then to where each token wants it
+        while row < row1:
+            if n_token > 1:
+                n = min(<int64_t>GROUP_ROWS, row1 - row)
+            kernel.group_matmul(
+                <const uint8_t *>self.rows + row * self.row_bytes, self.group_bytes, n, n_group,
+                <const int8_t *>self.x16, d, sum, n_token, False, a[0].out + row if n_token == 1 else some, n, work)
+            if n_token > 1:
+                for t in range(n_token):
+                    memcpy(a[t].out + row, some + t * n, n * sizeof(float))
             row += n
 
     def apply(self, x, int64_t top=0, int n_threads=1):
@@ -228,6 +281,7 @@ cdef class Head:
         cdef const kernels *kernel = active()
         cdef int64_t n = vectors.shape[0] // self.k, t, n_row = self.n_row
         cdef float[::1] out
+        cdef answer answers[HEAD_TOKENS]
         cdef int tid, team
         if n * self.k != vectors.shape[0] or not 1 <= n <= HEAD_TOKENS or not 0 <= top <= MOST_WINNERS:
             raise ValueError(f"{vectors.shape[0]} numbers, {top} winners are out of range")
@@ -236,12 +290,13 @@ cdef class Head:
         out = array.array("f", bytes(4 * n * n_row))
         self.expect(n)
         for t in range(n):
+            answers[t].h, answers[t].out, answers[t].top = NULL, &out[t * n_row], top
             self.ask(kernel, t, &vectors[t * self.k])
         with nogil, parallel(num_threads=n_threads):
             tid, team = threadid(), omp_get_num_threads()
             self.logits(
-                kernel, n, &vectors[0], top, share(n_row, LINE, tid, team), share(n_row, LINE, tid + 1, team), tid,
-                team, &out[0], n_row)
+                kernel, n, answers, &vectors[0], share(n_row, LINE, tid, team), share(n_row, LINE, tid + 1, team), tid,
+                team)
         return out.base
 
     @property

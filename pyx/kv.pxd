@@ -19,7 +19,9 @@ cdef class KVCache:
     cdef bint endless           # the ring goes round; else n_ctx is the end
     cdef bint has_angles        # of the sinks' queries; the transformer fills them in
     cdef int64_t advance(self, int64_t n) except -1
-    cdef int prepare(self, int64_t n) except -1
+    # Before n more tokens: is there room for their pages, beside `others` bytes of pages that other caches will take in
+    # the same step?  Returns how many bytes that will be with those of this cache, 0 where the pool has no limit.
+    cdef int64_t prepare(self, int64_t n, int64_t others) except -1
     cdef void _forget(self, int64_t first)
     cdef int64_t _wanted(self, int64_t n)
     cdef stream *_stream(self, int64_t layer, int64_t head) except NULL

@@ -88,7 +88,7 @@ cdef class KVCache:
             self.spills_from = KV_PAGE * min(pinned + ring for _, _, pinned, ring in shape)
 
     def __dealloc__(self):
-        if self.p.slab >= 0:
+        if self.tables is not None and self.p.slab >= 0:  # no tables: the arguments were refused
             self._forget(0)
             self.pool.leave(self.p.slab)
 
@@ -97,14 +97,16 @@ cdef class KVCache:
         """Exactly the bytes of pages that a cache of this plan has room for; arguments as of the class, but pool."""
         return bytes_for(*args, **plan)
 
-    cdef int prepare(self, int64_t n) except -1:
-        """Before n more tokens: is there room for their pages?  Raises MemoryError where the pool has a limit."""
-        if self.pool.limit is not None and self.pool.used + self._wanted(n) > self.pool.limit:
-            raise MemoryError(
-                f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
+    cdef int64_t prepare(self, int64_t n, int64_t others) except -1:
+        """Room for n more tokens; raises MemoryError where the pool's limit forbids it."""
+        if self.pool.limit is not None:
+            others += self._wanted(n)
+            if self.pool.used + others > self.pool.limit:
+                raise MemoryError(
+                    f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
         if self.spill is not None and self.spill.s.fd < 0 and self.n_tokens + n > self.spills_from:
             self.spill.open()
-        return 0
+        return others
 
     cdef int64_t _wanted(self, int64_t n):
         """Bytes of pages that n more tokens may take beyond those given back for them."""
@@ -179,6 +181,7 @@ cdef class KVCache:
         """Forget everything; the pages are free, their memory stays."""
         self._forget(0)
         self.n_tokens = self.most = 0
+        self.p.broken = False
 
     def fork(self):
         """A second cache in the same state.  Pages are shared; the one being written is copied at the next token."""
@@ -223,7 +226,9 @@ cdef class KVCache:
         """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for a state it cannot be in."""
         cdef int64_t i, nbytes = 12 * self._entries() if self.p.heavy else 0
         cdef stream *s
-        good = 0 <= n_tokens <= most <= (<int64_t>1 << 36 if self.endless else self.n_ctx) and (n_tokens or not most)
+        # page numbers are 32 bits
+        good = 0 <= n_tokens <= most <= (((<int64_t>1 << 36) - 1) if self.endless else self.n_ctx)
+        good = good and (n_tokens or not most)
         if self.p.heavy:
             good = good and most - n_tokens // KV_PAGE * KV_PAGE <= KV_PAGE
         for i in range(self.p.n_layer * self.p.n_kv_head):
@@ -281,7 +286,8 @@ cdef class KVCache:
                 if s.number[j] != number or not before < number < last + (j == n) or not (
                         isfinite(s.mass[j]) and isfinite(s.mass_before[j])):
                     raise ValueError(f"no cache of this plan holds page {s.number[j]} behind page {before}")
-            hold(&self.p, s, number, sunk <= j < n)
+            if not hold(&self.p, s, number, sunk <= j < n):
+                raise MemoryError("the pool of KV pages has no page left")
             before = number
 
     def _entries(self):

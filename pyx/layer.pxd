@@ -1,9 +1,8 @@
 # layer: the stages of one layer of the model, done by a team of threads.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from pyx.attention cimport attention_plan
 from pyx.cpu cimport kernels
-from pyx.policy cimport pages
 from pyx.projection cimport matrix
 from pyx.rotary cimport rotation
 from pyx.scratch cimport scratch
@@ -12,11 +11,27 @@ from pyx.team cimport stage_clock, team
 cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
 
+# Norms that single projections have in front of them, each as wide as the projection's input, or NULL.
+cdef struct input_norms:
+    const float *q
+    const float *k
+    const float *v
+    const float *o
+    const float *gate
+    const float *up
+    const float *down
+
 cdef struct layer:
     const float *attn_norm      # [hidden]
     const float *attn_sub_norm  # [q_dim] or NULL
     const float *ffn_norm       # [hidden]
     const float *ffn_sub_norm   # [ffn] or NULL
+    const float *q_norm         # [head_dim] or NULL: of each query head
+    const float *k_norm         # [head_dim] or NULL: of each key head
+    const float *q_bias         # [q_dim] or NULL
+    const float *k_bias         # [kv_dim] or NULL
+    const float *v_bias         # [kv_dim] or NULL
+    input_norms inner           # q, k, v all or none, and gate and up
     const matrix *q             # [q_dim][hidden]
     const matrix *k             # [kv_dim][hidden]
     const matrix *v             # [kv_dim][hidden]
@@ -31,21 +46,19 @@ cdef struct step_plan:
     team team
     stage_clock *clocks     # [n_threads], or NULL
     const layer *layers
-    pages *kv
     scratch w
-    const int32_t *ids
-    int64_t n_token, pos0
+    int64_t n_token         # of all segments
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim
     int64_t acc_ints        # integer accumulators of all threads, shared out over those that OpenMP gave
-    float eps
-    bint silu, a48
+    float eps, inner_eps    # of the norms of the layer, and of single projections
+    float embedding_scale   # what embedding rows are multiplied by
+    bint silu, a48, groups  # groups: activations have a scale for each 128 values
+    bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     attention_plan attention
     rotation rotary
     const float *output_norm
-    float *logits
-    bint all_logits
-    int64_t top             # only the largest logits are wanted; 0: all
-    float *queries  # [n_layer][n_head][head_dim], or NULL
+    int64_t n_answer        # logits that are wanted
+    float *queries          # [n_layer][n_head][head_dim] of the last token, or NULL
 
-# One layer for the tokens of the plan, from p.w.h to p.w.h: every thread of a team calls it.  Ends with a barrier.
+# One layer for the tokens of the step, from p.w.h to p.w.h: every thread of a team calls it.  Ends with a barrier.
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil

@@ -25,5 +25,15 @@ def advise(data: Any, advice: str, until: Any | None = None) -> bool:
 def huge_share(data: Any) -> float:
     """Share of a map's resident bytes that lie in 2 MiB pages."""
 
+def guard() -> None:
+    """Survive files that get shorter while they are mapped, by a handler of SIGBUS; for programs."""
+
+def watch(data: Any) -> int:
+    """Register a map for the guard; its number for :func:`forget`."""
+
+def forget(number: int) -> None: ...
+def lost() -> int:
+    """How often a part of a watched map was found to be gone."""
+
 def rss() -> dict[str, int]:
     """Resident bytes: {"rss", "anon", "file"}."""

@@ -21,6 +21,12 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t, size_t)
 
+cdef extern from "lost_pages.h" nogil:
+    int lost_install()
+    int lost_watch(const void *, size_t)
+    void lost_forget(int)
+    int lost_pages()
+
 cdef enum:
     LINE = 64
     PAGE = 4096
@@ -200,6 +206,34 @@ cdef (size_t, size_t) whole_pages(first, size_t page, last):
     end = (<size_t>buffer.buf + <size_t>buffer.len) // page * page
     PyBuffer_Release(&buffer)
     return start, max(start, end)
+
+
+def guard():
+    """Survive files that get shorter while they are mapped: a handler of SIGBUS for the maps that :func:`watch` knows.
+
+    For programs, not for libraries: signal handlers belong to the whole process.
+    """
+    lost_install()
+
+
+def watch(data):
+    """Register a map, a buffer that is all of it; returns its number for :func:`forget`."""
+    cdef Py_buffer buffer
+    cdef int number
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    number = lost_watch(buffer.buf, buffer.len)
+    PyBuffer_Release(&buffer)
+    return number
+
+
+def forget(int number):
+    """The map is about to go."""
+    lost_forget(number)
+
+
+def lost():
+    """How often a part of a watched map was found to be gone since the process began; zeros stand in its place."""
+    return lost_pages()
 
 
 def rss():

@@ -20,6 +20,12 @@ cdef struct question:
     double mid[PLANE_STAGES]    # what the middle of the unread bits and of the rounding of x amounts to
     double slack[PLANE_STAGES]  # how far the rounding of x can reach
 
+# Logits that are asked for.
+cdef struct answer:
+    const float *h      # [k]  the residual vector
+    float *out          # [n_row]
+    int64_t top         # only so many, the largest, are wanted; 0: all
+
 cdef class Planes:
     cdef readonly int64_t n_row, k, k_pad
     cdef readonly int n_threads, n_bit, n_plane
@@ -44,11 +50,11 @@ cdef class Planes:
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
     # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
-    # out[t][row]: the exact logit of an int8 head if it is among the `top` largest of its vector, ties included, else
-    # -inf; all exact with top = 0.  Executed by every thread of the team, each with its own rows.
+    # a[t].out[row]: the exact logit of an int8 head if it is among the a[t].top largest of its vector, ties included,
+    # else -inf; all exact with top = 0.  Executed by every thread of the team, each with its own rows.
     cdef void logits(
-        self, const kernels *kernel, int64_t n_token, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
-        float *out, int64_t ld) noexcept nogil
+        self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
+        int n_thread) noexcept nogil
     cdef void settle(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
         float *out) noexcept nogil

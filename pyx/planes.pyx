@@ -83,6 +83,8 @@ cdef class Planes:
 
     def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads):
         cdef int64_t rest, nbytes
+        if not 1 <= n_threads <= 1024:
+            raise ValueError(f"{n_threads} threads are out of range")
         if k > MOST_K:
             raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
         self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
@@ -147,8 +149,9 @@ cdef class Planes:
         q.mid[2], q.slack[2] = (1.5 - 128) * sum + 6.0 * lost, 6.0 * lost_abs
 
     cdef void logits(
-        self, const kernels *kernel, int64_t n_token, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
-        float *out, int64_t ld) noexcept nogil:
+        self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
+        int n_thread) noexcept nogil:
+        cdef bint learning = False
         cdef int32_t acc[2 * PLANE_TOKENS * TILE]
         cdef int64_t row = row0, r, t, n
         cdef int32_t *upper
@@ -157,13 +160,14 @@ cdef class Planes:
             kernel.nibble_dots(
                 self.nibbles + row * (self.k_pad // 2), n, self.k_pad, self.x, 2 * n_token, acc, TILE)
             for t in range(n_token):
-                upper = <int32_t *>out + t * ld + row  # kept in the place of the logit until it is known
+                upper = <int32_t *>a[t].out + row  # kept in the place of the logit until it is known
                 for r in range(n):
                     upper[r] = acc[2 * t * TILE + r] + 256 * acc[(2 * t + 1) * TILE + r]
             row += TILE
         for t in range(n_token):
-            self.settle(kernel, t, top if self.n_plane else 0, row0, row1, tid, n_thread, out + t * ld)
-        if top > 0 and self.n_plane:
+            self.settle(kernel, t, a[t].top if self.n_plane else 0, row0, row1, tid, n_thread, a[t].out)
+            learning |= a[t].top > 0
+        if learning and self.n_plane:
             if tid == 0:
                 self.learn(n_token)
             team_barrier(&self.team, n_thread)

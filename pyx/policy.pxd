@@ -32,6 +32,7 @@ cdef struct pages:
     int64_t head_dim
     page_format unsealed    # sink pages and the open page: floats
     page_format sealed      # pages of the ring
+    bint broken             # no page could be had in a step: what it holds is worth nothing
     bint hadamard           # keys and queries are rotated (page.rotate_hadamard)
     bint quantised          # a full page is sealed once; the open page is apart
     bint restart            # positions start again behind the sinks: these are scored with a query of its own
@@ -54,12 +55,13 @@ cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept 
 # Tokens among the n read that the next query does not see.
 cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil
 
-# The page to write tokens of page number `page` to: begun if it is new, copied first if another cache holds it too.
+# The page to write tokens of page number `page` to, NULL in a broken cache: begun if it is new, copied first if another
+# cache holds it too.
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil
 # The page just written is full: quantise it, once.
 cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil
-# One more page, behind those held: of the ring, or of floats.
-cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil
+# One more page, behind those held: of the ring, or of floats; False, and the cache is broken, if none can be had.
+cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil
 # Give back all pages from number `first` on.
 cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil
 # After `forget`: have every head hold what the query at position `kept` sees, and where that must be read back, as much

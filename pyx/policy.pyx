@@ -22,6 +22,12 @@ from pyx.page cimport seal_page
 from pyx.pool cimport is_ring, page_at, references, release_page, take_page
 from pyx.spill cimport outdate, reaches, read_back, write_behind
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+#: tries for a page before the cache is given up; each looks at every place that the page may have
+cdef int32_t MOST_TRIES = 20000
+
 #: weight of the past in the moving average: half is forgotten in 177 tokens
 cdef float DECAY = 1.0 - 1.0 / 256
 
@@ -66,16 +72,23 @@ cdef int64_t table_size(const pages *kv, const stream *s) noexcept nogil:
 
 
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
-    cdef int32_t last = s.n_page - 1, copy
+    cdef int32_t last = s.n_page - 1, copy, tries = 0
+    if kv.broken:
+        return NULL
     if last < 0 or s.number[last] != page:
         if not kv.quantised and s.n_page == s.sink_pages + s.ring_pages:
             remove(kv, s, least_wanted(kv, s, s.n_page))
         if kv.heavy:
             s.mass[s.n_page] = 0
             memcpy(s.mass_before, s.mass, (s.n_page + 1) * sizeof(float))
-        hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages)
+        if not hold(kv, s, <int32_t>page, not kv.quantised and page >= s.sink_pages):
+            return NULL
         return page_at(kv.pool, s.id[s.n_page - 1])
     while references(kv.pool, s.id[last]) > 1:  # the other caches may let go of it meanwhile
+        tries += 1
+        if tries == MOST_TRIES:
+            kv.broken = True
+            return NULL
         copy = take_like(kv, s, <int32_t>page, is_ring(kv.pool, s.id[last]))
         if copy >= 0:
             memcpy(page_at(kv.pool, copy), page_at(kv.pool, s.id[last]), kv.unsealed.bytes)
@@ -86,12 +99,16 @@ cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
 
 
 cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil:
-    cdef int32_t open_id = s.id[s.n_page - 1], number = s.number[s.n_page - 1]
+    cdef int32_t open_id, number
+    if kv.broken:
+        return
+    open_id, number = s.id[s.n_page - 1], s.number[s.n_page - 1]
     if s.n_page - 1 == s.sink_pages + s.ring_pages and s.ring_pages:
         remove(kv, s, least_wanted(kv, s, s.n_page - 1))
     s.n_page -= 1
-    if s.ring_pages:
-        hold(kv, s, number, True)
+    if s.ring_pages and not hold(kv, s, number, True):
+        pass
+    elif s.ring_pages:
         seal_page(
             kernel, &kv.unsealed, page_at(kv.pool, open_id), &kv.sealed, page_at(kv.pool, s.id[s.n_page - 1]))
     else:
@@ -107,14 +124,28 @@ cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept
     return take_page(kv.pool, own, s.float_first + min(<int64_t>number, s.sink_pages), 1, 0)
 
 
-cdef void hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    cdef int32_t id = -1
-    while id < 0:  # one is free: every cache brings as many as it may hold; another thread may just be moving them
+cdef int32_t surely_take(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    """A free page.  There is one: every cache brings as many as it may hold; only another thread may just be moving
+    them.  Should the counts be wrong, -1, and the cache is broken: better than to wait for ever without the GIL."""
+    cdef int32_t id = -1, tries = 0
+    while id < 0 and not kv.broken:
         id = take_like(kv, s, number, ring)
+        if id < 0:
+            tries += 1
+            sched_yield()
+            kv.broken = tries == MOST_TRIES
+    return id
+
+
+cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    cdef int32_t id = surely_take(kv, s, number, ring)
+    if id < 0:
+        return False
     s.id[s.n_page] = id
     s.number[s.n_page] = number
     s.n_page += 1
     find_runs(kv, s)
+    return True
 
 
 cdef void find_runs(const pages *kv, stream *s) noexcept nogil:
@@ -168,6 +199,7 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
     cdef int64_t i, number, oldest, newest = done, n = kv.n_layer * kv.n_kv_head
     cdef bint lacking = False
     cdef stream *s
+    cdef uint8_t *room_for
     for i in range(n):
         s = &kv.streams[i]
         lacking |= oldest_page(s, done) > first_page(kv, s, kept)
@@ -189,7 +221,8 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
             s = &kv.streams[i]
             oldest = max(s.sink_pages, newest - s.ring_pages)
             for number in range(oldest_page(s, done) - 1, oldest - 1, -1):
-                if not read_back(kv.spilled, i, number, in_front(kv, s, <int32_t>number)):
+                room_for = in_front(kv, s, <int32_t>number)
+                if room_for == NULL or not read_back(kv.spilled, i, number, room_for):
                     return False
             outdate(kv.spilled, i, oldest)
     most[0] = max(kept, min(most[0], newest * KV_PAGE))
@@ -207,11 +240,11 @@ cdef int64_t oldest_page(const stream *s, int64_t done) noexcept nogil:
 
 
 cdef uint8_t *in_front(pages *kv, stream *s, int32_t number) noexcept nogil:
-    """One more page of the ring, in front of those there."""
+    """One more page of the ring, in front of those there; NULL if none can be had."""
     cdef int64_t S = s.sink_pages, later = s.n_page - S
-    cdef int32_t id = -1
-    while id < 0:  # see hold
-        id = take_like(kv, s, number, True)
+    cdef int32_t id = surely_take(kv, s, number, True)
+    if id < 0:
+        return NULL
     memmove(s.id + S + 1, s.id + S, later * sizeof(int32_t))
     memmove(s.number + S + 1, s.number + S, later * sizeof(int32_t))
     s.id[S], s.number[S] = id, number

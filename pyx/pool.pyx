@@ -140,6 +140,13 @@ cdef class PagePool:
         size = self.s.ring_bytes if is_ring(&self.s, <int32_t>id) else self.s.float_bytes
         return self.arenas[id >> self.s.shift][0].view[start : start + n * size]
 
+    def occupy(self):
+        """Take every free page for good, as wrong counts would; for tests of what a cache does then."""
+        cdef int64_t slab, place
+        for slab in range(self.s.n_slab):
+            for place in range(self.s.n_place):
+                ref_take(&self.s.refs[slab][place])
+
     @property
     def nbytes(self):
         """Bytes that all slabs have room for; what was never used takes no memory."""

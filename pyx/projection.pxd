@@ -4,29 +4,29 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from pyx.cpu cimport kernels
 
 cdef struct matrix:
-    const uint8_t *codes    # [n_row][n_block * 32]; NULL for a dense matrix
+    const uint8_t *codes    # [n_row][n_block * 32], or groups [n_row][n_block * group_bytes]; NULL for a dense matrix
     const float *dense      # [n_row][k]; NULL for a ternary matrix
-    const float *scale      # [n_row or 1][n_group]
+    const float *scale      # [n_row or 1]; NULL where groups hold theirs
     int64_t n_row
     int64_t k
     int64_t n_block
     int64_t scale_step      # floats between the scales of two rows; 0: one scale for all
-    int64_t n_group         # scale groups along k, 1 for most models
-    int64_t group_blocks    # blocks of 128 per group
+    int group_bytes         # GROUP_WHOLE or GROUP_PAIR: a scale for each 128 weights along k; 0: one for a row at least
 
 # One batch of activations, quantised once and used by several projections.
 cdef struct activations:
     int64_t n_token
+    bint groups             # rounded for each 128 values, for matrices with groups alone (quantize_groups)
     const int8_t *x8        # [n_token][ld_x8], zero beyond k
     int64_t ld_x8
-    const float *s          # [n_token]  127 / absmax
-    const int32_t *sum      # [n_token]  sum of x8
+    const float *s          # [n_token]  127 / absmax; groups: absmax / 127 [n_token][ld_x8 / 128]
+    const int32_t *sum      # [n_token]  sum of x8; groups: [n_token][ld_x8 / 128]
     const float *x          # [n_token][ld_x]  before quantisation, for dense matrices
     int64_t ld_x
 
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
-    MANY_TOKENS = 16
+    MANY_TOKENS = 16        # below, no target wants more
 
 # Room for integers that project() wants for up to n_token tokens and n_row rows, on a cache line.
 cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil

@@ -1,12 +1,12 @@
 """projection: y = W x over packed ternary (or left-over dense) matrices, a range of rows at a time.
 
 y = (sum code * x8 - sum x8) / s * scale, integers exact; the offset form of the integer sum is that of
-microsoft/BitNet src/ggml-bitnet-mad.cpp.
+microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale for each 128 weights along K, one such sum for each of them.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from pyx.cpu cimport MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
+from pyx.cpu cimport GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, kernels
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
@@ -24,12 +24,12 @@ cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
 cdef void project(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < MANY_TOKENS else MANY_ROWS
+    cdef int64_t n_row, row, t, n_pass, tile = ROW_TILE if a.n_token < kernel.many_tokens else MANY_ROWS
     if w.dense != NULL:
         project_dense(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
-    if w.n_group > 1:
-        project_grouped(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
+    if w.group_bytes:
+        project_groups(kernel, w, a, row0, row1, accumulate, acc, out, ld_out)
         return
     n_pass = (row1 - row0 + tile - 1) // tile
     tile = ((row1 - row0 + n_pass - 1) // n_pass + 15) // 16 * 16  # equal passes: a short one would cost as much
@@ -50,39 +50,30 @@ cdef void project(
         row += n_row
 
 
-cdef void project_grouped(
+cdef void project_groups(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """Scales per group along K: integer sums per block, floats per group in ascending order.
-
-    acc has room for 2 * n_block values at least (scratch.pyx sees to it).
-    """
-    cdef int64_t row, t, b, g, i
-    cdef int32_t part
-    cdef float y
-    cdef int32_t *block_sum = acc + w.n_block
+    """Scales per group along K.  Activations with one scale for all of K get it for every group, a token at a time."""
+    cdef const uint8_t *rows = w.codes + row0 * w.n_block * w.group_bytes
+    cdef int64_t n = w.n_block, t, g, e
+    cdef int32_t *sum = acc
+    cdef float *d = <float *>(acc + n)
+    cdef int8_t *q = <int8_t *>(acc + 2 * n)
     cdef const int8_t *x
-    cdef const float *scale
+    if a.groups:
+        kernel.group_matmul(
+            rows, w.group_bytes, row1 - row0, n, a.x8, a.s, a.sum, a.n_token, accumulate, out + row0, ld_out, acc)
+        return
     for t in range(a.n_token):
-        x = a.x8 + t * a.ld_x8
-        for b in range(w.n_block):
-            block_sum[b] = 0
-            for i in range(TERNARY_BLOCK):
-                block_sum[b] += x[b * TERNARY_BLOCK + i]
-        for row in range(row0, row1):
-            kernel.ternary_blocks(w.codes + row * w.n_block * TERNARY_BLOCK_BYTES, w.n_block, x, acc)
-            scale = w.scale + row * w.scale_step
-            y = 0
-            for g in range(w.n_group):
-                part = 0
-                for b in range(g * w.group_blocks, min((g + 1) * w.group_blocks, w.n_block)):
-                    part += acc[b] - block_sum[b]
-                y += <float>part * scale[g]
-            y = y / a.s[t]
-            if accumulate:
-                out[t * ld_out + row] += y
-            else:
-                out[t * ld_out + row] = y
+        for g in range(n):
+            x = a.x8 + t * a.ld_x8 + g * GROUP
+            sum[g] = 0
+            d[g] = 1 / a.s[t]
+            for e in range(GROUP):
+                q[g * GROUP + e % 4 * (GROUP // 4) + e // 4] = x[e]
+                sum[g] += x[e]
+        kernel.group_matmul(
+            rows, w.group_bytes, row1 - row0, n, q, d, sum, 1, accumulate, out + t * ld_out + row0, ld_out, NULL)
 
 
 cdef void project_dense(

@@ -1,6 +1,7 @@
 """rotary: rotary position embedding (RoPE, arXiv 2104.09864): a pair of dimensions turns by an angle per position."""
 
 import array
+import math
 
 from libc.math cimport cos, pow, sin
 from libc.stdint cimport int64_t
@@ -14,8 +15,8 @@ cdef void angles_at(const rotation *r, int64_t position, float *cs, float *sn) n
     cdef double angle
     for j in range(r.half):
         angle = <double>position * r.inv_freq[j]
-        cs[j] = <float>cos(angle)
-        sn[j] = <float>sin(angle)
+        cs[j] = <float>(r.mscale * cos(angle))
+        sn[j] = <float>(r.mscale * sin(angle))
 
 
 cdef void rotate_head(
@@ -27,17 +28,24 @@ cdef void rotate_head(
 
 
 cdef class Rotary:
-    """The rotation of a model: config is an edge.config.ModelConfig, freqs float32 divisors [rope_dim / 2] or None.
+    """The rotation of a model: config is an edge.config.ModelConfig, freqs float32 divisors [rope_dim / 2]
+    or None: then those of ``config.rope_scaling``, if there is one.
 
-    Raises ValueError for the wrong number of divisors.
+    Raises ValueError for the wrong number of divisors, and for one that is 0 or not finite.
     """
 
     def __cinit__(self, config, freqs=None):
         cdef int64_t j
         self.r.half, self.r.interleaved = config.rope_dim // 2, config.rope_style == "interleaved"
+        self.r.mscale = 1.0
+        if config.rope_scaling is not None:
+            self.r.mscale = config.rope_scaling.mscale
+            freqs = config.rope_scaling.divisors(config.rope_theta, config.rope_dim) if freqs is None else freqs
         freqs = [1.0] * self.r.half if freqs is None else list(freqs)
         if len(freqs) != self.r.half:
             raise ValueError(f"rope_freqs holds {len(freqs)} numbers, not {self.r.half}")
+        if not all(math.isfinite(value) and value != 0 for value in freqs):
+            raise ValueError("rope_freqs holds a divisor that is 0 or not finite")
         self.inv_freq = Arena(8 * self.r.half)
         self.r.inv_freq = <const double *>self.inv_freq.data
         for j in range(self.r.half):

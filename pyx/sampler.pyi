@@ -13,7 +13,7 @@ class Sampler:
     def uniform(self) -> float: ...
     def sample(
         self,
-        logits: Any,  # writable float32 buffer [n_vocab]; the penalties change it in place
+        logits: Any,  # writable float32 buffer [n_vocab]; mask and penalties change it in place
         temp: float = 0.0,  # <= 0: the first arg-max
         top_k: int = 0,  # 0: all
         top_p: float = 1.0,  # >= 1: all
@@ -22,6 +22,7 @@ class Sampler:
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
         recent: Any = None,  # int32 buffer of the ids the penalties count
+        mask: Any = None,  # bytes, one bit a token: the tokens that may be chosen
     ) -> int:
         """One id.  ValueError: wrong length, or not one usable logit."""
     def candidates(

@@ -3,6 +3,7 @@
 
 What a call does, in this order (the order and the meaning of the filters are those of llama.cpp's default chain):
 
+0. a mask, if there is one: the logits of tokens it does not allow become -inf, in place;
 1. penalties, in place, for every id of ``recent`` (once per distinct id, ``count`` = how often it occurs there):
    ``l = l * repeat if l <= 0 else l / repeat``, then ``l -= count * frequency + presence``;
 2. ``temp <= 0``: the first arg-max, and no random number is used;
@@ -26,7 +27,7 @@ Nothing is allocated after construction, and the GIL is released while a row is 
 
 from libc.float cimport FLT_MAX
 from libc.math cimport INFINITY, exp, log
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from array import array
@@ -117,6 +118,18 @@ cdef void penalise(float *logits, int64_t n_vocab, const int *recent, int64_t n,
             l = logits[id]
             l = l * repeat if l <= 0 else l / repeat
             logits[id] = <float>(l - (times * frequency + presence))
+
+
+cdef void forbid(float *logits, int64_t n, const uint8_t *mask) noexcept nogil:
+    """-inf for every id whose bit is 0 in mask [(n + 7) / 8], the lowest bit of a byte first."""
+    cdef int64_t at, i
+    cdef uint8_t bits
+    for at in range((n + 7) // 8):
+        bits = mask[at]
+        if bits != 0xFF:
+            for i in range(8 * at, min(8 * at + 8, n)):
+                if not bits >> (i & 7) & 1:
+                    logits[i] = -INFINITY
 
 
 cdef int64_t argmax(float *logits, int64_t n) noexcept nogil:
@@ -233,16 +246,23 @@ cdef class Sampler:
 
     def sample(self, float[::1] logits not None, double temp=0.0, int64_t top_k=0, double top_p=1.0,
                double min_p=0.0, double repeat_penalty=1.0, double presence_penalty=0.0,
-               double frequency_penalty=0.0, const int[::1] recent=None):
-        """Pick one id.  logits [n_vocab] float32, changed in place by the penalties; recent int32, any length."""
+               double frequency_penalty=0.0, const int[::1] recent=None, const uint8_t[::1] mask=None):
+        """Pick one id.  logits [n_vocab] float32, changed in place by mask and penalties; recent int32, any length.
+
+        mask: bytes of one bit a token, at least [(n_vocab + 7) // 8], the lowest bit of a byte first; 0: never chosen.
+        """
         cdef int64_t n = self.n_vocab, at, m
         cdef float *row
         cdef Filter f
         if logits.shape[0] != n:
             raise ValueError(f"{logits.shape[0]} logits for a vocabulary of {n}")
+        if mask is not None and mask.shape[0] < (n + 7) // 8:
+            raise ValueError(f"a mask of {mask.shape[0]} bytes for a vocabulary of {n}")
         row = &logits[0]
         f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
         with nogil:
+            if mask is not None:
+                forbid(row, n, &mask[0])
             if recent is not None and recent.shape[0] > 0:
                 penalise(row, n, &recent[0], recent.shape[0], repeat_penalty, presence_penalty, frequency_penalty,
                          self.count)

@@ -1,6 +1,9 @@
 # scratch: the working memory of a step, one allocation cut into arrays.
 from libc.stdint cimport int8_t, int32_t, int64_t
 
+from pyx.attention cimport segment
+from pyx.planes cimport answer
+
 # What the sizes follow from.
 cdef struct scratch_widths:
     int64_t hidden
@@ -11,13 +14,17 @@ cdef struct scratch_widths:
     int64_t half        # rotated pairs per head
     int64_t acc_ints    # integer accumulators per thread
 
-# Working memory of one step of up to `chunk` tokens (C below), one allocation.
+# Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
 cdef struct scratch:
+    segment *segments  # [C]             tokens of one cache each
+    answer *answers    # [C]             logits that are wanted
+    int32_t *ids       # [C]             of all segments
+    int64_t *position  # [C]             each in its cache
     float *h        # [C][hidden]            residual stream
     float *x        # [C][wide]              normed activations before quantisation
     int8_t *x8      # [C][k_pad]             quantised activations, rows packed for the matrix at hand
-    float *s        # [C]                    127 / absmax
-    int32_t *sum    # [C]                    sum of x8
+    float *s        # [C]                    127 / absmax, or absmax / 127 of each 128 [C][k_pad / 128]
+    int32_t *sum    # [C]                    sum of x8, or [C][k_pad / 128]
     float *q        # [C][q_dim]
     float *q_sink   # [C][q_dim]             queries put to the sinks; apart, and only where positions start again
     float *k        # [C][kv_dim]

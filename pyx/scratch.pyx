@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 
-from pyx.attention cimport thread_state_floats
+from pyx.attention cimport segment, thread_state_floats
 from pyx.cpu cimport TERNARY_BLOCK
+from pyx.planes cimport answer
 from pyx.projection cimport accumulators
 
 
@@ -14,11 +15,15 @@ cdef int64_t place(
     cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, half = p.half
     cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
     cdef int64_t k_pad = (wide + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
+    w.segments = <segment *>take(base, &at, C * sizeof(segment))
+    w.answers = <answer *>take(base, &at, C * sizeof(answer))
+    w.ids = <int32_t *>take(base, &at, 4 * C)
+    w.position = <int64_t *>take(base, &at, 8 * C)
     w.h = <float *>take(base, &at, 4 * C * p.hidden)
     w.x = <float *>take(base, &at, 4 * C * wide)
     w.x8 = <int8_t *>take(base, &at, C * k_pad)
-    w.s = <float *>take(base, &at, 4 * C)
-    w.sum = <int32_t *>take(base, &at, 4 * C)
+    w.s = <float *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
+    w.sum = <int32_t *>take(base, &at, 4 * C * (k_pad // TERNARY_BLOCK))
     w.q = <float *>take(base, &at, 4 * C * q_dim)
     w.k = <float *>take(base, &at, 4 * C * kv_dim)
     w.v = <float *>take(base, &at, 4 * C * kv_dim)
@@ -45,9 +50,10 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef int64_t rows, wide = max(config.hidden, config.q_dim, config.ffn)
     p.hidden, p.ffn, p.n_head, p.n_kv_head = config.hidden, config.ffn, config.n_head, config.n_kv_head
     p.head_dim, p.half = config.head_dim, config.rope_dim // 2
-    # a thread's share of the rows of a stage, in whole cache lines; project_grouped wants two sums per block
+    # a thread's share of the rows of a stage, in whole cache lines; project_groups wants a token and
+    # two numbers for each 128 of its values
     rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16
-    p.acc_ints = max(accumulators(chunk, rows), (2 * (wide // TERNARY_BLOCK + 1) + 15) // 16 * 16)
+    p.acc_ints = max(accumulators(chunk, rows), (wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)
     return p
 
 

@@ -5,7 +5,7 @@ from pyx.memory cimport Arena
 
 cdef extern from "kernels.h" nogil:
     enum table_type:
-        TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K
+        TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K, TABLE_Q2_0, TABLE_PQ2_0
 
 cdef class Table:
     cdef const uint8_t *data      # [n_row][row_bytes]
@@ -17,6 +17,7 @@ cdef class Table:
     cdef int64_t offset           # of the table in that file
     cdef Arena rows               # [n_threads][row_step]
     cdef int64_t row_step
+    cdef readonly int n_threads   # that may read rows at once
     # a row out of the map: for whoever reads the whole table
     cdef void row_into(self, int64_t row, float *out) noexcept nogil
     # rows [first, stop) of the map will be read at once: their pages come together, not one by one (half the time)

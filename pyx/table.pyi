@@ -8,6 +8,7 @@ class Table:
 
     type: str
     n_row: int
+    n_threads: int  # that may read rows at once
     k: int
     row_bytes: int
     def __init__(self, type: str, data: Any, n_row: int, k: int) -> None: ...

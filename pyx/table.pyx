@@ -36,6 +36,8 @@ TYPES = {
     "Q6_K": TABLE_Q6_K,
     "Q4_0": TABLE_Q4_0,
     "Q4_K": TABLE_Q4_K,
+    "Q2_0": TABLE_Q2_0,
+    "PQ2_0": TABLE_PQ2_0,
 }
 
 
@@ -64,14 +66,17 @@ cdef class Table:
         finally:
             PyBuffer_Release(&buffer)
         self.owner = memoryview(data)
-        self.fd = -1
+        self.fd, self.n_threads = -1, 1024
 
     def read_from(self, source, int fd, int n_threads):
         """From now on take rows from the file ``fd``, of which ``source`` is a map of all bytes, not from that map.
 
-        The caller keeps the file open.  Raises ValueError when the table is not inside the map.
+        The caller keeps the file open.  ``n_threads``: how many may read at once.  Raises ValueError when the table is
+        not inside the map.
         """
         cdef Py_buffer buffer
+        if not 1 <= n_threads <= 1024:
+            raise ValueError(f"{n_threads} threads are out of range")
         PyObject_GetBuffer(source, &buffer, PyBUF_SIMPLE)
         self.offset = self.data - <const uint8_t *>buffer.buf
         room = buffer.len
@@ -79,7 +84,7 @@ cdef class Table:
         if not 0 <= self.offset <= room - self.n_row * self.row_bytes:
             raise ValueError("the table is not inside this map")
         self.row_step = (self.row_bytes + 63) // 64 * 64
-        self.rows = Arena(n_threads * self.row_step)
+        self.rows, self.n_threads = Arena(n_threads * self.row_step), n_threads
         self.fd = fd
 
     cdef void bring(self, int64_t first, int64_t stop) noexcept nogil:

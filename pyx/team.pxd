@@ -11,6 +11,8 @@ cdef extern from "barrier.h" nogil:
 cdef extern from "clock.h" nogil:
     # nanoseconds that only grow
     int64_t now_ns()
+    # nanoseconds that the calling thread has had a core
+    int64_t core_ns()
 
 # What a thread does while a step runs.
 cdef enum stage:

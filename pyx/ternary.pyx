@@ -3,6 +3,9 @@
 In memory a matrix is rows of 2-bit codes (code = weight + 1) in blocks of 128 codes = 32 bytes, the official I2_S
 layout, K padded with code 1.  An official I2_S tensor with K % 128 == 0 is used where it lies; other packings are
 repacked once (BitNet b1.58, arXiv 2402.17764).
+
+A matrix with a scale for each 128 weights along K is rows of groups: the scale as half, then 128 codes.  These are the
+blocks of Q2_0 (in pairs) and PQ2_0, which are used where they lie; other packings with such scales become PQ2_0.
 """
 
 import array
@@ -15,9 +18,10 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from pyx.cpu cimport TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels
+from pyx.cpu cimport (
+    GROUP, GROUP_PAIR, GROUP_WHOLE, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.memory cimport Arena
-from pyx.projection cimport ROW_TILE, activations, project
+from pyx.projection cimport accumulators, activations, project
 from pyx.table cimport Table
 
 cdef extern from "kernels.h" nogil:
@@ -27,12 +31,39 @@ cdef extern from "kernels.h" nogil:
     void repack_hf(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_tq1_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
     void repack_tq2_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
+    void repack_stq1_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
+    void repack_ptq1_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
+    void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
+    int group_faults(const uint8_t *, int, int64_t)
+    void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
+    void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
+    void unpack_groups(const uint8_t *, int, int64_t, int64_t, int8_t *, float *)
     void repack_i8(const int8_t *, int64_t, int64_t, uint8_t *)
     void unpack_i8(const uint8_t *, int64_t, int64_t, int8_t *)
     float absmean(const float *, int64_t, int64_t, uint8_t *)
 
 #: largest relative spread of magnitudes that still is "one magnitude": one unit in the last place of bfloat16
 cdef double ONE_MAGNITUDE = 1.0 / 128
+
+
+#: longest row: 254 (code 2, x -127 to 127) times this is the largest sum, and it fits an int32
+MOST_K = 1 << 23
+
+
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n):
+    cdef int faults
+    with nogil:
+        faults = group_faults(rows, group_bytes, n)
+    if faults == 2:
+        raise ValueError("a block scale is not a finite number of 16 bits")
+    if faults == 1:
+        raise ValueError("its blocks of 64 weights have scales of their own; those of 128 are supported")
+
+
+#: ternary blocks that hold their scale as half: type -> (weights, bytes)
+_BLOCKS = {"TQ1_0": (256, 54), "TQ2_0": (256, 66), "STQ1_0": (256, 42), "PTQ1_0": (128, 28)}
+#: blocks of 64 behind a scale for each row: type -> (kind, bytes of the scale, bytes of a block)
+_BN = {"IQ1_BN": (0, 2, 13), "IQ2_BN": (1, 4, 16), "IQ2_BN_R4": (2, 4, 16)}
 
 
 cdef class TernaryMatrix:
@@ -45,31 +76,36 @@ cdef class TernaryMatrix:
         memset(&self.m, 0, sizeof(matrix))
 
     @staticmethod
-    def pack(str type not None, data, int64_t n_row, int64_t k, float scale=1.0, str layout="128", bint quantize=True):
+    def pack(
+        str type not None, data, int64_t n_row, int64_t k, float scale=1.0, str layout="128", bint quantize=True,
+        bint groups=False):
         """Pack stored bytes of any supported type.
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows a byte, a quarter of the
-        matrix apart), "I8" (weights -1, 0, +1), or "F32", "F16", "BF16": ternarised here, see :meth:`_from_floats`.
+        matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (of 64), "PQ2_0" (of 128, by whatever name a file has them),
+        or "F32", "F16", "BF16": ternarised here, see :meth:`_from_floats`.
         scale multiplies whatever scale the bytes hold.  data: a contiguous buffer of exactly the stored bytes.
         quantize: whether latent float weights may be quantised (absmean); already ternary ones always are accepted.
+        groups: have a scale (as half) for each 128 weights along k in any case, as activations of kind "int8-128" need.
 
-        Raises ValueError with one line when sizes do not fit, the scale is not finite and positive, or floats are
-        neither ternary nor to be quantised.
+        Raises ValueError with one line when sizes do not fit, the scale is not finite and positive, floats are
+        neither ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
         """
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
         cdef Py_buffer buffer
-        if n_row < 1 or k < 1 or n_row > (1 << 31) or k > (1 << 24):
+        if n_row < 1 or k < 1 or n_row > (1 << 31) or k > MOST_K:
             raise ValueError(f"a matrix of {n_row} x {k} is out of range")
         if not (math.isfinite(scale) and scale > 0):
             raise ValueError(f"scale {scale} is not a positive number")
         self.m.n_row, self.m.k = n_row, k
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
-        self.m.n_group = 1
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
             self._fill(type, data, <const uint8_t *>buffer.buf, buffer.len, scale, layout, quantize)
         finally:
             PyBuffer_Release(&buffer)
+        if groups and self.m.group_bytes == 0:
+            self._regroup(self.m.scale, self.m.scale_step, self.m.n_block)
         return self
 
     cdef _fill(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize):
@@ -83,7 +119,7 @@ cdef class TernaryMatrix:
             stored = struct.unpack_from("<f", data, n // 4)[0]
             if not (math.isfinite(stored) and stored > 0):
                 raise ValueError(f"its scale is {stored}, not a positive number")
-            self._set_scales([stored * scale], 0, 1)
+            self._set_scales([stored * scale], 0)
             if layout == "128" and k % TERNARY_BLOCK == 0:
                 # Where it lies: the owner keeps the mapping alive.
                 self.owner, self.mapped, self.m.codes = memoryview(data), True, src
@@ -103,13 +139,17 @@ cdef class TernaryMatrix:
                 raise ValueError(f"{n_row} rows cannot be packed four to a byte")
             self._expect(n_byte, n // 4, type)
             repack_hf(src, n_row, k, self._new_codes())
-            self._set_scales([scale], 0, 1)
-        elif type in ("TQ1_0", "TQ2_0"):
+            self._set_scales([scale], 0)
+        elif type in ("Q2_0", "PQ2_0"):
+            self._from_q2(type, data, src, n_byte, scale)
+        elif type in _BLOCKS:
             self._from_tq(type, src, n_byte, scale)
+        elif type in _BN:
+            self._from_bn(type, src, n_byte, scale)
         elif type == "I8":
             self._expect(n_byte, n, type)
             repack_i8(<const int8_t *>src, n_row, k, self._new_codes())
-            self._set_scales([scale], 0, 1)
+            self._set_scales([scale], 0)
         elif type in ("F32", "F16", "BF16"):
             self._expect(n_byte, n * (4 if type == "F32" else 2), type)
             self._from_floats(type, data, scale, quantize)
@@ -125,28 +165,66 @@ cdef class TernaryMatrix:
         self.owner, self.mapped, self.m.codes = arena, False, arena.data
         return arena.data
 
-    cdef _set_scales(self, scales, int64_t step, int64_t n_group):
-        """scales: n_group values per row, or one row of them with step 0."""
+    cdef _set_scales(self, scales, int64_t step):
+        """scales: one value per row, or one with step 0."""
         self.scale_arena = Arena(4 * len(scales))
         memoryview(self.scale_arena).cast("f")[:] = array.array("f", scales)
         self.m.scale = <const float *>self.scale_arena.data
-        self.m.scale_step, self.m.n_group = step, n_group
+        self.m.scale_step = step
+
+    cdef _regroup(self, const float *scales, int64_t step, int64_t share):
+        """From rows of blocks to rows of groups.  scales: one per ``share`` blocks, ``step`` floats from row to row."""
+        cdef Arena arena = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
+        repack_groups(self.m.codes, self.m.n_row, self.m.n_block, scales, step, share, arena.data)
+        self._own_groups(arena)
+
+    cdef _own_groups(self, Arena arena):
+        check_groups(arena.data, GROUP_WHOLE, self.m.n_row * self.m.n_block)
+        self.owner, self.mapped, self.m.codes, self.m.group_bytes = arena, False, arena.data, GROUP_WHOLE
+        self.scale_arena, self.m.scale = None, NULL
+
+    cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
+        """Q2_0 and PQ2_0: rows of groups as they lie, where k is a multiple of 128."""
+        cdef int64_t n_row = self.m.n_row, k = self.m.k, n = n_row * self.m.n_block
+        cdef int64_t block = 64 if type == "Q2_0" else 128
+        cdef int group_bytes = GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE
+        cdef Arena arena
+        if k % block:
+            raise ValueError(f"K = {k} is not a multiple of {block}, which {type} needs")
+        self._expect(n_byte, n_row * (k // block) * (18 if type == "Q2_0" else 34), type)
+        if k % GROUP:
+            arena = Arena(n * GROUP_WHOLE)
+            repack_q2_0(src, n_row, k, arena.data)
+            self._own_groups(arena)
+        else:
+            check_groups(src, group_bytes, n)
+            self.owner, self.mapped, self.m.codes, self.m.group_bytes = memoryview(data), True, src, group_bytes
+        if scale != 1:
+            weights, d = self._unpack_groups()
+            repack_i8(<const int8_t *><size_t>weights.buffer_info()[0], n_row, k, self._new_codes())
+            self._set_scales([each * scale for each in d], self.m.n_block)
+            self._regroup(self.m.scale, self.m.n_block, 1)
 
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale):
-        """TQ1_0 / TQ2_0: a half scale per 256 weights; one scale for all when they agree, else one per group."""
-        cdef int64_t n_row = self.m.n_row, k = self.m.k, n_group, i
+        """A half scale per 256 or 128 weights; one scale for all when they agree, else one per group."""
+        cdef int64_t n_row = self.m.n_row, k = self.m.k, n_group, i, width, size
         cdef Arena d
         cdef float *values
         cdef float common = 0
         cdef bint uniform = True
-        if k % 256:
-            raise ValueError(f"K = {k} is no multiple of 256, which {type} needs")
-        n_group = k // 256
-        self._expect(n_byte, n_row * n_group * (54 if type == "TQ1_0" else 66), type)
+        width, size = _BLOCKS[type]
+        if k % width:
+            raise ValueError(f"K = {k} is not a multiple of {width}, which {type} needs")
+        n_group = k // width
+        self._expect(n_byte, n_row * n_group * size, type)
         d = Arena(4 * n_row * n_group)
         values = <float *>d.data
         if type == "TQ1_0":
             repack_tq1_0(src, n_row, k, self._new_codes(), values)
+        elif type == "STQ1_0":
+            repack_stq1_0(src, n_row, k, self._new_codes(), values)
+        elif type == "PTQ1_0":
+            repack_ptq1_0(src, n_row, k, self._new_codes(), values)
         else:
             repack_tq2_0(src, n_row, k, self._new_codes(), values)
         for i in range(n_row * n_group):
@@ -157,12 +235,28 @@ cdef class TernaryMatrix:
                 common = values[i]
             values[i] = values[i] * scale
         if uniform:
-            self._set_scales([(common or 1.0) * scale], 0, 1)
+            self._set_scales([(common or 1.0) * scale], 0)
         else:
-            self.scale_arena = d
-            self.m.scale = values
-            self.m.scale_step = self.m.n_group = n_group
-            self.m.group_blocks = 2
+            self._regroup(values, n_group, width // TERNARY_BLOCK)
+
+    cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale):
+        """Blocks of 64 of ik_llama.cpp: a scale for each row."""
+        cdef int64_t n_row = self.m.n_row, k = self.m.k, i
+        cdef int kind
+        cdef Arena d
+        cdef float *values
+        kind, prefix, size = _BN[type]
+        if k % 64 or (type == "IQ2_BN_R4" and n_row % 4):
+            raise ValueError(f"{n_row} x {k} weights do not fill whole {type} blocks")
+        self._expect(n_byte, n_row * (prefix + k // 64 * size), type)
+        d = Arena(4 * n_row)
+        values = <float *>d.data
+        repack_bn(src, kind, n_row, k, self._new_codes(), values)
+        for i in range(n_row):
+            if not values[i] * 0 == 0 or values[i] <= 0:
+                raise ValueError("a scale of a row is not a positive number")
+        scales = [values[i] * scale for i in range(n_row)]
+        self._set_scales(scales[:1] if min(scales) == max(scales) else scales, int(min(scales) != max(scales)))
 
     cdef _from_floats(self, str type, data, float scale, bint quantize):
         """Ternarise floats: already ternary ones first (one magnitude per matrix, per block of rows, or per group of
@@ -197,24 +291,24 @@ cdef class TernaryMatrix:
                 scales = self._block_scales(low, high, n_row // parts * n_block)
                 if scales is not None:
                     if parts == 1:
-                        self._set_scales([scales[0] * scale], 0, 1)
+                        self._set_scales([scales[0] * scale], 0)
                     else:
                         rows = [s * scale for s in scales for _ in range(n_row // parts)]
-                        self._set_scales(rows, 1, 1)
+                        self._set_scales(rows, 1)
                     self._sign_codes(w)
                     return
         for blocks in (2, 1):
             if n_block % blocks == 0 and k % TERNARY_BLOCK == 0:
                 scales = self._block_scales(low, high, blocks)
                 if scales is not None:
-                    self._set_scales([s * scale for s in scales], n_block // blocks, n_block // blocks)
-                    self.m.group_blocks = blocks
+                    self._set_scales([s * scale for s in scales], n_block // blocks)
                     self._sign_codes(w)
+                    self._regroup(self.m.scale, n_block // blocks, blocks)
                     return
         if not quantize:
             raise ValueError("holds dense weights, not ternary ones")
         magnitude = absmean(w, n_row, k, self._new_codes())
-        self._set_scales([magnitude * scale], 0, 1)
+        self._set_scales([magnitude * scale], 0)
 
     cdef _block_scales(self, const float *low, const float *high, int64_t length):
         """The magnitude of each run of ``length`` blocks, or None if one of them holds more than one magnitude."""
@@ -253,15 +347,15 @@ cdef class TernaryMatrix:
             table.row_into(row, w + row * k)
         for i in range(n_row * k):
             w[i] *= scale
-        self.m.n_row, self.m.k, self.m.n_group, self.m.dense = n_row, k, 1, w
+        self.m.n_row, self.m.k, self.m.dense = n_row, k, w
         self.m.n_block = (k + TERNARY_BLOCK - 1) // TERNARY_BLOCK
         self.scale_arena = floats
         return self
 
     @property
     def code_bytes(self):
-        """Bytes of codes, 0 for a dense matrix; a multiple of 32."""
-        return 0 if self.is_dense else self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES
+        """Bytes of codes, with the scales that lie between them; 0 for a dense matrix."""
+        return 0 if self.is_dense else self.m.n_row * self.m.n_block * (self.m.group_bytes or TERNARY_BLOCK_BYTES)
 
     @property
     def stored(self):
@@ -299,18 +393,30 @@ cdef class TernaryMatrix:
 
     @property
     def scales(self):
-        """All scales as a list of floats: one, one per row, or n_group per row."""
+        """All scales as a list of floats: one, one per row, or for each row one per 256 or 128 weights along k."""
         if self.is_dense:
             return [1.0]
+        if self.m.group_bytes:
+            found = self._unpack_groups()[1].tolist()
+            return found[::2] if self.m.n_block % 2 == 0 and found[::2] == found[1::2] else found
         return memoryview(self.scale_arena).cast("f").tolist()
 
     def unpack(self):
         """The weights -1, 0, +1 as an array("b") of [n_row][k]."""
         if self.is_dense:
             raise ValueError("a dense matrix has no ternary weights")
+        if self.m.group_bytes:
+            return self._unpack_groups()[0]
         cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
         unpack_i8(self.m.codes, self.m.n_row, self.m.k, <int8_t *>&out[0])
         return out.base
+
+    def _unpack_groups(self):
+        """Weights as array("b") [n_row][k] and scales as array("f") [n_row][n_block]."""
+        cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
+        cdef float[::1] d = array.array("f", bytes(4 * self.m.n_row * self.m.n_block))
+        unpack_groups(self.m.codes, self.m.group_bytes, self.m.n_row, self.m.k, <int8_t *>&out[0], &d[0])
+        return out.base, d.base
 
     @property
     def zero_fraction(self):
@@ -323,7 +429,7 @@ cdef class TernaryMatrix:
         Raises ValueError when there is more than one scale, which I2_S cannot hold.
         """
         scales = set(self.scales)
-        if self.is_dense or len(scales) != 1:
+        if self.is_dense or self.m.group_bytes or len(scales) != 1:
             raise ValueError("I2_S holds one scale per matrix; this one has more")
         if self.m.n_row * self.m.k % TERNARY_BLOCK:
             raise ValueError(f"{self.m.n_row} x {self.m.k} weights do not fill whole I2_S blocks of 128")
@@ -336,6 +442,19 @@ cdef class TernaryMatrix:
             flat = TernaryMatrix.pack("I8", weights, 1, len(weights))._stream()
         return flat + struct.pack("<f", scales.pop()) + bytes(28)
 
+    def encode_groups(self):
+        """The bytes of a PQ2_0 tensor.  Raises ValueError for a matrix without a scale per 128 weights of a row."""
+        cdef int64_t i, n = self.m.n_row * self.m.n_block
+        if self.m.group_bytes == 0 or self.m.k % GROUP:
+            raise ValueError("PQ2_0 holds a scale for each 128 weights of a row; this matrix has none")
+        cdef bytes stored = (<const char *>self.m.codes)[: n * self.m.group_bytes]
+        if self.m.group_bytes == GROUP_WHOLE:
+            return stored
+        cdef object whole = bytearray(n * GROUP_WHOLE)  # of a pair the second scale, equal to the first, is left out
+        for i in range(GROUP_WHOLE):
+            whole[i::GROUP_WHOLE] = stored[i if i < GROUP_PAIR // 2 else i + 2 :: GROUP_PAIR]
+        return bytes(whole)
+
     def _stream(self):
         return (<const char *>self.m.codes)[: self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES]
 
@@ -343,8 +462,8 @@ cdef class TernaryMatrix:
         """Exact integers sum_k w[r][k] * x[k] for x int8 [k] in +-127; array("i") [n_row]."""
         cdef const signed char[::1] given = x
         cdef int64_t k_pad = self.m.n_block * TERNARY_BLOCK, i, total = 0
-        if self.is_dense or given.shape[0] != self.m.k:
-            raise ValueError(f"{given.shape[0]} activations for {self.m.k} columns")
+        if self.is_dense or self.m.group_bytes or given.shape[0] != self.m.k:
+            raise ValueError(f"{given.shape[0]} activations for {self.m.k} columns, or scales per group")
         cdef Arena padded = Arena(k_pad)
         cdef int32_t[::1] out = array.array("i", bytes(4 * self.m.n_row))
         memcpy(padded.data, &given[0], self.m.k)
@@ -355,21 +474,31 @@ cdef class TernaryMatrix:
             out[i] -= total
         return out.base
 
-    def matvec(self, x):
-        """y = W x for float32 x [k], quantised per vector as BitNet does; array("f") [n_row]."""
+    def matvec(self, x, bint groups=False):
+        """y = W x for float32 x [n][k], each vector rounded to int8 as a whole, as BitNet does, or with ``groups`` by
+        128 values (for a matrix with groups); array("f") [n][n_row]."""
         cdef const float[::1] given = x
-        cdef int64_t k_pad = self.m.n_block * TERNARY_BLOCK
+        cdef int64_t k = self.m.k, n_group = self.m.n_block, k_pad = n_group * TERNARY_BLOCK, t
+        cdef int64_t n = given.shape[0] // k, each = n_group if groups else 1
         cdef const kernels *kernel = active()
         cdef activations a
-        cdef float s
-        cdef int32_t total
-        if given.shape[0] != self.m.k:
-            raise ValueError(f"{given.shape[0]} activations for {self.m.k} columns")
-        cdef Arena x8 = Arena(k_pad)
-        cdef Arena acc = Arena(4 * max(<int64_t>ROW_TILE, 2 * self.m.n_block))
-        cdef float[::1] out = array.array("f", bytes(4 * self.m.n_row))
-        s = kernel.quantize_i8(&given[0], self.m.k, <int8_t *>x8.data, k_pad, &total)
-        a = activations(1, <const int8_t *>x8.data, k_pad, &s, &total, &given[0], self.m.k)
+        if n == 0 or n * k != given.shape[0]:
+            raise ValueError(f"{given.shape[0]} activations for {k} columns")
+        if groups and not self.m.group_bytes and not self.is_dense:
+            raise ValueError("a matrix without scales per group takes vectors rounded as a whole")
+        cdef Arena x8 = Arena(n * k_pad), s = Arena(4 * n * each), total = Arena(4 * n * each)
+        cdef Arena acc = Arena(4 * max(accumulators(n, self.m.n_row), k_pad // 4 + 2 * n_group))
+        cdef float[::1] out = array.array("f", bytes(4 * n * self.m.n_row))
+        a = activations(
+            n, groups, <const int8_t *>x8.data, k_pad, <const float *>s.data, <const int32_t *>total.data, &given[0], k)
+        for t in range(n):
+            if groups:
+                kernel.quantize_groups(
+                    &given[t * k], k, <int8_t *>x8.data + t * k_pad, <float *>s.data + t * n_group,
+                    <int32_t *>total.data + t * n_group)
+            else:
+                (<float *>s.data)[t] = kernel.quantize_i8(
+                    &given[t * k], k, <int8_t *>x8.data + t * k_pad, k_pad, <int32_t *>total.data + t)
         with nogil:
             project(kernel, &self.m, &a, 0, self.m.n_row, False, <int32_t *>acc.data, &out[0], self.m.n_row)
         return out.base

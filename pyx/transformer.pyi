@@ -1,14 +1,32 @@
 """transformer: one model, one step (see transformer.pyx)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyx.head import Head
 from pyx.kv import KVCache
+from pyx.pace import Pace
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
 
 STAGES: tuple[str, ...]
+
+class Segment:
+    """Tokens that a step appends to one cache; may be used again with other ids in its buffers."""
+
+    kv: Any
+    ids: Any
+    logits: Any
+    all_logits: bool
+    winners: int
+    def __init__(
+        self,
+        kv: KVCache,  # checked when it is used
+        ids: Any,  # int32 buffer [n]
+        logits: Any = None,  # float32 buffer [n_vocab], or [n][n_vocab] flat with all_logits
+        all_logits: bool = False,
+        winners: int = 0,  # only so many logits, the largest, are wanted, ties included; 0: all
+    ) -> None: ...
 
 class Transformer:
     """Weights of one model and its compiled step.  One call at a time; the GIL is released inside."""
@@ -21,7 +39,8 @@ class Transformer:
     head_dim: int
     n_vocab: int
     n_threads: int
-    chunk: int  # most tokens per step
+    pace: Pace | None  # None: always n_threads
+    chunk: int  # most tokens per step, of all its segments
     def __init__(
         self,
         config: Any,  # edge.config.ModelConfig
@@ -32,6 +51,7 @@ class Transformer:
         rope_freqs: Any | None = None,
         n_threads: int = 1,
         chunk: int = 128,
+        adapt: bool = False,
     ) -> None: ...
     @property
     def scratch_bytes(self) -> int: ...
@@ -54,5 +74,9 @@ class Transformer:
         """From now on each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
     def keep_times(self) -> Any:
         """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
-    def step(self, kv: KVCache, ids: Any, logits: Any, all_logits: bool = False, top: int = 0) -> None:
-        """Evaluate ids (int32 buffer, 1..chunk tokens) and write the logits of the last (or every) token."""
+    def step(self, batch: Iterable[Segment]) -> None:
+        """Evaluate the segments of a batch: append their keys and values, write their logits.
+
+        At most ``chunk`` tokens in all, each segment to a cache of its own.  Raises ValueError for a batch that does
+        not fit and MemoryError where a pool's limit forbids it; all caches are untouched then.
+        """

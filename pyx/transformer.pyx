@@ -1,5 +1,10 @@
 """transformer: one model, one step: tokens in, logits out.  The only caller of ternary, table, kv and attention.
 
+A step takes a batch of segments: tokens of different caches.  They lie behind each other, so that embedding, norms,
+projections and head run over all of them at once and weights are read once; rotation, append and attention run per
+segment over its own cache.  The arithmetic of a token does not depend on what else is in the step: its logits and its
+keys and values are the same bits alone or among others.
+
 One parallel region per step: embedding rows, the layers (layer.pyx), final norm, output head, with barriers between
 their stages.  No Python object is touched inside and the GIL is released.
 
@@ -9,22 +14,26 @@ Forward pass as in transformers BitNetForCausalLM (modeling_bitnet.py) and Llama
 import array
 
 from cython.parallel cimport parallel, threadid
+from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 from openmp cimport omp_get_num_threads
 
-from pyx.attention cimport Workspace, attention_plan, share
+from pyx.attention cimport Workspace, attention_plan, segment, share
 from pyx.cpu cimport active
 from pyx.head cimport MOST_WINNERS, Head
 from pyx.kv cimport KVCache
 from pyx.layer cimport layer, run_layer, step_plan
 from pyx.memory cimport Arena
+from pyx.pace cimport Pace
 from pyx.policy cimport pages
 from pyx.projection cimport matrix
 from pyx.rotary cimport Rotary, angles_at
 from pyx.scratch cimport place, scratch, scratch_widths, widths_of
+from pyx.planes cimport answer
 from pyx.table cimport Table
-from pyx.team cimport EMBED, HEAD, WAIT, lap, now_ns, stage_clock, team_barrier
+from pyx.team cimport EMBED, HEAD, WAIT, core_ns, lap, now_ns, stage_clock, team_barrier
 from pyx.ternary cimport TernaryMatrix
 
 
@@ -34,23 +43,33 @@ STAGES = (
     "down", "head", "waiting")
 
 
+cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
+    """The model's multiplier of embedding rows."""
+    cdef int64_t i
+    if p.embedding_scale != 1:
+        for i in range(p.hidden):
+            h[i] *= p.embedding_scale
+
+
 cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
     """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
     cdef int64_t t, half = p.rotary.half
     if p.n_token == 1:
         if tid == 0:
-            angles_at(&p.rotary, p.pos0, p.w.cs, p.w.sn)
+            angles_at(&p.rotary, p.w.position[0], p.w.cs, p.w.sn)
         if tid == n_thread - 1:
-            table.read_row(p.ids[0], tid, p.w.h)
+            table.read_row(p.w.ids[0], tid, p.w.h)
+            scale_row(p, p.w.h)
         return
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
-        table.read_row(p.ids[t], tid, p.w.h + t * p.hidden)
-        angles_at(&p.rotary, p.pos0 + t, p.w.cs + t * half, p.w.sn + t * half)
+        table.read_row(p.w.ids[t], tid, p.w.h + t * p.hidden)
+        scale_row(p, p.w.h + t * p.hidden)
+        angles_at(&p.rotary, p.w.position[t], p.w.cs + t * half, p.w.sn + t * half)
 
 
 cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
-    cdef int64_t index, t
+    cdef int64_t index
     cdef stage_clock *clock = NULL
     if p.clocks != NULL:
         clock = p.clocks + tid
@@ -61,27 +80,53 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
     lap(clock, WAIT)
     for index in range(p.n_layer):
         run_layer(p, index, tid, n_thread)
-    if p.logits == NULL:
+    if p.n_answer == 0:
         return
-    t = 0 if p.all_logits else p.n_token - 1
-    head.answer(
-        p.kernel, p.n_token - t, p.w.h + t * p.hidden, p.output_norm, p.eps, p.w.x, p.top, tid, n_thread, p.logits)
+    head.give(p.kernel, p.n_answer, p.w.answers, p.output_norm, p.eps, p.w.x, tid, n_thread)
     lap(clock, HEAD)
+
+
+cdef class Segment:
+    """Tokens that a step appends to one cache: ids (int32 buffer [n]) behind what kv holds.
+
+    logits: float32 buffer [n_vocab] for the last of them, or [n][n_vocab] flat with all_logits, or None: nothing is
+    computed past the last layer.  winners > 0: only so many logits of a token, the largest, are wanted, ties included;
+    where the head knows a shorter way to them, the others are -inf.  May be used for any number of steps, its buffers
+    changed in between.  Raises ValueError for buffers of another type.
+    """
+
+    cdef readonly object kv, ids, logits
+    cdef readonly bint all_logits
+    cdef readonly int64_t winners
+    cdef const int32_t[::1] tokens      # ids
+    cdef float[::1] out                 # logits
+    cdef int64_t n_out                  # floats that logits has room for; -1: none are wanted
+
+    def __cinit__(self, kv, ids, logits=None, bint all_logits=False, int64_t winners=0):
+        self.kv, self.ids, self.logits, self.all_logits, self.winners = kv, ids, logits, all_logits, winners
+        self.tokens, self.n_out = ids, -1
+        if logits is not None:
+            self.out = logits
+            self.n_out = self.out.shape[0]
 
 
 cdef class Transformer:
     """Weights of one model and its compiled step.
 
     config: an edge.config.ModelConfig.  layers: one mapping per layer, GGUF names without the prefix:
-    attn_norm, ffn_norm, attn_sub_norm, ffn_sub_norm (float32 buffers, the sub-norms optional), attn_q, attn_k, attn_v,
-    attn_output, ffn_gate, ffn_up, ffn_down (TernaryMatrix).  rope_freqs: float32 divisors [rope_dim / 2] or None.
-    chunk: most tokens per step.  One call at a time; the GIL is released inside.
+    attn_norm, ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down
+    (TernaryMatrix); where the model has them attn_sub_norm, ffn_sub_norm, attn_q_norm and attn_k_norm [head_dim],
+    attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection, such as ffn_up_norm_in.
+    rope_freqs: float32 divisors [rope_dim / 2] or None.
+    chunk: most tokens per step, of all its segments.  adapt: steps take fewer threads while other programs need the
+    cores (see pyx.pace).  One call at a time; the GIL is released inside.
 
     Raises ValueError naming the tensor whose shape does not fit the configuration.
     """
 
     cdef readonly int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, n_vocab, chunk
     cdef readonly int n_threads
+    cdef public Pace pace       # None: always n_threads
     cdef Table embedding
     cdef Head head
     cdef layer *layers
@@ -94,13 +139,18 @@ cdef class Transformer:
 
     def __cinit__(
         self, config, Table embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
-        int n_threads=1, int64_t chunk=128):
+        int n_threads=1, int64_t chunk=128, bint adapt=False):
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
         self.n_layer, self.hidden, self.ffn = config.n_layer, config.hidden, config.ffn
         self.n_head, self.n_kv_head, self.head_dim = config.n_head, config.n_kv_head, config.head_dim
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
+        self.plan.groups = config.activation_quant == "int8-128"
+        if head.n_threads < n_threads or embedding.n_threads < n_threads:
+            raise ValueError(
+                f"{n_threads} threads, but the head was made for {head.n_threads}, "
+                f"the embedding for {embedding.n_threads}")
         if embedding.k != self.hidden or head.k != self.hidden:
             raise ValueError(f"embedding of width {embedding.k} in a model of width {self.hidden}")
         if len(layers) != self.n_layer:
@@ -113,6 +163,7 @@ cdef class Transformer:
         self.output_norm = self._vector(output_norm, self.hidden, "output_norm")
         self.rotary, self.workspace = Rotary(config, rope_freqs), Workspace()
         self._prepare(config)
+        self.pace = Pace(n_threads) if adapt and n_threads > 1 else None
 
     def __dealloc__(self):
         free(self.layers)
@@ -122,14 +173,28 @@ cdef class Transformer:
         cdef Arena arena = Arena(4 * n)
         if len(values) != n:
             raise ValueError(f"{name} holds {len(values)} numbers, not {n}")
+        cdef const float *x = <const float *>arena.data
+        cdef int64_t i
         memoryview(arena).cast("f")[:n] = memoryview(array.array("f", values))
+        for i in range(n):
+            if not isfinite(x[i]):
+                raise ValueError(f"{name} holds a number that is not finite")
         self.owners.append(arena)
         return <const float *>arena.data
+
+    cdef const float *_optional(self, given, str key, int64_t n, str prefix) except? NULL:
+        """The vector of a key, NULL where the layer has none."""
+        values = given.get(key)
+        if values is None:
+            return NULL
+        return self._vector(values, n, f"{prefix}.{key}")
 
     cdef const matrix *_matrix(self, given, int64_t n_row, int64_t k, str name) except NULL:
         cdef TernaryMatrix w = given
         if w.m.n_row != n_row or w.m.k != k:
             raise ValueError(f"{name} is {w.m.n_row} x {w.m.k}, not {n_row} x {k}")
+        if self.plan.groups and w.m.group_bytes == 0 and not w.is_dense:
+            raise ValueError(f"{name} has no scales per 128 weights, as activations of kind int8-128 need")
         self.owners.append(w)
         return &w.m
 
@@ -137,10 +202,24 @@ cdef class Transformer:
         cdef int64_t q_dim = self.n_head * self.head_dim, kv_dim = self.n_kv_head * self.head_dim
         w.attn_norm = self._vector(given["attn_norm"], self.hidden, prefix + ".attn_norm")
         w.ffn_norm = self._vector(given["ffn_norm"], self.hidden, prefix + ".ffn_norm")
-        if given.get("attn_sub_norm") is not None:
-            w.attn_sub_norm = self._vector(given["attn_sub_norm"], q_dim, prefix + ".attn_sub_norm")
-        if given.get("ffn_sub_norm") is not None:
-            w.ffn_sub_norm = self._vector(given["ffn_sub_norm"], self.ffn, prefix + ".ffn_sub_norm")
+        w.attn_sub_norm = self._optional(given, "attn_sub_norm", q_dim, prefix)
+        w.ffn_sub_norm = self._optional(given, "ffn_sub_norm", self.ffn, prefix)
+        w.q_norm = self._optional(given, "attn_q_norm", self.head_dim, prefix)
+        w.k_norm = self._optional(given, "attn_k_norm", self.head_dim, prefix)
+        w.q_bias = self._optional(given, "attn_q_bias", q_dim, prefix)
+        w.k_bias = self._optional(given, "attn_k_bias", kv_dim, prefix)
+        w.v_bias = self._optional(given, "attn_v_bias", kv_dim, prefix)
+        w.inner.q = self._optional(given, "attn_q_norm_in", self.hidden, prefix)
+        w.inner.k = self._optional(given, "attn_k_norm_in", self.hidden, prefix)
+        w.inner.v = self._optional(given, "attn_v_norm_in", self.hidden, prefix)
+        w.inner.o = self._optional(given, "attn_output_norm_in", q_dim, prefix)
+        w.inner.gate = self._optional(given, "ffn_gate_norm_in", self.hidden, prefix)
+        w.inner.up = self._optional(given, "ffn_up_norm_in", self.hidden, prefix)
+        w.inner.down = self._optional(given, "ffn_down_norm_in", self.ffn, prefix)
+        if (w.inner.q == NULL) != (w.inner.k == NULL) or (w.inner.q == NULL) != (w.inner.v == NULL):
+            raise ValueError(f"{prefix}: q, k and v have a norm of their own, or none of them")
+        if (w.inner.gate == NULL) != (w.inner.up == NULL):
+            raise ValueError(f"{prefix}: gate and up have a norm of their own, or none of them")
         w.q = self._matrix(given["attn_q"], q_dim, self.hidden, prefix + ".attn_q")
         w.k = self._matrix(given["attn_k"], kv_dim, self.hidden, prefix + ".attn_k")
         w.v = self._matrix(given["attn_v"], kv_dim, self.hidden, prefix + ".attn_v")
@@ -157,7 +236,9 @@ cdef class Transformer:
         p.layers, p.output_norm = self.layers, self.output_norm
         p.n_layer, p.hidden, p.ffn = self.n_layer, self.hidden, self.ffn
         p.n_head, p.n_kv_head, p.head_dim = self.n_head, self.n_kv_head, self.head_dim
-        p.eps = config.eps
+        p.attention.n_head, p.attention.n_kv_head, p.attention.head_dim = p.n_head, p.n_kv_head, p.head_dim
+        p.eps, p.inner_eps, p.embedding_scale = config.eps, config.inner_eps, config.embedding_scale
+        p.norm_rotated = config.qk_norm == "after"
         p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
         p.rotary = self.rotary.r
@@ -215,63 +296,109 @@ cdef class Transformer:
         self.plan.clocks = <stage_clock *>self.times.data
         return self.times
 
-    cdef _aim_attention(self, KVCache cache):
-        """Point attention at a cache."""
+    cdef int64_t _check(self, Segment given, int64_t room) except -1:
+        """Tokens of a segment that fits this model, its cache and `room` more tokens in the step."""
+        cdef int64_t i, n = given.tokens.shape[0], answers = n if given.all_logits else 1
+        cdef KVCache kv = given.kv
+        if n < 1 or n > room:
+            raise ValueError(f"a step takes 1 to {self.chunk} tokens in all; {n} are too many or too few here")
+        for i in range(n):
+            if not 0 <= given.tokens[i] < self.embedding.n_row:
+                raise ValueError(f"token {given.tokens[i]} is not one of the {self.embedding.n_row} of the vocabulary")
+        if kv.p.n_layer != self.n_layer or kv.p.n_kv_head != self.n_kv_head or kv.p.head_dim != self.head_dim:
+            raise ValueError("the KV cache belongs to a model of another shape")
+        if n > kv.room:
+            raise ValueError(f"the context of {kv.n_ctx} tokens is full")
+        if given.n_out >= 0 and given.n_out != answers * self.n_vocab:
+            raise ValueError(f"{given.n_out} logits asked for, the step gives {answers * self.n_vocab}")
+        return n
+
+    cdef void _take(self, Segment given, segment *of, int64_t first):
+        """Fill in the segment and its tokens, the first of which is number `first` of the step."""
         cdef step_plan *p = &self.plan
-        cdef attention_plan *a = &p.attention
+        cdef KVCache kv = given.kv
+        cdef int64_t t, n = given.tokens.shape[0]
+        cdef answer *a
+        of.kv, of.first, of.n_token, of.pos0 = &kv.p, first, n, kv.n_tokens
+        memcpy(p.w.ids + first, &given.tokens[0], n * sizeof(int32_t))
+        for t in range(n):
+            p.w.position[first + t] = of.pos0 + t
+        for t in range(0 if given.all_logits else n - 1, n if given.n_out >= 0 else 0):
+            a = &p.w.answers[p.n_answer]
+            a.h = p.w.h + (first + t) * p.hidden
+            a.out = &given.out[t * self.n_vocab if given.all_logits else 0]
+            a.top = given.winners if 0 < given.winners <= MOST_WINNERS else 0
+            p.n_answer += 1
+
+    cdef _prepare_sinks(self, KVCache cache):
+        """Where positions start again behind the sinks: room for a second query, and its angles."""
+        cdef step_plan *p = &self.plan
         cdef pages *kv = &cache.p
         cdef int64_t i
-        self.workspace.aim(a, kv, self.n_head)
-        if kv.restart and self.q_sink is None:
+        if self.q_sink is None:
             self.q_sink = Arena(4 * self.chunk * self.n_head * self.head_dim)
             p.w.q_sink = <float *>self.q_sink.data
-        if kv.restart and not cache.has_angles:
+        if not cache.has_angles:
             for i in range(kv.n_layer * kv.n_kv_head):
                 # the queries that sinks see stand behind the window of the head at hand
                 angles_at(
                     &p.rotary, kv.streams[i].sinks + kv.streams[i].window - 1,
                     kv.sink_cos + i * (self.head_dim // 2), kv.sink_sin + i * (self.head_dim // 2))
             cache.has_angles = True
-        a.kernel, a.n_token, a.pos0 = p.kernel, p.n_token, p.pos0
-        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
-        a.out, a.state, a.team = p.w.attn, p.w.state, &p.team
 
-    def step(self, KVCache kv not None, ids, logits, bint all_logits=False, int64_t top=0):
-        """Evaluate ids (int32 buffer, 1..chunk tokens) behind what kv holds and append their keys and values.
+    def step(self, batch):
+        """Evaluate the segments of a batch (:class:`Segment`): append their keys and values, write their logits.
 
-        logits: float32 buffer [n_vocab] for the last token, or [n][n_vocab] flat with all_logits, or None: nothing is
-        computed past the last layer.  top > 0: only the largest top logits of a token are wanted, ties included; where
-        the head knows a shorter way to them, the others are -inf.  Raises ValueError for an id out of range, a buffer
-        that does not fit, a cache of another model, or a full context; the cache is untouched then.
+        At most ``chunk`` tokens in all, each segment to a cache of its own.  Raises ValueError for a cache that comes
+        twice, an id out of range, a buffer that does not fit, a cache of another model, or a full context, and
+        MemoryError where a pool's limit forbids it; all caches are untouched then.
         """
-        cdef const int32_t[::1] tokens = ids
-        cdef float[::1] out
-        cdef int64_t n = tokens.shape[0], i
         cdef step_plan *p = &self.plan
+        cdef attention_plan *a = &p.attention
+        cdef int64_t n = 0, i, j
         cdef int n_threads = self.n_threads
+        cdef int64_t begun = 0, begun_core = 0
         cdef Table embedding = self.embedding
         cdef Head head = self.head
-        if n < 1 or n > self.chunk:
-            raise ValueError(f"{n} tokens in one step, which takes 1 to {self.chunk}")
-        for i in range(n):
-            if not 0 <= tokens[i] < self.embedding.n_row:
-                raise ValueError(f"token {tokens[i]} is not one of the {self.embedding.n_row} of the vocabulary")
-        if kv.p.n_layer != self.n_layer or kv.p.n_kv_head != self.n_kv_head or kv.p.head_dim != self.head_dim:
-            raise ValueError("the KV cache belongs to a model of another shape")
-        if n > kv.room:
-            raise ValueError(f"the context of {kv.n_ctx} tokens is full")
-        kv.prepare(n)
-        p.logits = NULL
-        if logits is not None:
-            out = logits
-            given = (n if all_logits else 1) * self.n_vocab
-            if out.shape[0] != given:
-                raise ValueError(f"{out.shape[0]} logits asked for, the step gives {given}")
-            p.logits = &out[0]
-            head.expect(n if all_logits else 1)
-        p.kernel, p.kv, p.ids = active(), &kv.p, &tokens[0]
-        p.n_token, p.pos0, p.all_logits, p.top = n, kv.n_tokens, all_logits, top if top <= MOST_WINNERS else 0
-        self._aim_attention(kv)
+        cdef Segment given
+        cdef KVCache kv
+        cdef list segments = list(batch)
+        cdef dict wanted = {}  # pool -> bytes of pages that its caches may take in this step
+        if not segments:
+            raise ValueError("a step without a segment")
+        for given in segments:
+            if given is None:
+                raise TypeError("None is not a segment")
+            n += self._check(given, self.chunk - n)
+        p.n_token, p.n_answer, n = n, 0, 0
+        for i, given in enumerate(segments):
+            for j in range(i):
+                if p.w.segments[j].kv == &(<KVCache>given.kv).p:
+                    raise ValueError("two segments of a step are of one KV cache")
+            self._take(given, &p.w.segments[i], n)
+            n += given.tokens.shape[0]
+        for given in segments:
+            kv = given.kv
+            wanted[kv.pool] = kv.prepare(given.tokens.shape[0], wanted.get(kv.pool, 0))
+            if kv.p.restart:
+                self._prepare_sinks(kv)
+        if p.n_answer:
+            head.expect(p.n_answer)
+        self.workspace.aim(p.w.segments, len(segments), self.n_head)
+        p.kernel = a.kernel = active()
+        a.segments, a.n_segment, a.n_token = p.w.segments, len(segments), n
+        a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
+        a.out, a.state, a.team = p.w.attn, p.w.state, &p.team
+        if self.pace is not None:
+            n_threads, begun, begun_core = self.pace.threads(), now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
             run_step(p, embedding, head, threadid(), omp_get_num_threads())
-        kv.advance(n)
+        if self.pace is not None:
+            self.pace.took(n, begun, now_ns(), core_ns() - begun_core)
+        for given in segments:
+            (<KVCache>given.kv).advance(given.tokens.shape[0])
+        for given in segments:
+            kv = given.kv
+            if kv.p.broken:
+                kv.reset()
+                raise RuntimeError("the pool had no KV page for a token: its counts are wrong; the cache is empty")

@@ -40,6 +40,9 @@ typedef vf vh;
 
 #include "lanes.h"
 
+/* A sum of the head is two registers, and four rows of two vectors fill half of the 32. */
+#define HEAD_VECTORS 2
+
 /* Head sums of four rows; a row's lanes are added by one instruction anyway. */
 #define HEAD_TOTALS                                                                                                    \
     INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])                                     \
@@ -119,6 +122,209 @@ INLINE int8x16_t codes_at(uint8x16_t c, int i)
     return i == 0 ? codes_67(c) : i == 1 ? codes_45(c) : i == 2 ? codes_23(c) : codes_01(c);
 }
 
+/* ---- what groups.inc.h asks for ---------------------------------------------------------------------------------- */
+
+#define GROUP_ROWS 16
+#define GROUP_SOME 1
+#define GROUP_MANY 2
+
+/* The scales of 4 rows. */
+INLINE float32x4_t group_scales(const uint8_t *row, int64_t stride)
+{
+    uint16x4_t h = vdup_n_u16(0);
+    h = vld1_lane_u16((const uint16_t *)(const void *)row, h, 0);
+    h = vld1_lane_u16((const uint16_t *)(const void *)(row + 1 * stride), h, 1);
+    h = vld1_lane_u16((const uint16_t *)(const void *)(row + 2 * stride), h, 2);
+    h = vld1_lane_u16((const uint16_t *)(const void *)(row + 3 * stride), h, 3);
+    return vcvt_f32_f16(vreinterpret_f16_u16(h));
+}
+
+/* total + the sums of 4 rows as floats, times their scales. */
+INLINE float32x4_t group_add(float32x4_t total, int32x4_t sums, float32x4_t scale, float d)
+{
+    return vaddq_f32(total, vmulq_f32(vcvtq_f32_s32(sums), vmulq_n_f32(scale, d)));
+}
+
+#if defined(__ARM_FEATURE_DOTPROD)
+
+/* Bits 3-2 and 5-4 in place, at weight 4 and 16, in their own sums, as in matvec_rows. */
+INLINE int32x4_t group_sums(const uint8_t *row, int second, const int8x16_t x[8])
+{
+    int32x4_t s1 = vdupq_n_s32(0), s4 = s1, s16 = s1;
+    for (int half = 0; half < 2; half++) {
+        uint8x16_t c = vld1q_u8(row + (half ? second : 2));
+        int8x16_t c1 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x0c)));
+        int8x16_t c2 = vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30)));
+        s1 = vdotq_s32(s1, vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(3))), x[half]);
+        s4 = vdotq_s32(s4, c1, x[2 + half]);
+        s16 = vdotq_s32(s16, c2, x[4 + half]);
+        s1 = vdotq_s32(s1, vreinterpretq_s8_u8(vshrq_n_u8(c, 6)), x[6 + half]);
+    }
+    return vsraq_n_s32(vsraq_n_s32(s1, s4, 2), s16, 4);
+}
+
+INLINE int32x4_t group_total4(const int32x4_t s[4])
+{
+    return vpaddq_s32(vpaddq_s32(s[0], s[1]), vpaddq_s32(s[2], s[3]));
+}
+
+#else
+
+/* int16 lanes: 8 products of at most 3 * 127 in each of lo and hi, 6096 in their sum. */
+INLINE int16x8_t group_sums(const uint8_t *row, int second, const int8x16_t x[8])
+{
+    int16x8_t lo = vdupq_n_s16(0), hi = lo;
+    for (int half = 0; half < 2; half++) {
+        uint8x16_t c = vld1q_u8(row + (half ? second : 2));
+        const int8x16_t v[4] = {
+            vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(3))),
+            vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 2), vdupq_n_u8(3))),
+            vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))), vreinterpretq_s8_u8(vshrq_n_u8(c, 6))};
+        for (int f = 0; f < 4; f++) {
+            lo = vmlal_s8(lo, vget_low_s8(v[f]), vget_low_s8(x[2 * f + half]));
+            hi = vmlal_high_s8(hi, v[f], x[2 * f + half]);
+        }
+    }
+    return vaddq_s16(lo, hi);
+}
+
+/* At most 4 * 6096 in a lane before it is widened. */
+INLINE int32x4_t group_total4(const int16x8_t s[4])
+{
+    return vpaddlq_s16(vpaddq_s16(vpaddq_s16(s[0], s[1]), vpaddq_s16(s[2], s[3])));
+}
+
+#endif
+
+INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes, const uint8_t *ahead,
+                         int n_token, const int8_t *q, const float *d, const int32_t *sum, float (*y)[GROUP_ROWS])
+{
+    (void)n_token; /* one */
+    for (int part = 0; part < GROUP_ROWS; part += 4) {
+        const uint8_t *row = rows + part * stride;
+        const int8_t *in = q;
+        float32x4_t total = vdupq_n_f32(0.0f);
+        for (int64_t g = 0; g < n_group; g++, row += group_bytes, in += GROUP) {
+            int8x16_t x[8];
+#if defined(__ARM_FEATURE_DOTPROD)
+            int32x4_t s[4];
+#else
+            int16x8_t s[4];
+#endif
+            for (int i = 0; i < 8; i++)
+                x[i] = vld1q_s8(in + 16 * i);
+            if (part == 0)
+                group_fetch(ahead, g, group_bytes);
+            for (int r = 0; r < 4; r++) {
+                __asm__ volatile("" ::: "memory"); /* row by row: all loads at once would push sums out of registers */
+                s[r] = group_sums(row + r * stride, group_bytes - 16, x);
+            }
+            total = group_add(total, vsubq_s32(group_total4(s), vdupq_n_s32(sum[g])), group_scales(row, stride), d[g]);
+        }
+        vst1q_f32(y[0] + part, total);
+    }
+}
+
+/* Four rows at a time, 4 x 4 turned: step s of a tile is bytes 4s .. 4s+3 of all rows. */
+INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[GROUP_ROWS][4])
+{
+    for (int part = 0; part < GROUP_ROWS; part += 4)
+        for (int half = 0; half < 2; half++) {
+            uint32x4_t a[4];
+            for (int i = 0; i < 4; i++)
+                a[i] = vreinterpretq_u32_u8(vld1q_u8(rows + (part + i) * stride + (half ? second : 2)));
+            uint64x2_t b0 = vreinterpretq_u64_u32(vtrn1q_u32(a[0], a[1]));
+            uint64x2_t b1 = vreinterpretq_u64_u32(vtrn2q_u32(a[0], a[1]));
+            uint64x2_t b2 = vreinterpretq_u64_u32(vtrn1q_u32(a[2], a[3]));
+            uint64x2_t b3 = vreinterpretq_u64_u32(vtrn2q_u32(a[2], a[3]));
+            const uint8x16_t v[4] = {
+                vreinterpretq_u8_u64(vtrn1q_u64(b0, b2)), vreinterpretq_u8_u64(vtrn1q_u64(b1, b3)),
+                vreinterpretq_u8_u64(vtrn2q_u64(b0, b2)), vreinterpretq_u8_u64(vtrn2q_u64(b1, b3))};
+            for (int j = 0; j < 4; j++) {
+                int8_t (*step)[GROUP_ROWS][4] = tile + 4 * half + j;
+                const uint8x16_t low = vdupq_n_u8(3);
+                vst1q_s8(step[0][part], vreinterpretq_s8_u8(vandq_u8(v[j], low)));
+                vst1q_s8(step[8][part], vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v[j], 2), low)));
+                vst1q_s8(step[16][part], vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v[j], 4), low)));
+                vst1q_s8(step[24][part], vreinterpretq_s8_u8(vshrq_n_u8(v[j], 6)));
+            }
+        }
+}
+
+#if defined(__ARM_FEATURE_DOTPROD)
+
+#define GROUP_TOKENS 4
+#define GROUP_LANE(j)                                                                                                  \
+    for (int r = 0; r < 4; r++) {                                                                                      \
+        int8x16_t c = vld1q_s8(tile[g][i + (j)][4 * r]);                                                               \
+        for (int t = 0; t < n_token; t++)                                                                              \
+            s[t][r] = vdotq_laneq_s32(s[t][r], c, x[t], j);                                                            \
+    }
+
+INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
+                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+{
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        int32x4_t s[4][4];
+        for (int t = 0; t < n_token; t++)
+            for (int r = 0; r < 4; r++)
+                s[t][r] = vdupq_n_s32(-sum[t * ld + g]);
+        for (int i = 0; i < 32; i += 4) {
+            int8x16_t x[4];
+            for (int t = 0; t < n_token; t++)
+                x[t] = vld1q_s8(q + t * ld * GROUP + 4 * i);
+            GROUP_LANE(0)
+            GROUP_LANE(1)
+            GROUP_LANE(2)
+            GROUP_LANE(3)
+        }
+        for (int t = 0; t < n_token; t++)
+            for (int r = 0; r < 4; r++) {
+                float *to = y[t] + 4 * r;
+                vst1q_f32(to, group_add(vld1q_f32(to), s[t][r], vld1q_f32(scale[g] + 4 * r), d[t * ld + g]));
+            }
+    }
+}
+
+#else
+
+#define GROUP_TOKENS 2
+
+/* Two rows in eight lanes of int16; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
+INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
+                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+{
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        int16x8_t s[2][8];
+        for (int t = 0; t < n_token; t++)
+            for (int r = 0; r < 8; r++)
+                s[t][r] = vdupq_n_s16(0);
+        for (int i = 0; i < 32; i++) {
+            int8x16_t x[2];
+            for (int t = 0; t < n_token; t++)
+                x[t] = vreinterpretq_s8_u8(broadcast4(q + t * ld * GROUP + 4 * i));
+            for (int r = 0; r < 4; r++) {
+                int8x16_t c = vld1q_s8(tile[g][i][4 * r]);
+                for (int t = 0; t < n_token; t++) {
+                    s[t][2 * r] = vmlal_s8(s[t][2 * r], vget_low_s8(c), vget_low_s8(x[t]));
+                    s[t][2 * r + 1] = vmlal_high_s8(s[t][2 * r + 1], c, x[t]);
+                }
+            }
+        }
+        for (int t = 0; t < n_token; t++)
+            for (int r = 0; r < 4; r++) {
+                int32x4_t sums = vpaddlq_s16(vpaddq_s16(s[t][2 * r], s[t][2 * r + 1]));
+                float *to = y[t] + 4 * r;
+                sums = vsubq_s32(sums, vdupq_n_s32(sum[t * ld + g]));
+                vst1q_f32(to, group_add(vld1q_f32(to), sums, vld1q_f32(scale[g] + 4 * r), d[t * ld + g]));
+            }
+    }
+}
+
+#endif
+
+#include "groups.inc.h"
+
 #if defined(__ARM_FEATURE_DOTPROD)
 
 /* n rows, read as n streams.  Bits 3-2 and 5-4 are used in place, at weight 4 and 16, and collect in their own sums;
@@ -160,24 +366,10 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
         matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
 }
 
-static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
-{
-    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
-        int32x4_t s = vdupq_n_s32(0), t = s;
-        for (int half = 0; half < 32; half += 16) {
-            uint8x16_t c = vld1q_u8(codes + half);
-            s = vdotq_s32(s, codes_67(c), vld1q_s8(x + half));
-            t = vdotq_s32(t, codes_45(c), vld1q_s8(x + half + 32));
-            s = vdotq_s32(s, codes_23(c), vld1q_s8(x + half + 64));
-            t = vdotq_s32(t, codes_01(c), vld1q_s8(x + half + 96));
-        }
-        acc[b] = vaddvq_s32(vaddq_s32(s, t));
-    }
-}
-
-/* Up to two rows against up to eight tokens: 16 sums, 8 vectors of codes, every activation vector used for each row. */
+/* Up to two rows against up to eight tokens: 16 sums, 8 vectors of codes, every activation vector used for each row.
+ * sum[t * ld_sum + r] as tiles.h says. */
 INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride,
-                     int n_row, int n_token, int32_t *sum)
+                     int n_row, int n_token, int stream, int ld_sum, int32_t *sum)
 {
     int32x4_t s[2][8];
     for (int r = 0; r < n_row; r++)
@@ -187,6 +379,8 @@ INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, c
         for (int half = 0; half < 32; half += 16) {
             int8x16_t c[2][4];
             for (int r = 0; r < n_row; r++) {
+                if (stream && half == 0)
+                    prefetch_stream(codes + r * row_bytes);
                 uint8x16_t v = vld1q_u8(codes + r * row_bytes + half);
                 c[r][0] = codes_67(v), c[r][1] = codes_45(v), c[r][2] = codes_23(v), c[r][3] = codes_01(v);
             }
@@ -199,7 +393,7 @@ INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, c
         }
     for (int r = 0; r < n_row; r++)
         for (int t = 0; t < n_token; t++)
-            sum[r * n_token + t] = vaddvq_s32(s[r][t]);
+            sum[t * ld_sum + r] = vaddvq_s32(s[r][t]);
 }
 
 /* ---- what head.h asks for --------------------------------------------------------------------------------------- */

@@ -32,6 +32,16 @@ typedef __m256i vb;
 #define LOOKUP_TOKENS 16
 
 INLINE vb load32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE vb load_halves(const void *p, const void *q)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p)),
+                                   _mm_loadu_si128((const __m128i *)q), 1);
+}
+
+INLINE vb zip_low32(vb a, vb b) { return _mm256_unpacklo_epi32(a, b); }
+INLINE vb zip_high32(vb a, vb b) { return _mm256_unpackhi_epi32(a, b); }
+INLINE vb zip_low64(vb a, vb b) { return _mm256_unpacklo_epi64(a, b); }
+INLINE vb zip_high64(vb a, vb b) { return _mm256_unpackhi_epi64(a, b); }
 INLINE vb bytes(int x) { return _mm256_set1_epi8((char)x); }
 INLINE vb ints(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vb and32(vb a, vb b) { return _mm256_and_si256(a, b); }

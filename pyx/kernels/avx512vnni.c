@@ -20,14 +20,19 @@ INLINE __m512i load_halves(const void *p, const void *q)
 
 INLINE __m512i set_mask(int byte) { return _mm512_set1_epi8((char)byte); }
 
-/* The sums over the lanes of four vectors. */
-INLINE __m128i sum4(const __m512i v[4])
+/* The sums over the lanes of four vectors, each in two halves. */
+INLINE __m256i sum4_halves(const __m512i v[4])
 {
     __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
     __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
     __m512i c = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-    __m256i d = _mm256_add_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
-    return _mm_add_epi32(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1));
+    return _mm256_add_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
+}
+
+INLINE __m128i sum4(const __m512i v[4])
+{
+    __m256i halves = sum4_halves(v);
+    return _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
 }
 
 /* n rows, read as n streams, two blocks a step.  The codes are used in place, masked but not shifted, at weights 64,
@@ -115,64 +120,56 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
         matvec(codes, n_row, n_block, 0, x, acc);
 }
 
-INLINE int32_t sum256(__m256i a)
-{
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
-}
-
-static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
-{
-    const __m256i low = _mm256_set1_epi8(0x03);
-    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
-        __m256i c = load256(codes), s = _mm256_setzero_si256(), t = s;
-        s = _mm256_dpbusd_epi32(s, _mm256_and_si256(_mm256_srli_epi16(c, 6), low), load256(x));
-        t = _mm256_dpbusd_epi32(t, _mm256_and_si256(_mm256_srli_epi16(c, 4), low), load256(x + 32));
-        s = _mm256_dpbusd_epi32(s, _mm256_and_si256(_mm256_srli_epi16(c, 2), low), load256(x + 64));
-        t = _mm256_dpbusd_epi32(t, _mm256_and_si256(c, low), load256(x + 96));
-        acc[b] = sum256(_mm256_add_epi32(s, t));
-    }
-}
-
-/* Four rows, two in each register (32 bytes of one, 32 of the other), against up to eight tokens, whose activations are
- * broadcast to both halves: 16 sums, 8 vectors of codes. */
+/* Four rows against up to four tokens, two blocks a step: 16 sums, and each vector of codes serves all tokens. */
+#define TILE_TOKENS 4
 enum { TILE_ROWS = 4 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
-                 int n_token, int32_t *sum)
+                 int n_token, int stream, int32_t *sum)
 {
     const __m512i low = set_mask(0x03);
-    const int pairs = (n_row + 1) / 2; /* a single row fills both halves, and the upper result is dropped */
-    __m512i s[2][8];
-    for (int r = 0; r < pairs; r++)
-        for (int t = 0; t < n_token; t++)
-            s[r][t] = _mm512_setzero_si512();
-    for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES) {
-        __m512i c[2][4];
-        for (int r = 0; r < pairs; r++) {
-            __m512i v = load_halves(codes + 2 * r * row_bytes, codes + (2 * r + (n_row > 1)) * row_bytes);
-            c[r][0] = _mm512_and_si512(_mm512_srli_epi16(v, 6), low);
-            c[r][1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-            c[r][2] = _mm512_and_si512(_mm512_srli_epi16(v, 2), low);
-            c[r][3] = _mm512_and_si512(v, low);
+    __m512i s[TILE_TOKENS][TILE_ROWS];
+#pragma GCC unroll 4
+    for (int t = 0; t < n_token; t++)
+#pragma GCC unroll 4
+        for (int r = 0; r < TILE_ROWS; r++)
+            s[t][r] = _mm512_setzero_si512();
+    for (int64_t b = 0; b < n_block; b += 2, x += 2 * TERNARY_BLOCK, codes += 2 * TERNARY_BLOCK_BYTES) {
+        const int pair = b + 2 <= n_block; /* of an odd block the upper half is zero */
+        __m512i c[TILE_ROWS];
+#pragma GCC unroll 4
+        for (int r = 0; r < n_row; r++) {
+            if (stream)
+                prefetch_stream(codes + r * row_bytes);
+            c[r] = pair ? load512(codes + r * row_bytes) : _mm512_zextsi256_si512(load256(codes + r * row_bytes));
         }
-        for (int t = 0; t < n_token; t++)
-            for (int i = 0; i < 4; i++) {
-                __m512i xv = _mm512_broadcast_i64x4(load256(x + t * x_stride + 32 * i));
-                for (int r = 0; r < pairs; r++)
-                    s[r][t] = _mm512_dpbusd_epi32(s[r][t], c[r][i], xv);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            __m512i xv[TILE_TOKENS];
+            __asm__ volatile("" ::: "memory"); /* else all inputs are loaded first, and sums go to the stack */
+#pragma GCC unroll 4
+            for (int t = 0; t < n_token; t++)
+                xv[t] = load_halves(
+                    x + t * x_stride + 32 * i, x + t * x_stride + 32 * i + (pair ? TERNARY_BLOCK : 0));
+#pragma GCC unroll 4
+            for (int r = 0; r < n_row; r++) {
+                __m512i u = _mm512_and_si512(i < 3 ? _mm512_srli_epi16(c[r], 6 - 2 * i) : c[r], low);
+#pragma GCC unroll 4
+                for (int t = 0; t < n_token; t++)
+                    s[t][r] = _mm512_dpbusd_epi32(s[t][r], u, xv[t]);
             }
-    }
-    for (int r = 0; r < pairs; r++)
-        for (int t = 0; t < n_token; t++) {
-            sum[2 * r * n_token + t] = sum256(_mm512_castsi512_si256(s[r][t]));
-            if (n_row > 1)
-                sum[(2 * r + 1) * n_token + t] = sum256(_mm512_extracti64x4_epi64(s[r][t], 1));
         }
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < n_token; t++)
+        if (n_row == TILE_ROWS)
+            _mm_storeu_si128((__m128i *)(sum + t * TILE_ROWS), sum4(s[t]));
+        else
+            sum[t * TILE_ROWS] = _mm512_reduce_add_epi32(s[t][0]);
 }
 
 #define LOOKUP_TOKENS 16
+#define LOOKUP_LEAST_TOKENS 32 /* with 16 both take the same time (benchmarks/SPEED.md) */
 #define beside_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
 #include "tiles.h"
 
@@ -237,6 +234,142 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 
 #include "lanes.h"
 
+/* ---- what groups.inc.h asks for: a register is 16 rows by 4 elements --------------------------------------------- */
+
+#define GROUP_ROWS 16
+#define GROUP_TOKENS 8
+#define GROUP_SOME 4
+#define GROUP_MANY 16
+
+INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+
+INLINE __m512i broadcast4(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return _mm512_set1_epi32(v);
+}
+
+/* Rows that begin `stride` bytes apart, by an address that takes no register of its own; three is 3 * stride. */
+struct rows16 {
+    const uint8_t *first[4];
+    int64_t stride, three;
+};
+
+INLINE struct rows16 rows16_at(const uint8_t *rows, int64_t stride)
+{
+    return (struct rows16){{rows, rows + 4 * stride, rows + 8 * stride, rows + 12 * stride}, stride, 3 * stride};
+}
+
+INLINE const uint8_t *row_of(const struct rows16 *r, int i)
+{
+    const uint8_t *first = r->first[i / 4];
+    return i % 4 == 0 ? first : i % 4 == 1 ? first + r->stride : i % 4 == 2 ? first + 2 * r->stride : first + r->three;
+}
+
+/* 16 bytes of each of 16 rows -> v[j]: bytes 4j .. 4j+3 of all rows. */
+INLINE void group_turn(const struct rows16 *r, int at, __m512i v[4])
+{
+    __m512i a[4];
+    for (int i = 0; i < 4; i++) {
+        __m256i low = _mm256_castsi128_si256(load128(row_of(r, i) + at));
+        __m256i high = _mm256_castsi128_si256(load128(row_of(r, i + 8) + at));
+        low = _mm256_inserti128_si256(low, load128(row_of(r, i + 4) + at), 1);
+        high = _mm256_inserti128_si256(high, load128(row_of(r, i + 12) + at), 1);
+        a[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    }
+    __m512i b0 = _mm512_unpacklo_epi32(a[0], a[1]), b1 = _mm512_unpackhi_epi32(a[0], a[1]);
+    __m512i b2 = _mm512_unpacklo_epi32(a[2], a[3]), b3 = _mm512_unpackhi_epi32(a[2], a[3]);
+    v[0] = _mm512_unpacklo_epi64(b0, b2), v[1] = _mm512_unpackhi_epi64(b0, b2);
+    v[2] = _mm512_unpacklo_epi64(b1, b3), v[3] = _mm512_unpackhi_epi64(b1, b3);
+}
+
+/* The scales of 16 rows. */
+INLINE vf group_scales(const struct rows16 *r)
+{
+    uint16_t h[16];
+    for (int i = 0; i < 16; i++)
+        memcpy(h + i, row_of(r, i), 2);
+    return (vf)_mm512_cvtph_ps(_mm256_setr_epi16(
+        (short)h[0], (short)h[1], (short)h[2], (short)h[3], (short)h[4], (short)h[5], (short)h[6], (short)h[7],
+        (short)h[8], (short)h[9], (short)h[10], (short)h[11], (short)h[12], (short)h[13], (short)h[14], (short)h[15]));
+}
+
+/* Codes in place at weights 1, 4, 16 and 64, each with its own sums, as in matvec_rows. */
+INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes, const uint8_t *ahead,
+                         int n_token, const int8_t *q, const float *d, const int32_t *sum, float (*y)[16])
+{
+    const __m512i m[4] = {set_mask(0x03), set_mask(0x0c), set_mask(0x30), set_mask(0xc0)};
+    struct rows16 r = rows16_at(rows, stride);
+    vf total[4] = {{0}};
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        __m512i s[4][4];
+        for (int t = 0; t < n_token; t++) {
+            s[t][0] = _mm512_set1_epi32(-sum[t * n_group + g]);
+            s[t][1] = s[t][2] = s[t][3] = _mm512_setzero_si512();
+        }
+        for (int half = 0; half < 2; half++) {
+            __m512i v[4];
+            group_turn(&r, half ? group_bytes - 16 : 2, v);
+            for (int j = 0; j < 4; j++)
+                for (int f = 0; f < 4; f++) {
+                    __m512i c = _mm512_and_si512(v[j], m[f]);
+                    const int8_t *x = q + 32 * f + 16 * half + 4 * j;
+                    for (int t = 0; t < n_token; t++)
+                        s[t][f] = _mm512_dpbusd_epi32(s[t][f], c, broadcast4(x + t * n_group * GROUP));
+                }
+        }
+        group_fetch(ahead, g, group_bytes);
+        vf scale = group_scales(&r);
+        for (int i = 0; i < 4; i++)
+            r.first[i] += group_bytes;
+        for (int t = 0; t < n_token; t++) {
+            __m512i a = _mm512_add_epi32(s[t][0], _mm512_srai_epi32(s[t][1], 2));
+            __m512i b = _mm512_add_epi32(_mm512_srai_epi32(s[t][2], 4), _mm512_srai_epi32(s[t][3], 6));
+            total[t] += (vf)_mm512_cvtepi32_ps(_mm512_add_epi32(a, b)) * (scale * d[t * n_group + g]);
+        }
+    }
+    for (int t = 0; t < n_token; t++)
+        store_float(y[t], total[t]);
+}
+
+INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[16][4])
+{
+    const __m512i low = set_mask(0x03);
+    const struct rows16 r = rows16_at(rows, stride);
+    for (int half = 0; half < 2; half++) {
+        __m512i v[4];
+        group_turn(&r, half ? second : 2, v);
+        for (int j = 0; j < 4; j++)
+            for (int f = 0; f < 4; f++)
+                _mm512_storeu_si512(tile[8 * f + 4 * half + j], _mm512_and_si512(_mm512_srli_epi16(v[j], 2 * f), low));
+    }
+}
+
+INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
+                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+{
+    vf total[8];
+    for (int t = 0; t < n_token; t++)
+        total[t] = load_float(y[t]);
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        __m512i s[8];
+        for (int t = 0; t < n_token; t++)
+            s[t] = _mm512_set1_epi32(-sum[t * ld + g]);
+        for (int i = 0; i < 32; i++) {
+            __m512i c = load512(tile[g][i]);
+            for (int t = 0; t < n_token; t++)
+                s[t] = _mm512_dpbusd_epi32(s[t], c, broadcast4(q + t * ld * GROUP + 4 * i));
+        }
+        for (int t = 0; t < n_token; t++)
+            total[t] += (vf)_mm512_cvtepi32_ps(s[t]) * (load_float(scale[g]) * d[t * ld + g]);
+    }
+    for (int t = 0; t < n_token; t++)
+        store_float(y[t], total[t]);
+}
+
+#include "groups.inc.h"
+
 /* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
@@ -260,26 +393,24 @@ INLINE int64_t head_total(head_sums sums)
 
 INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
 {
-    int32_t four[4];
-    if (narrow)
-        _mm_storeu_si128((__m128i *)four, sum4(sums));
-    for (int r = 0; r < 4; r++)
-        total[r] += narrow ? four[r] : head_total(sums[r]);
+    if (narrow) { /* half of the sums of 4096 elements fits an int32: see HEAD_NARROW in head.h */
+        __m256i halves = sum4_halves(sums), so_far = _mm256_loadu_si256((const __m256i *)total);
+        __m256i low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(halves));
+        __m256i high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(halves, 1));
+        _mm256_storeu_si256((__m256i *)total, _mm256_add_epi64(so_far, _mm256_add_epi64(low, high)));
+    } else
+        for (int r = 0; r < 4; r++)
+            total[r] += head_total(sums[r]);
 }
 
+#define HEAD_NARROW 4096
+#define HEAD_VECTORS 4
 #define HEAD_QUAD
 INLINE void head_quad(const head_sums sums[4], int32_t total[4]) { _mm_storeu_si128((__m128i *)total, sum4(sums)); }
 
 #include "head.h"
 
 /* ---- KV pages --------------------------------------------------------------------------------------------------- */
-
-INLINE __m512i broadcast4(const void *p)
-{
-    int32_t v;
-    memcpy(&v, p, 4);
-    return _mm512_set1_epi32(v);
-}
 
 /* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off beforehand. */
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[2])
@@ -361,9 +492,10 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",
+    .many_tokens = LOOKUP_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
-    .ternary_blocks = ternary_blocks,
+    GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,

@@ -36,11 +36,11 @@ struct beside {
     int64_t row, block, token, step;
 };
 
-LOOKUP_INLINE words8 zip_low32(words8 a, words8 b) { return __builtin_shufflevector(a, b, 0, 1, 8, 9, 2, 3, 10, 11); }
+LOOKUP_INLINE words8 zip_low32(words8 a, words8 b) { return PICK(words8, a, b, 0, 1, 8, 9, 2, 3, 10, 11); }
 
 LOOKUP_INLINE words8 zip_high32(words8 a, words8 b)
 {
-    return __builtin_shufflevector(a, b, 4, 5, 12, 13, 6, 7, 14, 15);
+    return PICK(words8, a, b, 4, 5, 12, 13, 6, 7, 14, 15);
 }
 
 /* Codes of a tile -> panel. */

@@ -10,11 +10,12 @@ static const struct {
 } block_of[] = {
     [TABLE_F32] = {1, 4},     [TABLE_F16] = {1, 2},      [TABLE_BF16] = {1, 2},     [TABLE_Q8_0] = {32, 34},
     [TABLE_Q6_K] = {256, 210}, [TABLE_Q4_0] = {32, 18}, [TABLE_Q4_K] = {256, 144},
+    [TABLE_Q2_0] = {64, 18}, [TABLE_PQ2_0] = {128, 34},
 };
 
 int64_t table_row_bytes(int type, int64_t k)
 {
-    if (type < TABLE_F32 || type > TABLE_Q4_K || k < 0 || k % block_of[type].elements)
+    if (type < TABLE_F32 || type > TABLE_PQ2_0 || k < 0 || k % block_of[type].elements)
         return -1;
     return k / block_of[type].elements * block_of[type].bytes;
 }
@@ -70,6 +71,14 @@ static void q4_k(const uint8_t *b, float *out)
     }
 }
 
+/* n codes of two bits behind their scale: d * (code - 1). */
+static void q2(const uint8_t *b, int n, float *out)
+{
+    float d = half_float(load_u16(b));
+    for (int j = 0; j < n; j++)
+        out[j] = (float)((b[2 + j / 4] >> j % 4 * 2 & 3) - 1) * d;
+}
+
 void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
 {
     switch (type) {
@@ -99,6 +108,14 @@ void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
     case TABLE_Q4_K:
         for (int64_t i = 0; i < k / 256; i++)
             q4_k(row + i * 144, out + i * 256);
+        break;
+    case TABLE_Q2_0:
+        for (int64_t i = 0; i < k / 64; i++)
+            q2(row + i * 18, 64, out + i * 64);
+        break;
+    case TABLE_PQ2_0:
+        for (int64_t i = 0; i < k / 128; i++)
+            q2(row + i * 34, 128, out + i * 128);
         break;
     }
 }

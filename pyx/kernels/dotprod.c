@@ -3,12 +3,13 @@
 
 #include "arm.h"
 
+#define TILE_TOKENS 8
 enum { TILE_ROWS = 2 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
-                 int n_token, int32_t *sum)
+                 int n_token, int stream, int32_t *sum)
 {
-    dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum);
+    dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, TILE_ROWS, sum);
 }
 
 /* ---- what packs.h asks for: four rows by four elements in a register, tokens by element -------------------------- */
@@ -74,9 +75,10 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
 
 const struct kernels kernels_dotprod = {
     .name = "dotprod",
+    .many_tokens = PACK_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
-    .ternary_blocks = ternary_blocks,
+    GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,

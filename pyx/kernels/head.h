@@ -10,62 +10,123 @@
  *   head_x head_load(x)       such elements of memory
  *   head_sums head_dot(sums, w, x)  sums + HEAD_STEP bytes of memory times x
  *   int64_t head_total(sums)  all lanes added
- *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: they fit an int32
- * and includes lanes.h before. */
+ *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: rows of up to
+ *                             HEAD_NARROW elements
+ *   HEAD_VECTORS              hidden vectors that are multiplied at a time, so that their sums stay in registers (2, 4)
+ * and includes lanes.h before.
+ *
+ * Several vectors: a panel of rows is read from memory once, by the first HEAD_VECTORS of them, and stays in the cache
+ * for the others. */
 #ifndef BITNET_EDGE_HEAD_H
 #define BITNET_EDGE_HEAD_H
 
 #include "kernels.h"
 
 /* Elements of a row whose sum fits an int32: 2048 * 128 * 8191 = 2147221504 < 2^31. */
-enum { HEAD_NARROW = 2048 };
+#ifndef HEAD_NARROW
+#define HEAD_NARROW 2048
+#endif
 
-/* n rows, read as n streams; n and stream are constants where this is inlined. */
-INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, int stream, const int16_t *x, float s,
-                         float *logits)
+enum { HEAD_PANEL = 32 };
+
+/* n rows, read as n streams; n, n_x and stream are constants where this is inlined. */
+INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, int stream, const int16_t *x, int n_x,
+                         const float *s, float *const *logits, int64_t row)
 {
-    int64_t i = 0, total[4] = {0};
+    int64_t i = 0, total[HEAD_VECTORS][4] = {0};
     while (i + HEAD_STEP <= k) {
         int64_t end = k - i < (int64_t)HEAD_STEP * HEAD_STEPS ? k - HEAD_STEP : i + HEAD_STEP * (HEAD_STEPS - 1);
-        head_sums sums[4] = {0};
+        head_sums sums[HEAD_VECTORS][4] = {0};
         for (; i <= end; i += HEAD_STEP) {
-            head_x xv = head_load(x + i);
+            head_x xv[HEAD_VECTORS];
+#pragma GCC unroll 4
+            for (int j = 0; j < n_x; j++)
+                xv[j] = head_load(x + j * k + i);
+#pragma GCC unroll 4
             for (int r = 0; r < n; r++) {
                 if (stream)
                     prefetch_stream(w + r * k + i);
-                sums[r] = head_dot(sums[r], w + r * k + i, xv);
+#pragma GCC unroll 4
+                for (int j = 0; j < n_x; j++)
+                    sums[j][r] = head_dot(sums[j][r], w + r * k + i, xv[j]);
             }
         }
-        if (n == 4)
-            head_totals(sums, k <= HEAD_NARROW, total);
-        else
-            for (int r = 0; r < n; r++)
-                total[r] += head_total(sums[r]);
+#pragma GCC unroll 4
+        for (int j = 0; j < n_x; j++)
+            if (n == 4)
+                head_totals(sums[j], k <= HEAD_NARROW, total[j]);
+            else
+                for (int r = 0; r < n; r++)
+                    total[j][r] += head_total(sums[j][r]);
     }
-    for (int r = 0; r < n; r++)
-        for (int64_t j = i; j < k; j++)
-            total[r] += (int32_t)w[r * k + j] * x[j];
-    for (int r = 0; r < n; r++)
-        logits[r] = (float)total[r] * (scale[r] / s);
+    for (int j = 0; j < n_x; j++)
+        for (int r = 0; r < n; r++) {
+            for (int64_t l = i; l < k; l++)
+                total[j][r] += (int32_t)w[r * k + l] * x[j * k + l];
+            logits[j][row + r] = (float)total[j][r] * (scale[r] / s[j]);
+        }
 }
 
+/* Rows [row, row + n_row), which w and scale begin with. */
 INLINE void head_all_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream, const int16_t *x,
-                        float s, float *logits)
+                        int n_x, const float *s, float *const *logits, int64_t row)
 {
     int64_t r = 0;
     for (; r + 4 <= n_row; r += 4)
-        head_rows_i8(w + r * k, scale + r, 4, k, stream, x, s, logits + r);
+        head_rows_i8(w + r * k, scale + r, 4, k, stream, x, n_x, s, logits, row + r);
     for (; r < n_row; r++)
-        head_rows_i8(w + r * k, scale + r, 1, k, stream, x, s, logits + r);
+        head_rows_i8(w + r * k, scale + r, 1, k, stream, x, n_x, s, logits, row + r);
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
+#define HEAD_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
+
+HEAD_APART void head_one_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x,
+                            const float *s, float *const *logits)
 {
     if (is_stream(k))
-        head_all_i8(w, scale, n_row, k, 1, x, s, logits);
+        head_all_i8(w, scale, n_row, k, 1, x, 1, s, logits, 0);
     else
-        head_all_i8(w, scale, n_row, k, 0, x, s, logits);
+        head_all_i8(w, scale, n_row, k, 0, x, 1, s, logits, 0);
+}
+
+/* HEAD_VECTORS vectors. */
+HEAD_APART void head_several_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream,
+                                const int16_t *x, const float *s, float *const *logits, int64_t row)
+{
+    if (stream)
+        head_all_i8(w, scale, n_row, k, 1, x, HEAD_VECTORS, s, logits, row);
+    else
+        head_all_i8(w, scale, n_row, k, 0, x, HEAD_VECTORS, s, logits, row);
+}
+
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x,
+                    const float *s, float *const *logits)
+{
+    if (n_x == 1) {
+        head_one_i8(w, scale, n_row, k, x, s, logits);
+        return;
+    }
+    for (int64_t row = 0; row < n_row; row += HEAD_PANEL) {
+        const int64_t n = n_row - row < HEAD_PANEL ? n_row - row : HEAD_PANEL;
+        const int8_t *wp = w + row * k;
+        int stream = is_stream(k);
+        for (int64_t j = 0, left; (left = n_x - j) > 0; stream = 0) {
+            if (left >= HEAD_VECTORS) {
+                head_several_i8(wp, scale + row, n, k, stream, x + j * k, s + j, logits + j, row);
+                j += HEAD_VECTORS;
+                continue;
+            }
+#if HEAD_VECTORS > 2
+            if (left == 3)
+                head_all_i8(wp, scale + row, n, k, stream, x + j * k, 3, s + j, logits + j, row);
+            else if (left == 2)
+                head_all_i8(wp, scale + row, n, k, stream, x + j * k, 2, s + j, logits + j, row);
+            else
+#endif
+                head_all_i8(wp, scale + row, n, k, stream, x + j * k, 1, s + j, logits + j, row);
+            break;
+        }
+    }
 }
 
 #ifndef HEAD_QUAD
@@ -128,12 +189,19 @@ INLINE void head_all_q8_0(const uint8_t *w, int64_t n_row, int64_t n_block, int 
         head_rows_q8_0(w + r * n_block * Q8_BLOCK_BYTES, 1, n_block, stream, x, s, logits + r);
 }
 
-static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits)
+static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x, const float *s,
+                      float *const *logits)
 {
-    if (is_stream(k))
-        head_all_q8_0(w, n_row, k / Q8_BLOCK, 1, x, s, logits);
-    else
-        head_all_q8_0(w, n_row, k / Q8_BLOCK, 0, x, s, logits);
+    const int64_t n_block = k / Q8_BLOCK, panel = n_x == 1 ? n_row : HEAD_PANEL;
+    for (int64_t row = 0; row < n_row; row += panel) {
+        const int64_t n = n_row - row < panel ? n_row - row : panel;
+        const uint8_t *wp = w + row * n_block * Q8_BLOCK_BYTES;
+        for (int64_t j = 0; j < n_x; j++)
+            if (j == 0 && is_stream(k))
+                head_all_q8_0(wp, n, n_block, 1, x, s[0], logits[0] + row);
+            else
+                head_all_q8_0(wp, n, n_block, 0, x + j * k, s[j], logits[j] + row);
+    }
 }
 
 #endif

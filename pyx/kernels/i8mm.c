@@ -15,24 +15,30 @@ INLINE int8x16_t second_halves(int8x16_t a, int8x16_t b)
     return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
 }
 
+#define TILE_TOKENS 8
 enum { TILE_ROWS = 4 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
-                 int n_token, int32_t *sum)
+                 int n_token, int stream, int32_t *sum)
 {
     if (n_row == 1 || n_token == 1) { /* nothing to pair */
         for (int r = 0; r < n_row; r++)
-            dot_tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, 1, n_token, sum + r * n_token);
+            dot_tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, 1, n_token, stream, TILE_ROWS, sum + r);
         return;
     }
-    int32x4_t s[2][4]; /* [row pair][token pair], each row-major 2 x 2 */
+    const int n_pair = (n_token + 1) / 2; /* the last of an odd number is its own neighbour */
+    int32x4_t s[2][4];                    /* [row pair][token pair], each row-major 2 x 2 */
     for (int r = 0; r < 2; r++)
-        for (int t = 0; t < n_token / 2; t++)
+        for (int t = 0; t < n_pair; t++)
             s[r][t] = vdupq_n_s32(0);
     for (int64_t b = 0; b < n_block; b++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
         for (int half = 0; half < 32; half += 16) {
             uint8x16_t first[2], second[2];
             for (int r = 0; r < 2; r++) {
+                if (stream && half == 0) {
+                    prefetch_stream(codes + 2 * r * row_bytes);
+                    prefetch_stream(codes + (2 * r + 1) * row_bytes);
+                }
                 int8x16_t even = vreinterpretq_s8_u8(vld1q_u8(codes + 2 * r * row_bytes + half));
                 int8x16_t odd = vreinterpretq_s8_u8(vld1q_u8(codes + (2 * r + 1) * row_bytes + half));
                 first[r] = vreinterpretq_u8_s8(first_halves(even, odd));
@@ -42,9 +48,10 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
                 int8x16_t c0[2], c1[2];
                 for (int r = 0; r < 2; r++)
                     c0[r] = codes_at(first[r], i), c1[r] = codes_at(second[r], i);
-                for (int t = 0; t < n_token / 2; t++) {
+                for (int t = 0; t < n_pair; t++) {
+                    const int8_t *other = x + (2 * t + 1 < n_token ? 2 * t + 1 : 2 * t) * x_stride;
                     int8x16_t even = vld1q_s8(x + 2 * t * x_stride + half + 32 * i);
-                    int8x16_t odd = vld1q_s8(x + (2 * t + 1) * x_stride + half + 32 * i);
+                    int8x16_t odd = vld1q_s8(other + half + 32 * i);
                     int8x16_t x0 = first_halves(even, odd), x1 = second_halves(even, odd);
                     for (int r = 0; r < 2; r++)
                         s[r][t] = vmmlaq_s32(vmmlaq_s32(s[r][t], c0[r], x0), c1[r], x1);
@@ -52,9 +59,11 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
             }
         }
     for (int r = 0; r < 2; r++)
-        for (int t = 0; t < n_token / 2; t++) {
-            vst1_s32(sum + 2 * r * n_token + 2 * t, vget_low_s32(s[r][t]));
-            vst1_s32(sum + (2 * r + 1) * n_token + 2 * t, vget_high_s32(s[r][t]));
+        for (int t = 0; t < n_token; t++) {
+            int32_t four[4];
+            vst1q_s32(four, s[r][t / 2]);
+            sum[t * TILE_ROWS + 2 * r] = four[t % 2];
+            sum[t * TILE_ROWS + 2 * r + 1] = four[2 + t % 2];
         }
 }
 
@@ -125,9 +134,10 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
 
 const struct kernels kernels_i8mm = {
     .name = "i8mm",
+    .many_tokens = PACK_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
-    .ternary_blocks = ternary_blocks,
+    GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,

@@ -40,6 +40,10 @@ enum {
     HEAD_XMAX = 8191,         /* activations of the int8 head are int16 in +-8191 */
     Q8_BLOCK = 32,            /* weights of a block of Q8_0                       */
     Q8_BLOCK_BYTES = 34,      /* half d, int8 q[32]: weight = q * d               */
+    GROUP = 128,              /* weights that share a scale, see group_matmul     */
+    GROUP_WHOLE = 34,         /* bytes of a group: half d, codes[32]              */
+    GROUP_PAIR = 36,          /* half d, codes[16], the same d again, codes[16]   */
+    GROUP_WORK = 32768,       /* bytes of working memory of group_matmul          */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
@@ -56,7 +60,8 @@ enum { MANY_ROWS = 1728 };
 #endif
 
 struct kernels {
-    const char *name; /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
+    const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
+    int64_t many_tokens; /* from so many on, at least 16, ternary_matmul wants MANY_ROWS rows at once */
 
     /* ---- ternary matrices: exact integers -------------------------------------------------------------------- */
 
@@ -69,8 +74,24 @@ struct kernels {
     void (*ternary_matmul)(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
                            int32_t *acc, int64_t ld_acc, void *work);
 
-    /* One row, one partial sum per block: acc[b] = sum over block b of code * x.  For scales per K group. */
-    void (*ternary_blocks)(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc);
+    /* ---- ternary matrices with a scale for each group of 128 weights along K --------------------------------------
+     *
+     * A row is n_group groups.  weight = d * (code - 1), d a half, and element e of a group is bits 2(e%4) .. 2(e%4)+1
+     * of byte e/4 of its codes.  group_bytes says how they lie: GROUP_WHOLE (PQ2_0 in files) or GROUP_PAIR (Q2_0).
+     * Codes may be 3 in a corrupt file, d any half: nothing overflows and every target gives the same numbers, though
+     * the bits of a NaN may differ. */
+
+    /* Activations for them: per group m = max|x|, q = round_half_even(x * (127 / max(m, 1e-30))) clamped to +-127,
+     * d = m / 127, sum = sum(q).  Beyond n, up to a whole group, x is 0.  In q element 4p + f of a group stands at
+     * 32f + p, as the codes of a byte are taken apart.  q [n_group*128], d and sum [n_group] */
+    void (*quantize_groups)(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum);
+
+    /* y[t][r] = sum over groups g, ascending, from 0 on, of (float)(sum_e code * q - sum[t][g]) * (d[r][g] * d[t][g]);
+     * out[t * ld_out + r] = y, or += y with add.
+     * q [n_token][n_group*128], d and sum [n_token][n_group]; work: GROUP_WORK bytes aligned to 64, for n_token > 1 */
+    void (*group_matmul)(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                         void *work);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 
@@ -102,12 +123,15 @@ struct kernels {
 
     /* int16 activations for the int8 head: s = HEAD_XMAX / max(max|x|, 1e-30), q = round_half_even(x*s). Returns s. */
     float (*quantize_i16)(const float *x, int64_t n, int16_t *q);
-    /* logits[r] = (float)(int64 sum_k w[r][k]*x[k]) * (scale[r] / s)   w [n_row][k] */
-    void (*head_i8)(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits);
+    /* For n_x vectors x [n_x][k] with s [n_x], rows read from memory once for all of them:
+     * logits[j][r] = (float)(int64 sum_k w[r][k]*x[j][k]) * (scale[r] / s[j])   w [n_row][k] */
+    void (*head_i8)(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x,
+                    const float *s, float *const *logits);
     /* The same over rows of Q8_0 blocks as a file stores them, k a multiple of 32: lane b % FLOAT_LANES gains
-     * (float)(int32 sum of block b of w[r][k]*x[k]) * d, b ascending; logits[r] = pairwise tree as in rmsnorm / s */
-    void (*head_q8_0)(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits);
+     * (float)(int32 sum of block b of w[r][k]*x[j][k]) * d, b ascending; logits[j][r] = pairwise tree as in rmsnorm
+     * / s[j] */
+    void (*head_q8_0)(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x, const float *s,
+                      float *const *logits);
     /* logits[r] = sum_k w[r][k]*x[k] in FLOAT_LANES float lanes, pairwise tree as in rmsnorm; tail elements go to
      * the first lanes */
     void (*head_f16)(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits);
@@ -235,6 +259,20 @@ void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);   
 /* TQ*: k % 256 == 0; d [n_row][k/256] block scales as float */
 void repack_tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
 void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+/* Q2_0 and PQ2_0 lie as group_matmul wants them, where K is a multiple of 128.  Else repack_q2_0: k % 64 == 0 ->
+ * GROUP_WHOLE.  group_faults of n groups: 1 if the two scales of a pair differ, 2 if a scale is not finite, else 0. */
+int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
+void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
+/* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
+void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
+                   int64_t share, uint8_t *groups);
+void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
+/* Packings of forks: STQ1_0 with d [n_row][k/256], PTQ1_0 with d [n_row][k/128] */
+void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+void repack_ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
+/* IQ1_BN, IQ2_BN and IQ2_BN_R4 (n_row % 4 == 0) of ik_llama.cpp: k % 64 == 0, a scale for each row in d [n_row] */
+enum { BN_1, BN_2, BN_R4 };
+void repack_bn(const uint8_t *src, int kind, int64_t n_row, int64_t k, uint8_t *codes, float *d);
 void repack_i8(const int8_t *src, int64_t n_row, int64_t k, uint8_t *codes);       /* weights -1, 0, +1           */
 void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst);       /* back to -1, 0, +1 (, +2)    */
 /* Absmean (float32): a = max(mean|w|, 1e-5) over the matrix; code = clamp(round_half_even(w * (1/a)), -1, 1).
@@ -291,7 +329,8 @@ void scale_fp8(const uint16_t *scale, int64_t n_q, float *s);
 void hadamard(float *x, int64_t n);
 
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
-enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K };
+enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K, TABLE_Q2_0,
+                  TABLE_PQ2_0 };
 int64_t table_row_bytes(int type, int64_t k); /* -1 if k is no multiple of the block */
 void dequantize_row(int type, const uint8_t *row, int64_t k, float *out);
 

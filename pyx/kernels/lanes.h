@@ -103,6 +103,15 @@ INLINE vf exp_lanes(vf x)
     return pick(x < -87.0f, none, y);
 }
 
+/* ---- scales per group ------------------------------------------------------------------------------------------- */
+
+/* The next lines of `ahead`, for as many bytes as one group of 16 rows has. */
+INLINE void group_fetch(const uint8_t *ahead, int64_t g, int group_bytes)
+{
+    for (int i = 0; ahead && i < 16 * group_bytes; i += 64)
+        prefetch_l2(ahead + 16 * g * group_bytes + i);
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------ */
 
 static float abs_max(const float *x, int64_t n)

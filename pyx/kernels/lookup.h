@@ -18,11 +18,16 @@
  *
  * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
  *   LOOKUP_TOKENS   as lookup_row.h says
- *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256 */
+ *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256
+ *   LOOKUP_LEAST_TOKENS and from how many tokens, if not from LOOKUP_TOKENS */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
 #include "lookup_row.h"
+
+#ifndef LOOKUP_LEAST_TOKENS
+#define LOOKUP_LEAST_TOKENS LOOKUP_TOKENS
+#endif
 
 #ifndef LOOKUP_LEAST_ROWS
 #define LOOKUP_LEAST_ROWS 256
@@ -58,12 +63,12 @@ _Static_assert(MATMUL_WORK(1) - MATMUL_WORK(0) >= 2 * (LOOKUP_BATCH + TERNARY_BL
 
 LOOKUP_INLINE bytes16 zip_low(bytes16 a, bytes16 b)
 {
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return PICK(bytes16, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 
 LOOKUP_INLINE bytes16 zip_high(bytes16 a, bytes16 b)
 {
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return PICK(bytes16, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
 /* Codes of one block of each row -> offsets.  Returns 0 if there is a code 3, which has no entry. */
@@ -84,7 +89,7 @@ LOOKUP_APART int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t 
         for (int i = 0; i < TERNARY_BLOCK_BYTES; i += 16) {
             bytes16 c, zero = {0};
             memcpy(&c, codes + i, 16);
-            bytes16 entry = __builtin_shuffle(pair[0], c & 0x0f) + __builtin_shuffle(pair[1], c >> 4);
+            bytes16 entry = bytes_at(pair[0], c & 0x0f) + bytes_at(pair[1], c >> 4);
             any |= entry;
             words8 low = (words8)zip_low(entry, zero) * sizeof(lanes16) + start[i / 8];
             words8 high = (words8)zip_high(entry, zero) * sizeof(lanes16) + start[i / 8 + 1];
@@ -185,12 +190,12 @@ LOOKUP_APART void lookup_rows(const struct lookup *w, const uint16_t *offset, la
 
 LOOKUP_INLINE words8 zip_low16(words8 a, words8 b)
 {
-    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    return PICK(words8, a, b, 0, 8, 1, 9, 2, 10, 3, 11);
 }
 
 LOOKUP_INLINE words8 zip_high16(words8 a, words8 b)
 {
-    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    return PICK(words8, a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
 /* acc[t][r] += sum[r] of token t + x_sum[t], which makes codes 0, 1, 2 of weights -1, 0, 1; sum becomes 0. */
@@ -290,7 +295,7 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
                        ld_acc, work);
         return;
     }
-    if (n_row >= LOOKUP_LEAST_ROWS && n_token >= LOOKUP_TOKENS) {
+    if (n_row >= LOOKUP_LEAST_ROWS && n_token >= LOOKUP_LEAST_TOKENS) {
 #ifdef beside_dot
         w->beside = (struct beside *)((char *)work + MATMUL_WORK(0)) - 1;
 #endif

@@ -1,6 +1,6 @@
 /* lookup_row.h: the inner step of lookup.h: entries of tables added to the sums of one row.
  *
- * The includer of lookup.h defines
+ * The includer of lookup.h has included the header of its intrinsics and defines
  *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
  *                   serves both */
 #ifndef BITNET_EDGE_LOOKUP_ROW_H
@@ -20,6 +20,23 @@ typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
 
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
+
+/* Elements of a and b, which have the type `vector`, by constant numbers. */
+#ifdef __clang__
+#define PICK(vector, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else /* GCC has clang's builtin from version 12 on */
+#define PICK(vector, a, b, ...) __builtin_shuffle(a, b, (vector){__VA_ARGS__})
+#endif
+
+/* table[index[i]] for each i; an index is below 16. */
+LOOKUP_INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
+{
+#ifdef __aarch64__
+    return (bytes16)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)index);
+#else
+    return (bytes16)_mm_shuffle_epi8((__m128i)table, (__m128i)index);
+#endif
+}
 
 /* Word i of four. */
 LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)

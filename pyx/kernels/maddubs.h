@@ -6,6 +6,9 @@
  *   MATVEC_ROWS                       rows of a matvec whose sums fit the registers (2 or 4)
  *   NARROW_STEPS(n)                   how often a narrow sum may grow, if n times fit an int16
  *   load32(p), bytes(x), ints(x)      32 bytes of memory, x in every byte, in every int32
+ *   load_halves(p, q)                 16 bytes of p, 16 bytes of q
+ *   zip_low32, zip_high32             in both halves, int32 of a and b in turns, from their first or last 8 bytes
+ *   zip_low64, zip_high64             the same of int64
  *   and32, shift16(a, n)              bitwise and; int16 lanes to the right
  *   add32                             of int32 lanes
  *   widen16(p)                        16 signed bytes of memory as int16
@@ -103,21 +106,13 @@ INLINE vb dot_block(vb sums, const vb c[4], const int8_t *x)
     return sums;
 }
 
-static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
-{
-    for (int64_t b = 0; b < n_block; b++) {
-        vb c[4];
-        unpack(codes + b * TERNARY_BLOCK_BYTES, c);
-        acc[b] = sum1(widen_by(dot_block(ints(0), c, x + b * TERNARY_BLOCK), 1));
-    }
-}
-
 /* One row against up to eight tokens: the block is unpacked once, each token has one narrow sum.
  * Ten blocks: 10 * 3048 = 30480 <= 32767. */
+#define TILE_TOKENS 8
 enum { TILE_ROWS = 1, TILE_BLOCKS = NARROW_STEPS(10) };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
-                 int n_token, int32_t *sum)
+                 int n_token, int stream, int32_t *sum)
 {
     vb total[8];
     (void)row_bytes, (void)n_row;
@@ -130,6 +125,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
             s[t] = ints(0);
         for (int64_t i = b; i < b + nb; i++) {
             vb c[4];
+            if (stream)
+                prefetch_stream(codes + i * TERNARY_BLOCK_BYTES);
             unpack(codes + i * TERNARY_BLOCK_BYTES, c);
             for (int t = 0; t < n_token; t++)
                 s[t] = dot_block(s[t], c, x + t * x_stride + i * TERNARY_BLOCK);
@@ -137,15 +134,135 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         for (int t = 0; t < n_token; t++)
             total[t] = add32(total[t], widen_by(s[t], 1));
     }
-    if (n_token >= 4)
-        for (int t = 0; t < n_token; t += 4)
-            _mm_storeu_si128((__m128i *)(sum + t), sum4(total[t], total[t + 1], total[t + 2], total[t + 3]));
-    else
-        for (int t = 0; t < n_token; t++)
-            sum[t] = sum1(total[t]);
+    int t = 0;
+    for (; t + 4 <= n_token; t += 4)
+        _mm_storeu_si128((__m128i *)(sum + t), sum4(total[t], total[t + 1], total[t + 2], total[t + 3]));
+    for (; t < n_token; t++)
+        sum[t] = sum1(total[t]);
 }
 
 #include "tiles.h"
+
+/* ---- what groups.inc.h asks for: 32 bytes are 8 rows by 4 elements ----------------------------------------------- */
+
+enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
+
+#define GROUP_ROWS 16
+#define GROUP_TOKENS 4
+#define GROUP_SOME 4
+#define GROUP_MANY 16
+
+INLINE vb broadcast4(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, 4);
+    return ints(v);
+}
+
+/* 16 bytes of each of 8 rows -> v[j]: bytes 4j .. 4j+3 of all rows. */
+INLINE void group_turn(const uint8_t *row, int64_t stride, vb v[4])
+{
+    vb a[4];
+    for (int i = 0; i < 4; i++)
+        a[i] = load_halves(row + i * stride, row + (i + 4) * stride);
+    vb b0 = zip_low32(a[0], a[1]), b1 = zip_high32(a[0], a[1]);
+    vb b2 = zip_low32(a[2], a[3]), b3 = zip_high32(a[2], a[3]);
+    v[0] = zip_low64(b0, b2), v[1] = zip_high64(b0, b2), v[2] = zip_low64(b1, b3), v[3] = zip_high64(b1, b3);
+}
+
+/* The totals of 8 rows, as floats, times their scales, are added to y. */
+INLINE void group_add(vf y[SUM_VECTORS], vb sums, const vf scale[SUM_VECTORS], float d)
+{
+    vi s[SUM_VECTORS];
+    memcpy(s, &sums, sizeof s);
+    for (int i = 0; i < SUM_VECTORS; i++)
+        y[i] += __builtin_convertvector(s[i], vf) * (scale[i] * d);
+}
+
+/* Narrow sums gain 32 products of pairs of at most 2 * 3 * 127: 24384 <= 32767. */
+INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes, const uint8_t *ahead,
+                         int n_token, const int8_t *q, const float *d, const int32_t *sum, float (*y)[16])
+{
+    for (int part = 0; part < GROUP_ROWS; part += 8) {
+        const uint8_t *row = rows + part * stride;
+        const vb low = bytes(0x03);
+        const int8_t *x = q;
+        vf total[4][SUM_VECTORS] = {{{0}}};
+        for (int64_t g = 0; g < n_group; g++, row += group_bytes, x += GROUP) {
+            vb s[4];
+            for (int t = 0; t < n_token; t++)
+                s[t] = ints(0);
+            for (int half = 0; half < 2; half++) {
+                vb v[4];
+                group_turn(row + (half ? group_bytes - 16 : 2), stride, v);
+                for (int j = 0; j < 4; j++)
+                    for (int f = 0; f < 4; f++) {
+                        vb c = and32(shift16(v[j], 2 * f), low);
+                        const int8_t *at_step = x + 32 * f + 16 * half + 4 * j;
+                        for (int t = 0; t < n_token; t++)
+                            s[t] = dot_narrow(s[t], c, broadcast4(at_step + t * n_group * GROUP));
+                    }
+            }
+            uint16_t h[8];
+            vf scale[SUM_VECTORS];
+            if (part == 0)
+                group_fetch(ahead, g, group_bytes);
+            for (int i = 0; i < 8; i++)
+                memcpy(h + i, row + i * stride, 2);
+            _mm_storeu_si128((__m128i *)h, _mm_setr_epi16((short)h[0], (short)h[1], (short)h[2], (short)h[3],
+                                                          (short)h[4], (short)h[5], (short)h[6], (short)h[7]));
+            for (int i = 0; i < SUM_VECTORS; i++)
+                scale[i] = load_half(h + i * LANE_WIDTH);
+            for (int t = 0; t < n_token; t++)
+                group_add(total[t], add32(widen_by(s[t], 1), ints(-sum[t * n_group + g])), scale, d[t * n_group + g]);
+        }
+        for (int t = 0; t < n_token; t++)
+            memcpy(y[t] + part, total[t], sizeof total[t]);
+    }
+}
+
+INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[16][4])
+{
+    const vb low = bytes(0x03);
+    for (int half = 0; half < 2; half++)
+        for (int part = 0; part < GROUP_ROWS; part += 8) {
+            vb v[4];
+            group_turn(rows + part * stride + (half ? second : 2), stride, v);
+            for (int j = 0; j < 4; j++)
+                for (int f = 0; f < 4; f++) {
+                    vb c = and32(shift16(v[j], 2 * f), low);
+                    memcpy(tile[8 * f + 4 * half + j][part], &c, sizeof c);
+                }
+        }
+}
+
+INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
+                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+{
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        vb s[4][2];
+        for (int t = 0; t < n_token; t++)
+            s[t][0] = s[t][1] = ints(0);
+        for (int i = 0; i < 32; i++) {
+            vb c0 = load32(tile[g][i][0]), c1 = load32(tile[g][i][8]);
+            for (int t = 0; t < n_token; t++) {
+                vb x = broadcast4(q + t * ld * GROUP + 4 * i);
+                s[t][0] = dot_narrow(s[t][0], c0, x);
+                s[t][1] = dot_narrow(s[t][1], c1, x);
+            }
+        }
+        for (int t = 0; t < n_token; t++)
+            for (int part = 0; part < 2; part++) {
+                vf total[SUM_VECTORS], w[SUM_VECTORS];
+                memcpy(total, y[t] + 8 * part, sizeof total);
+                memcpy(w, scale[g] + 8 * part, sizeof w);
+                group_add(total, add32(widen_by(s[t][part], 1), ints(-sum[t * ld + g])), w, d[t * ld + g]);
+                memcpy(y[t] + 8 * part, total, sizeof total);
+            }
+    }
+}
+
+#include "groups.inc.h"
 
 /* ---- what head.h asks for --------------------------------------------------------------------------------------- */
 
@@ -175,6 +292,7 @@ INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
         total[r] += narrow ? four[r] : head_total(sums[r]);
 }
 
+#define HEAD_VECTORS 2
 #define HEAD_QUAD
 INLINE void head_quad(const head_sums sums[4], int32_t total[4])
 {
@@ -208,15 +326,6 @@ INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
 #include "planes.h"
 
 /* ---- what pages.h and nibbles.h ask for -------------------------------------------------------------------------- */
-
-enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
-
-INLINE vb broadcast4(const void *p)
-{
-    int32_t v;
-    memcpy(&v, p, 4);
-    return ints(v);
-}
 
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
                         vi (*s)[KV_PAGE / LANE_WIDTH])
@@ -320,7 +429,8 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 #include "nibbles.h"
 
 #define MADDUBS_KERNELS                                                                                                \
-    .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul, .ternary_blocks = ternary_blocks,              \
+    .many_tokens = LOOKUP_LEAST_TOKENS, .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,            \
+    GROUPS_KERNELS,                                                                                                    \
     .head_i8 = head_i8, .head_q8_0 = head_q8_0, LANES_KERNELS, PAGES_KERNELS, PLANES_KERNELS
 
 #endif

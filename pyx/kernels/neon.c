@@ -65,20 +65,15 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
         matvec_rows(codes + r * row_bytes, 1, n_block, x, acc + r);
 }
 
-static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
-{
-    for (int64_t b = 0; b < n_block; b++)
-        matvec_rows(codes + b * TERNARY_BLOCK_BYTES, 1, 1, x + b * TERNARY_BLOCK, acc + b);
-}
-
 #define LOOKUP_TOKENS 16
 #define LOOKUP_LEAST_ROWS 128 /* by the analyser: on a Cortex-A53 from 97, on an A72 from 78 */
 
 /* One row against up to eight tokens; the block is unpacked once. */
+#define TILE_TOKENS 8
 enum { TILE_ROWS = 1 };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,
-                 int n_token, int32_t *sum)
+                 int n_token, int stream, int32_t *sum)
 {
     int32x4_t total[8];
     (void)row_bytes, (void)n_row;
@@ -92,6 +87,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         for (int64_t i = 0; i < nb; i++, x += TERNARY_BLOCK, codes += TERNARY_BLOCK_BYTES)
             for (int half = 0; half < 32; half += 16) {
                 int8x16_t c[4], xv[4];
+                if (stream && half == 0)
+                    prefetch_stream(codes);
                 unpack(codes + half, c);
                 for (int t = 0; t < n_token; t++) {
                     for (int j = 0; j < 4; j++)
@@ -297,9 +294,10 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
 
 const struct kernels kernels_neon = {
     .name = "neon",
+    .many_tokens = LOOKUP_LEAST_TOKENS,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
-    .ternary_blocks = ternary_blocks,
+    GROUPS_KERNELS,
     .head_i8 = head_i8,
     .head_q8_0 = head_q8_0,
     LANES_KERNELS,

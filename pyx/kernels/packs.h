@@ -68,11 +68,15 @@ PACK_APART void pack_tokens(const int8_t *x, int64_t x_stride, int64_t n_block, 
     }
 }
 
-/* acc[t][r] of PACK tokens and rows: = sums if first, else +=.  The compiler's scheduler would load everything at once
- * and push sums out of their registers. */
-__attribute__((optimize("no-schedule-insns"))) PACK_APART void pack_products(const int8_t *c, const int8_t *x,
-                                                                             int64_t n_block, int first, int32_t *acc,
-                                                                             int64_t ld_acc)
+#ifdef __clang__
+#define PACK_IN_ORDER PACK_APART
+#else /* GCC's scheduler would load everything at once and push sums out of their registers */
+#define PACK_IN_ORDER __attribute__((optimize("no-schedule-insns"))) PACK_APART
+#endif
+
+/* acc[t][r] of PACK tokens and rows: = sums if first, else +=. */
+PACK_IN_ORDER void pack_products(const int8_t *c, const int8_t *x, int64_t n_block, int first, int32_t *acc,
+                                 int64_t ld_acc)
 {
     int32x4_t s[2 * PACK];
     for (int i = 0; i < 2 * PACK; i++)

@@ -165,6 +165,58 @@ void unpack_i8(const uint8_t *codes, int64_t n_row, int64_t k, int8_t *dst)
         }
 }
 
+int group_faults(const uint8_t *rows, int group_bytes, int64_t n)
+{
+    int differ = 0, infinite = 0;
+    for (int64_t i = 0; i < n; i++, rows += group_bytes) {
+        uint16_t d = load_u16(rows);
+        differ |= group_bytes == GROUP_PAIR ? d ^ load_u16(rows + GROUP_PAIR / 2) : 0;
+        infinite |= (d & 0x7c00) == 0x7c00;
+    }
+    return infinite ? 2 : differ ? 1 : 0;
+}
+
+void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups)
+{
+    for (int64_t r = 0; r < n_row; r++)
+        for (int64_t i = 0; i < k; i += GROUP, groups += GROUP_WHOLE) {
+            memcpy(groups, src, 18);
+            src += 18;
+            if (i + GROUP / 2 < k) {
+                memcpy(groups + 18, src + 2, 16);
+                src += 18;
+            } else
+                memset(groups + 18, 0x55, 16);
+        }
+}
+
+void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
+                   int64_t share, uint8_t *groups)
+{
+    for (int64_t r = 0; r < n_row; r++, scale += scale_step)
+        for (int64_t b = 0; b < n_block; b++, codes += QUARTER, groups += GROUP_WHOLE) {
+            uint8_t code[BLOCK];
+            uint16_t d = float_half(scale[b / share]);
+            unpack_block(codes, code);
+            groups[0] = (uint8_t)d, groups[1] = (uint8_t)(d >> 8);
+            for (int p = 0; p < QUARTER; p++)
+                groups[2 + p] =
+                    (uint8_t)(code[4 * p] | code[4 * p + 1] << 2 | code[4 * p + 2] << 4 | code[4 * p + 3] << 6);
+        }
+}
+
+void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d)
+{
+    for (int64_t r = 0; r < n_row; r++)
+        for (int64_t i = 0; i < k; i += GROUP, rows += group_bytes) {
+            *d++ = half_float(load_u16(rows));
+            for (int64_t e = 0; e < min64(GROUP, k - i); e++) {
+                int64_t p = e / 4;
+                *dst++ = (int8_t)((rows[p < 16 ? 2 + p : p - 32 + group_bytes] >> e % 4 * 2 & 3) - 1);
+            }
+        }
+}
+
 float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes)
 {
     int64_t n = n_row * k, n_block = blocks(k), i = 0;
@@ -189,4 +241,101 @@ float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes)
             pack_block(code, codes);
         }
     return a;
+}
+
+/* ---- packings of forks ---------------------------------------------------------------------------------------- */
+
+static float load_f32(const uint8_t *p)
+{
+    float value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* STQ1_0: 64 groups of four weights, of which exactly one is 0; then the scale as half.  Group g holds weights
+ * 64 (g / 16) + g % 16 + 16 p.  Bits 3-2 of its nibble say which one is 0; of the other three the first is +, bit 0
+ * says that the second is -, bit 1 that the third is; a sign bit of its own turns all of them round. */
+void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+{
+    for (int64_t b = 0; b < n_row * (k / 256); b++, src += 42, codes += 2 * QUARTER) {
+        uint8_t code[256];
+        for (int g = 0; g < 64; g++) {
+            int slot = src[g / 2] >> g % 2 * 4 & 15, zero = slot >> 2, nth = 0;
+            int turned = src[32 + g / 8] >> g % 8 & 1;
+            for (int p = 0; p < 4; p++) {
+                int minus = nth ? slot >> (nth - 1) & 1 : 0;
+                code[g / 16 * 64 + g % 16 + 16 * p] = p == zero ? 1 : minus ^ turned ? 0 : 2;
+                nth += p != zero;
+            }
+        }
+        pack_block(code, codes);
+        pack_block(code + BLOCK, codes + QUARTER);
+        d[b] = half_float(load_u16(src + 40));
+    }
+}
+
+void repack_ptq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+{
+    for (int64_t b = 0; b < n_row * (k / BLOCK); b++, src += 28, codes += QUARTER) {
+        uint8_t code[BLOCK];
+        for (int n = 0; n < 5; n++) {
+            for (int m = 0; m < 16; m++)
+                code[m + 16 * n] = trit(src[m], n);
+            for (int m = 0; m < 8; m++)
+                code[80 + m + 8 * n] = trit(src[16 + m], n);
+        }
+        for (int n = 0; n < 4; n++)
+            for (int m = 0; m < 2; m++)
+                code[120 + m + 2 * n] = trit(src[24 + m], n);
+        pack_block(code, codes);
+        d[b] = half_float(load_u16(src + 26));
+    }
+}
+
+/* 64 codes of a block of IQ1_BN (13 bytes): base-3 digits, the first the least significant. */
+static void iq1_bn(const uint8_t *b, uint8_t code[64])
+{
+    static const uint8_t power[5] = {81, 27, 9, 3, 1};
+    for (int i = 0; i < 64; i++) {
+        int g = i / 16, e = i % 16;
+        uint8_t byte = e < 15 ? b[3 * g + e / 5] : b[12], q = (uint8_t)(byte * power[e < 15 ? e % 5 : g]);
+        code[i] = (uint8_t)((q + (q >> 1)) >> 7);
+    }
+}
+
+static void iq2_bn(const uint8_t *b, uint8_t code[64])
+{
+    for (int i = 0; i < 64; i++)
+        code[i] = b[i % 16] >> i / 16 * 2 & 3;
+}
+
+/* Row r of the group of four that begins at src, 64 columns of it. */
+static void iq2_bn_r4(const uint8_t *b, int r, uint8_t code[64])
+{
+    for (int i = 0; i < 64; i++)
+        code[i] = b[4 * r + i % 4 + i / 16 * 16] >> i / 4 % 4 * 2 & 3;
+}
+
+void repack_bn(const uint8_t *src, int kind, int64_t n_row, int64_t k, uint8_t *codes, float *d)
+{
+    int64_t n64 = k / 64, row_bytes = kind == BN_1 ? 2 + 13 * n64 : 4 + 16 * n64;
+    for (int64_t r = 0; r < n_row; r++) {
+        const uint8_t *row = kind == BN_R4 ? src + r / 4 * 4 * row_bytes : src + r * row_bytes;
+        d[r] = kind == BN_1 ? half_float(load_u16(row)) : load_f32(row + (kind == BN_R4 ? r % 4 * 4 : 0));
+        row += kind == BN_1 ? 2 : kind == BN_2 ? 4 : 16;
+        for (int64_t b = 0; b < blocks(k); b++, codes += QUARTER) {
+            uint8_t code[BLOCK];
+            memset(code, 1, sizeof code);
+            for (int64_t i = 2 * b; i < 2 * b + 2 && i < n64; i++) {
+                uint8_t *to = code + i % 2 * 64;
+                if (kind == BN_1)
+                    iq1_bn(row + 13 * i, to);
+                else if (kind == BN_2)
+                    iq2_bn(row + 16 * i, to);
+                else
+                    iq2_bn_r4(row + 64 * i, (int)(r % 4), to);
+            }
+            pack_block(code, codes);
+        }
+    }
 }

@@ -35,10 +35,48 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         ternary_matvec(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, acc + t * ld_acc);
 }
 
-static void ternary_blocks(const uint8_t *codes, int64_t n_block, const int8_t *x, int32_t *acc)
+/* ---- scales per group ------------------------------------------------------------------------------------------- */
+
+static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum)
 {
-    for (int64_t b = 0; b < n_block; b++)
-        acc[b] = block_dot(codes + b * TERNARY_BLOCK_BYTES, x + b * TERNARY_BLOCK);
+    for (int64_t g = 0; g * GROUP < n; g++, x += GROUP, q += GROUP) {
+        int64_t some = n - g * GROUP < GROUP ? n - g * GROUP : GROUP;
+        float m = 0.0f, s;
+        for (int64_t i = 0; i < some; i++)
+            m = absf(x[i]) > m ? absf(x[i]) : m;
+        s = 127.0f / (m > 1e-30f ? m : 1e-30f);
+        d[g] = m / 127.0f;
+        sum[g] = 0;
+        for (int64_t e = 0; e < GROUP; e++) {
+            int32_t code = e < some ? round_clamped(x[e] * s, 127.0f) : 0;
+            q[e % 4 * 32 + e / 4] = (int8_t)code;
+            sum[g] += code;
+        }
+    }
+}
+
+static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
+                         void *work)
+{
+    (void)work;
+    for (int64_t t = 0; t < n_token; t++)
+        for (int64_t r = 0; r < n_row; r++) {
+            float y = 0.0f;
+            for (int64_t g = 0; g < n_group; g++) {
+                const uint8_t *group = rows + (r * n_group + g) * group_bytes;
+                const int8_t *x = q + (t * n_group + g) * GROUP;
+                int32_t dot = 0;
+                for (int p = 0; p < 32; p++) {
+                    int byte = group[p < 16 ? 2 + p : p - 32 + group_bytes];
+                    for (int f = 0; f < 4; f++)
+                        dot += (byte >> 2 * f & 3) * x[32 * f + p];
+                }
+                float scale = half_float((uint16_t)(group[0] | group[1] << 8));
+                y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
+            }
+            out[t * ld_out + r] = add ? out[t * ld_out + r] + y : y;
+        }
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------ */
@@ -131,15 +169,16 @@ static float quantize_i16(const float *x, int64_t n, int16_t *q)
     return s;
 }
 
-static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, float s,
-                    float *logits)
+static void head_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x,
+                    const float *s, float *const *logits)
 {
-    for (int64_t r = 0; r < n_row; r++) {
-        int64_t sum = 0;
-        for (int64_t i = 0; i < k; i++)
-            sum += (int32_t)w[r * k + i] * x[i];
-        logits[r] = (float)sum * (scale[r] / s);
-    }
+    for (int64_t j = 0; j < n_x; j++, x += k)
+        for (int64_t r = 0; r < n_row; r++) {
+            int64_t sum = 0;
+            for (int64_t i = 0; i < k; i++)
+                sum += (int32_t)w[r * k + i] * x[i];
+            logits[j][r] = (float)sum * (scale[r] / s[j]);
+        }
 }
 
 static float tree_sum(float lane[LANES])
@@ -150,19 +189,22 @@ static float tree_sum(float lane[LANES])
     return lane[0];
 }
 
-static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, float s, float *logits)
+static void head_q8_0(const uint8_t *w, int64_t n_row, int64_t k, const int16_t *x, int64_t n_x, const float *s,
+                      float *const *logits)
 {
-    for (int64_t r = 0; r < n_row; r++) {
-        float lane[LANES] = {0};
-        for (int64_t b = 0; b < k / Q8_BLOCK; b++, w += Q8_BLOCK_BYTES) {
-            uint16_t d = (uint16_t)(w[0] | w[1] << 8);
-            int32_t sum = 0;
-            for (int j = 0; j < Q8_BLOCK; j++)
-                sum += (int8_t)w[2 + j] * x[b * Q8_BLOCK + j];
-            lane[b % LANES] += (float)sum * half_float(d);
+    for (int64_t j = 0; j < n_x; j++, x += k)
+        for (int64_t r = 0; r < n_row; r++) {
+            const uint8_t *block = w + r * (k / Q8_BLOCK) * Q8_BLOCK_BYTES;
+            float lane[LANES] = {0};
+            for (int64_t b = 0; b < k / Q8_BLOCK; b++, block += Q8_BLOCK_BYTES) {
+                uint16_t d = (uint16_t)(block[0] | block[1] << 8);
+                int32_t sum = 0;
+                for (int i = 0; i < Q8_BLOCK; i++)
+                    sum += (int8_t)block[2 + i] * x[b * Q8_BLOCK + i];
+                lane[b % LANES] += (float)sum * half_float(d);
+            }
+            logits[j][r] = tree_sum(lane) / s[j];
         }
-        logits[r] = tree_sum(lane) / s;
-    }
 }
 
 static void head_f16(const uint16_t *w, int64_t n_row, int64_t k, const float *x, float *logits)
@@ -477,9 +519,11 @@ static float quantize_q(const float *q, int64_t n, int8_t *q8)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
+    .many_tokens = 16,
     .ternary_matvec = ternary_matvec,
     .ternary_matmul = ternary_matmul,
-    .ternary_blocks = ternary_blocks,
+    .quantize_groups = quantize_groups,
+    .group_matmul = group_matmul,
     .quantize_i8 = quantize_i8,
     .rmsnorm = rmsnorm,
     .gate_relu2 = gate_relu2,

@@ -51,6 +51,11 @@ typedef struct {
 INLINE __m128i load16(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 INLINE vb twice(__m128i a) { return (vb){a, a}; }
 INLINE vb load32(const void *p) { return (vb){load16(p), load16((const char *)p + 16)}; }
+INLINE vb load_halves(const void *p, const void *q) { return (vb){load16(p), load16(q)}; }
+INLINE vb zip_low32(vb a, vb b) { return PAIRS(_mm_unpacklo_epi32, a, b); }
+INLINE vb zip_high32(vb a, vb b) { return PAIRS(_mm_unpackhi_epi32, a, b); }
+INLINE vb zip_low64(vb a, vb b) { return PAIRS(_mm_unpacklo_epi64, a, b); }
+INLINE vb zip_high64(vb a, vb b) { return PAIRS(_mm_unpackhi_epi64, a, b); }
 INLINE vb bytes(int x) { return twice(_mm_set1_epi8((char)x)); }
 INLINE vb ints(int32_t x) { return twice(_mm_set1_epi32(x)); }
 INLINE vb and32(vb a, vb b) { return PAIRS(_mm_and_si128, a, b); }

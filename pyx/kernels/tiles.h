@@ -1,45 +1,52 @@
 /* tiles.h: how the vector rows walk a ternary matrix for several tokens at once.
  *
  * The includer defines
- *   ternary_matvec, prefetch_l2        as in the other vector rows
- *   TILE_ROWS                          rows of its full tile (the remainder runs with one row)
- *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, sum)
- *                                      sum[r * n_token + t] = row r . token t over n_block blocks, always inlined with
- *                                      constant n_row in {TILE_ROWS, 1} and n_token in {8, 4, 2, 1}
+ *   ternary_matvec, prefetch_l2, prefetch_stream, is_stream  as in x86.h and arm.h
+ *   TILE_ROWS, TILE_TOKENS             rows of its full tile (the remainder runs with one row), and tokens, 4 or 8
+ *   tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, sum)
+ *                                      sum[t * TILE_ROWS + r] = row r . token t over n_block blocks, always inlined
+ *                                      with constant n_row in {TILE_ROWS, 1}, n_token in 1 .. TILE_TOKENS and stream:
+ *                                      whether to fetch what lies ahead of the codes
  *   LOOKUP_TOKENS or PACK_LINES        only where lookup.h or packs.h is faster for many tokens
  *
- * Eight tokens of CHUNK blocks are 24 KiB, so the activations of a tile stay in a 32 KiB first-level cache while PANEL
- * rows of weights pass; a panel of weights is read from memory once for all tokens. */
+ * The activations of a tile, TILE_TOKENS tokens of CHUNK blocks, are 24 KiB and stay in a first-level cache of 32 KiB
+ * while PANEL rows of weights pass; a panel of weights is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
 #include "kernels.h"
 
-enum { TILE_TOKENS = 8, CHUNK = 24, PANEL = 32 };
+enum { CHUNK = 24 * 8 / TILE_TOKENS, PANEL = 32 };
 
-static inline __attribute__((always_inline)) void tile_rows(const uint8_t *codes, int64_t row_bytes, int64_t n_row,
-                                                            int64_t n_block, const int8_t *x, int64_t x_stride,
-                                                            int n_token, int first, int64_t ahead, int32_t *acc,
-                                                            int64_t ld_acc)
+#define TILES_INLINE static inline __attribute__((always_inline))
+
+TILES_INLINE void tile_rows(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
+                            int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
 {
-    int32_t sum[TILE_ROWS * TILE_TOKENS];
+    int32_t sum[TILE_TOKENS * TILE_ROWS];
     int64_t r = 0;
     while (r < n_row) {
         int n = n_row - r >= TILE_ROWS ? TILE_ROWS : 1;
-        for (int i = 0; ahead && i < n; i++)
-            for (int64_t b = 0; b < n_block * TERNARY_BLOCK_BYTES; b += 64)
-                prefetch_l2(codes + (r + i) * row_bytes + ahead + b);
         if (n == TILE_ROWS)
-            tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, TILE_ROWS, n_token, sum);
+            tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, TILE_ROWS, n_token, stream, sum);
         else
-            tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, 1, n_token, sum);
+            tile(codes + r * row_bytes, row_bytes, n_block, x, x_stride, 1, n_token, stream, sum);
         for (int t = 0; t < n_token; t++)
             for (int i = 0; i < n; i++) {
                 int32_t *a = acc + t * ld_acc + r + i;
-                *a = (first ? 0 : *a) + sum[i * n_token + t];
+                *a = (first ? 0 : *a) + sum[t * TILE_ROWS + i];
             }
         r += n;
     }
+}
+
+TILES_INLINE void tile_tokens(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
+                              int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
+{
+    if (stream)
+        tile_rows(codes, row_bytes, n_row, n_block, x, x_stride, n_token, 1, first, acc, ld_acc);
+    else
+        tile_rows(codes, row_bytes, n_row, n_block, x, x_stride, n_token, 0, first, acc, ld_acc);
 }
 
 static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
@@ -52,26 +59,46 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
     int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES, x_stride = n_block * TERNARY_BLOCK;
     int64_t n_chunk = n_block > 0 ? (n_block + CHUNK - 1) / CHUNK : 1;
     int64_t chunk = (n_block + n_chunk - 1) / n_chunk; /* equal chunks: no short last one */
+    int64_t n_group = (n_token + TILE_TOKENS - 1) / TILE_TOKENS;
     for (int64_t r = 0; r < n_row; r += PANEL) {
         int64_t rows = n_row - r < PANEL ? n_row - r : PANEL;
-        for (int64_t t = 0, n; t < n_token; t += n) {
-            int64_t left = n_token - t;
-            n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        for (int64_t g = 0; g < n_group; g++) {
+            int64_t t = n_token * g / n_group, n = n_token * (g + 1) / n_group - t; /* equal groups, too */
+            int stream = g == 0 && is_stream(x_stride);
             int32_t *a = acc + t * ld_acc + r;
-            int64_t ahead = t == 0 ? PANEL * row_bytes : 0; /* the next panel, while the first tokens use this one */
             int64_t b = 0;
             do {
                 int64_t nb = n_block - b < chunk ? n_block - b : chunk;
                 const uint8_t *c = codes + r * row_bytes + b * TERNARY_BLOCK_BYTES;
                 const int8_t *xt = x + t * x_stride + b * TERNARY_BLOCK;
-                if (n == 8)
-                    tile_rows(c, row_bytes, rows, nb, xt, x_stride, 8, b == 0, ahead, a, ld_acc);
-                else if (n == 4)
-                    tile_rows(c, row_bytes, rows, nb, xt, x_stride, 4, b == 0, ahead, a, ld_acc);
-                else if (n == 2)
-                    tile_rows(c, row_bytes, rows, nb, xt, x_stride, 2, b == 0, ahead, a, ld_acc);
-                else
-                    tile_rows(c, row_bytes, rows, nb, xt, x_stride, 1, b == 0, ahead, a, ld_acc);
+                switch (n) {
+                case 1:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 1, stream, b == 0, a, ld_acc);
+                    break;
+                case 2:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 2, stream, b == 0, a, ld_acc);
+                    break;
+                case 3:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 3, stream, b == 0, a, ld_acc);
+                    break;
+                case 4:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 4, stream, b == 0, a, ld_acc);
+                    break;
+#if TILE_TOKENS > 4
+                case 5:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 5, stream, b == 0, a, ld_acc);
+                    break;
+                case 6:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 6, stream, b == 0, a, ld_acc);
+                    break;
+                case 7:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 7, stream, b == 0, a, ld_acc);
+                    break;
+                case 8:
+                    tile_tokens(c, row_bytes, rows, nb, xt, x_stride, 8, stream, b == 0, a, ld_acc);
+                    break;
+#endif
+                }
                 b += nb;
             } while (b < n_block);
         }

@@ -1,0 +1,11 @@
+"""pace: how many threads the next step takes, so that a busy machine does not slow it down (see pace.pyx)."""
+
+class Pace:
+    """The threads of the steps of one model: 1 to ``most``."""
+
+    most: int
+    settled: int  # threads of a step, but for trials
+    trial: int  # threads on trial; 0: none
+    def __init__(self, most: int) -> None: ...
+    def threads(self) -> int: ...
+    def took(self, n_row: int, begun: int, now: int, core: int) -> None: ...
