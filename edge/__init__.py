@@ -2,12 +2,27 @@
 
     import edge
 
-    with edge.load() as engine:
+    with edge.load() as engine:                       # the model that ships; edge.load("model.gguf") for another
         session = engine.session(system="You are a helpful guide.")
-        for piece in session.ask("Where is the lift?", max_tokens=60):
+        session.warm()                                # read the system prompt before the first guest waits
+        for piece in session.ask("Where is the lift?", max_tokens=60, temperature=0):
             print(piece.text, end="", flush=True)
 
-Importing this package costs nothing: the names below are fetched when they are first used.
+load         a file -> Engine; the memory plan is kept or refused.      load(ctx=, kv=, memory=, parallel=, threads=)
+Engine       one model: session(), chat(messages), load_session(path), share_prefixes(size), memory(), close()
+Session      one conversation: ask(text), chat(messages), complete(prompt), choose(question, options), warm(), undo(),
+             clear(), cancel(), save(path), park(path), messages, system
+Answer       what ask, chat and complete return: iterate it for pieces, or .text; .finish_reason, .usage, .timings,
+             .value (of an answer with a schema), .logprobs, cancel(), close(); "with" closes it
+Piece        .text, .ids, .bytes
+Sampling     temperature, top_k, top_p, min_p, seed, ...; each of them is an option of ask, too
+KVConfig     what load is asked about context and memory, in one object
+EdgeError    every expected failure: one line, and exit_code; the kinds are in edge.errors
+edge.aio     async for piece in edge.aio.pieces(answer)
+
+docs/python.md is a guide to all of it, edge.Session.ask explains the options of an answer.
+
+Importing this package costs nothing: these names are fetched when they are first used.
 """
 
 from __future__ import annotations
@@ -16,32 +31,41 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing itself co
 
 __version__ = "0.1.0"
 
-__all__ = ["Conversation", "EdgeError", "Engine", "KVConfig", "Piece", "Sampling", "Session", "__version__", "load"]
+__all__ = [
+    "Answer", "Conversation", "EdgeError", "Engine", "KVConfig", "Piece", "Sampling", "Session", "__version__", "load",
+]  # fmt: skip
 
 _HOME = {
-    "Conversation": "edge.chat",
+    "Answer": "edge.session.answer",
+    "Conversation": "edge.session.conversation",
     "EdgeError": "edge.errors",
     "Engine": "edge.engine",
-    "KVConfig": "edge.kv_config",
-    "Piece": "edge.stream",
-    "Sampling": "edge.sampling",
-    "Session": "edge.session",
-    "load": "edge.engine",
+    "KVConfig": "edge.kv.config",
+    "Piece": "edge.session.stream",
+    "Sampling": "edge.session.sampling",
+    "Session": "edge.session.session",
+    "load": "edge.loading",
 }
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from edge.chat import Conversation
-    from edge.engine import Engine, load
+    from edge.engine import Engine
     from edge.errors import EdgeError
-    from edge.kv_config import KVConfig
-    from edge.sampling import Sampling
-    from edge.session import Session
-    from edge.stream import Piece
+    from edge.kv.config import KVConfig
+    from edge.loading import load
+    from edge.session.answer import Answer
+    from edge.session.conversation import Conversation
+    from edge.session.sampling import Sampling
+    from edge.session.session import Session
+    from edge.session.stream import Piece
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("aio", "errors"):
+        from importlib import import_module
+
+        return import_module(f"edge.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'edge' has no attribute {name!r}")
     from importlib import import_module

@@ -5,9 +5,65 @@ Readers in :mod:`edge.formats` fill it from file metadata; nothing below :mod:`e
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from edge.errors import InvalidFile
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """How the rotation of a model was stretched for a longer context than it was first trained on.
+
+    ``kind`` "yarn" (arXiv 2309.00071: fast pairs turn as before, slow ones ``factor`` times more slowly, a ramp between
+    them), "llama3" (the same thought with wavelengths for bounds) or "factors" (longrope: a divisor for each pair).
+    ``mscale`` multiplies cosines and sines, and so the scores by its square.
+    """
+
+    kind: str
+    factor: float = 1.0
+    n_ctx_orig: int = 0  # context length before
+    beta_fast: float = 32.0  # yarn: turns within n_ctx_orig above which a pair is fast
+    beta_slow: float = 1.0  # yarn: and below which it is slow
+    low_freq: float = 1.0  # llama3: the same two bounds
+    high_freq: float = 4.0
+    mscale: float = 1.0
+    factors: tuple[float, ...] = ()  # "factors": [rope_dim / 2]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("yarn", "llama3", "factors"):
+            raise InvalidFile(f"rope scaling {self.kind!r} is not supported (linear, yarn, llama3 and longrope are)")
+        if self.kind != "factors" and not 1 <= self.n_ctx_orig <= 1 << 30:
+            raise InvalidFile(f"rope scaling for an original context of {self.n_ctx_orig} tokens makes no sense")
+        positive = (self.factor, self.beta_fast, self.beta_slow, self.low_freq, self.high_freq, self.mscale)
+        if not all(1e-6 < value < 1e6 for value in (*positive, *self.factors)):
+            raise InvalidFile("the numbers of its rope scaling make no sense")
+        if self.kind == "llama3" and not self.low_freq < self.high_freq:
+            raise InvalidFile(f"rope scaling with low_freq_factor {self.low_freq} and high_freq_factor "
+                              f"{self.high_freq} makes no sense")
+
+    def divisors(self, theta: float, dim: int) -> list[float]:
+        """What the turn per position of each pair is divided by, [dim / 2].  Raises ValueError for too few factors."""
+        half = dim // 2
+        if self.kind == "factors":
+            if len(self.factors) != half:
+                raise ValueError(f"{len(self.factors)} rope factors for {half} pairs")
+            return list(self.factors)
+        keeps = [self._kept(theta, dim, j) for j in range(half)]
+        return [1.0 / (keep + (1.0 - keep) / self.factor) for keep in keeps]
+
+    def _kept(self, theta: float, dim: int, pair: int) -> float:
+        """1 for a pair that turns as before, 0 for one that turns ``factor`` times more slowly."""
+        if self.kind == "llama3":
+            turns = self.n_ctx_orig * theta ** (-2 * pair / dim) / (2 * math.pi)
+            return min(1.0, max(0.0, (turns - self.low_freq) / (self.high_freq - self.low_freq)))
+
+        def pair_with(turns: float) -> float:
+            """The pair that turns so often within the original context; a fraction."""
+            return dim * math.log(self.n_ctx_orig / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+        first, last = max(math.floor(pair_with(self.beta_fast)), 0), min(math.ceil(pair_with(self.beta_slow)), dim - 1)
+        return 1.0 - min(1.0, max(0.0, (pair - first) / max(last - first, 0.001)))
 
 
 @dataclass(frozen=True)
@@ -16,8 +72,11 @@ class ModelConfig:
 
     ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs
     2j, 2j + 1: GGUF arch llama).  ``activation`` is ``"relu2"`` or ``"silu"``.  ``activation_quant`` is
-    ``"int8"`` (b1.58: absmax, one scale per token) or ``"a4.8"`` (arXiv 2411.04965: 4 bits into attention and
-    feed-forward, 8 bits of which the larger half counts into the attention output, 8 bits into the last projection).
+    ``"int8"`` (b1.58: absmax, one scale per token), ``"a4.8"`` (arXiv 2411.04965: 4 bits into attention and
+    feed-forward, 8 bits of which the larger half counts into the attention output, 8 bits into the last projection),
+    ``"int8-128"`` (absmax, one scale for each 128 values: models trained with float activations, whose matrices have a
+    scale for each 128 weights of a row) or ``"none"`` (floats, as a reference for these: slow, and four bytes a
+    weight).
     """
 
     arch: str
@@ -39,6 +98,14 @@ class ModelConfig:
     tied: bool
     rope_scale: float = 1.0  # linear position scaling: angle is divided by this
     activation_quant: str = "int8"
+    rope_scaling: RopeScaling | None = None
+    qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
+    qkv_bias: bool = False
+    inner_norm: bool = False  # a norm in front of each projection
+    inner_eps: float = 1e-6  # of these
+    embedding_scale: float = 1.0  # multiplies embedding rows
+    residual_scale: float = 1.0  # multiplies what attention and feed-forward add to the residual stream
+    logit_scale: float = 1.0  # multiplies logits
 
     #: field -> (least, most): beyond these a header is hostile or damaged, not a model
     _LIMITS = {
@@ -61,7 +128,7 @@ class ModelConfig:
         if self.n_head % self.n_kv_head:
             raise InvalidFile(f"{self.n_head} query heads cannot share {self.n_kv_head} key/value heads evenly")
         if self.head_dim % 4:
-            raise InvalidFile(f"head_dim {self.head_dim} is no multiple of 4")
+            raise InvalidFile(f"head_dim {self.head_dim} is not a multiple of 4")
         if self.rope_dim > self.head_dim or self.rope_dim % 2:
             raise InvalidFile(f"rope dimension {self.rope_dim} does not fit head_dim {self.head_dim}")
         if not 0.0 <= self.eps < 1.0:
@@ -72,8 +139,22 @@ class ModelConfig:
             raise InvalidFile(f"rope scale {self.rope_scale} is out of range")
         if self.activation not in ("relu2", "silu"):
             raise InvalidFile(f"activation {self.activation!r} is not supported (relu2 and silu are)")
-        if self.activation_quant not in ("int8", "a4.8"):
-            raise InvalidFile(f"activations of kind {self.activation_quant!r} are not supported (int8 and a4.8 are)")
+        if self.activation_quant not in ("int8", "a4.8", "int8-128", "none"):
+            raise InvalidFile(
+                f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are)"
+            )
+        if self.qk_norm not in ("", "before", "after"):
+            raise InvalidFile(f"norms of queries and keys {self.qk_norm!r} the rotation are not known")
+        if not 0.0 <= self.inner_eps < 1.0:
+            raise InvalidFile(f"norm epsilon {self.inner_eps} is out of range")
+        for field in ("embedding_scale", "residual_scale", "logit_scale"):
+            if not 1e-6 < getattr(self, field) < 1e6:
+                raise InvalidFile(f"{field} {getattr(self, field)} is out of range")
+        scaling = self.rope_scaling
+        if scaling is not None and scaling.kind == "factors" and len(scaling.factors) != self.rope_dim // 2:
+            raise InvalidFile(f"{len(scaling.factors)} rope factors for {self.rope_dim // 2} pairs")
+        if scaling is not None and self.rope_theta < 1.001:
+            raise InvalidFile(f"rope theta {self.rope_theta} cannot be scaled")
         if self.rope_style not in ("half", "interleaved"):
             raise InvalidFile(f"rope style {self.rope_style!r} is not known")
 

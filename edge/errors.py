@@ -15,9 +15,18 @@ class EdgeError(Exception):
 
 
 class UsageError(EdgeError):
-    """A value the caller gave cannot be used."""
+    """A value the caller gave cannot be used.
+
+    ``argument``: its name in Python, with which the message begins then; the command line shows its option instead.
+    ``hint``: what to do about it, the end of the message.
+    """
 
     exit_code = 2
+
+    def __init__(self, problem: str, *, argument: str | None = None, hint: str = "") -> None:
+        said = f"{argument} {problem}" if argument else problem
+        super().__init__(f"{said}; {hint}" if hint else said)
+        self.problem, self.argument, self.hint = problem, argument, hint
 
 
 class ModelNotFound(EdgeError):
@@ -64,15 +73,15 @@ class AnswerTimeout(EdgeError):
 
 #: exit code -> meaning, as printed in ``--help`` and the documentation
 EXIT_CODES = {
-    0: "ok",
-    1: "runtime failure",
-    2: "usage: a flag or value cannot be used",
+    0: "success",
+    1: "runtime error",
+    2: "usage error: invalid option or value",
     3: "model not found",
     4: "model, tokenizer or session file invalid or not supported",
-    5: "refused: would not fit in memory",
-    6: "processor or forced instruction set unsupported",
-    7: "context full with --overflow stop",
-    75: "busy: another process holds the socket or is saving the session",
+    5: "refused: does not fit in memory",
+    6: "processor or instruction set (--isa) not supported",
+    7: "context full (--overflow stop)",
+    75: "busy: another process uses the socket or is saving the session",
     124: "--timeout reached; the partial answer was printed",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",

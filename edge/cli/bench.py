@@ -26,34 +26,34 @@ class Words(Text):
 
 @click.command(
     cls=Command,
-    help="Measure prompt reading (pp) and answer writing (tg) in tokens per second, at several depths of the context, "
-    "and which part of the memory's own speed writing reaches. Prints a table; --csv and --json for programs.",
+    help="Measure the speed of prompt processing (pp) and text generation (tg) in tokens per second at several context "
+    "depths, and the share of the memory bandwidth that generation reaches. Prints a table; --csv and --json for "
+    "programs.",
     short_help="Measure speed and memory on this machine.",
 )
 @options.model_file_options
 @options.isa_options
 @heading(
     "Measurement",
-    option("-d", "--depths", type=Numbers(), default="128,512", metavar="N,N", help="Tokens in front of the answer "
+    option("-d", "--depths", type=Numbers(), default="128,512", metavar="N,N", help="Tokens before the answer "
            "(default 128,512)."),
-    option("-n", "--n-gen", type=Whole(min=2), default=32, metavar="N", help="Tokens of each answer (default "
-           "32)."),
+    option("-n", "--n-gen", type=Whole(min=2), default=32, metavar="N", help="Tokens per answer (default 32)."),
     option("-r", "--repeats", type=Whole(min=1), default=3, metavar="N", help="Repeats of each measurement; "
-           "the median counts (default 3)."),
-    option("-t", "--threads", type=Numbers(), metavar="N,N", help="Threads, several to compare: 1,2,4."),
-    option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types, several to compare: int8,f16 "
+           "the median is reported (default 3)."),
+    option("-t", "--threads", type=Numbers(), metavar="N,N", help="Numbers of threads to compare, such as 1,2,4."),
+    option("--kv", type=Words(), default="int8", metavar="TYPE,TYPE", help="KV types to compare, such as int8,f16 "
            "(default int8)."),
-    option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head, several to "
-           "compare (default auto)."),
-    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Where the weights lie, several to "
-           "compare: map,huge (default auto)."),
+    option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head to compare "
+           "(default auto)."),
+    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Placements of the weights to compare, "
+           "such as map,huge (default auto)."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
-           "all; 1, the default, the likeliest. A two-stage head reads less for few."),
+           "all (default 1). A two-stage head reads less memory when N is small."),
 )  # fmt: skip
 @heading(
     "Output",
-    option("--csv", "as_csv", is_flag=True, help="Comma-separated values, one row a measurement."),
-    option("--json", "as_json", is_flag=True, help="One JSON object with all facts and rows."),
+    option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one row per measurement."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object."),
 )
 @options.output_options
 @click.pass_context
@@ -73,11 +73,11 @@ def bench(
     **flags: Any,
 ) -> None:
     """Measure and print."""
-    from edge import bench as work
+    from edge.tools import bench as work
 
     out = ctx.ensure_object(Output)
     if as_csv and as_json:
-        raise UsageError("--csv and --json: choose one")
+        raise UsageError("--csv and --json cannot be used together")
     report = work.run(
         model,
         depths=depths,

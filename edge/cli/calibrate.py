@@ -16,39 +16,39 @@ from edge.errors import EdgeError, UsageError
 
 @click.command(
     cls=Command,
-    help="Read a text, see where each KV head looks (entropy of its attention, share of the first tokens, how many "
-    "tokens hold 95 % of it), and share a budget of KV memory out among the heads; --kv-budget uses it. --compare "
-    "makes plans of the same size by every method on the first half of the text and compares them on the second; "
-    "--classes only says how widely every head looks at the end of texts of given lengths.",
-    short_help="Share KV memory out among the heads by what they look at.",
+    help="Read a text, measure the attention of each KV head (entropy, share of the first tokens, number of tokens "
+    "that receive 95 %), and divide a budget of KV memory among the heads, for --kv-budget. --compare makes plans of "
+    "equal size with every method on the first half of the text and compares them on the second half. --classes only "
+    "classifies the heads by the entropy of their attention at the end of texts of given lengths.",
+    short_help="Divide the KV memory among the heads by their attention.",
 )
 @text_options
 @options.model_file_options
 @options.model_options
 @heading(
     "Calibration",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=64), metavar="N", help="Tokens of a segment "
-           "(default 2048, or less if the model was trained on less); budgets are for this context."),
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=64), metavar="N", help="Tokens per segment, "
+           "and the context the budget is for. Default: 2048, or the model's training length if that is shorter."),
     option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
-           "keep together (default 0.25)."),
+           "keep on average (default 0.25)."),
     option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy", "joint"]),
-           default="support", help="In proportion to the support (default) or the entropy, that turned round, all the "
-           "same, greedily by the measured cost of forgetting (slow), or that and the KV type together, for the same "
-           "bytes."),
+           default="support", help="How to divide: support (default) or entropy: in proportion to it; inverse: in "
+           "inverse proportion to the entropy; uniform: equal shares; greedy: by the measured cost of dropping tokens "
+           "(slow); joint: greedy, also choosing the KV type, for the same bytes."),
     option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
            "--compare (default int8)."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), default=4, metavar="N", help="First tokens that "
            "every head keeps (default 4)."),
-    option("--compare", is_flag=True, help="Compare all methods instead of making one plan."),
-    option("--classes", "lengths", type=Numbers(), default="", metavar="N,N", help="Instead of a plan: the entropy and "
-           "class of every query head (sink, focused, moderate, mixed, diffuse) at the end of texts of N tokens, such "
-           "as 32,512,2048."),
+    option("--compare", is_flag=True, help="Compare all methods instead of making a plan."),
+    option("--classes", "lengths", type=Numbers(), default="", metavar="N,N", help="Instead of making a plan, print "
+           "the entropy and class of every query head (sink, focused, moderate, mixed, diffuse) at the end of texts of "
+           "N tokens, such as 32,512,2048."),
 )
 @heading(
     "Output",
     option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
            help="Write the plan to FILE, for --kv-budget."),
-    option("--json", "as_json", is_flag=True, help="One JSON object: the plan, or the comparison."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object: the plan or the comparison."),
 )
 @options.output_options
 @click.pass_context
@@ -66,12 +66,12 @@ def calibrate(
     **flags: Any,
 ) -> None:
     """Measure, plan, print."""
-    from edge import calibrate as work
-    from edge import evaluate, heads
+    from edge.tools import calibrate as work
+    from edge.tools import evaluate, heads
 
     out = ctx.ensure_object(Output)
     if (compare or lengths) and output is not None:
-        raise UsageError("--compare and --classes write no plan: leave out -o")
+        raise UsageError("-o cannot be used with --compare or --classes: they write no plan")
     if output is not None:
         check_place(output)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
@@ -81,7 +81,7 @@ def calibrate(
             if lengths:
                 found = heads.classes(engine, tokens, lengths, sinks, progress)
             elif compare:
-                name = file or "the dialogues that ship"
+                name = file or "the bundled dialogues"
                 found, _ = work.compare(engine, tokens, keep, kv=kv, sinks=sinks, text=name, progress=progress)
             else:
                 plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress)

@@ -21,12 +21,12 @@ from edge.errors import EXIT_CODES, UsageError
 if TYPE_CHECKING:
     from edge.cli.repl import Reader
     from edge.engine import Engine
-    from edge.session import Session
+    from edge.session.session import Session
 
 EPILOG = """\
-In the chat: /help lists the commands. Ctrl-C stops an answer and keeps the chat; at the prompt
-it clears the line, twice it leaves. Ctrl-D leaves. A trailing \\ or three double quotes begin a
-message of several lines. Without a terminal each line of standard input is a message.
+In the chat, /help lists the commands. Ctrl-C stops the answer; at the prompt it clears the line,
+and pressed twice it quits. Ctrl-D quits. End a line with \\, or start with three double quotes, to
+write several lines. Without a terminal, each line of standard input is one message.
 
 Exit codes:
 """ + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
@@ -34,8 +34,8 @@ Exit codes:
 
 @click.command(
     cls=Command,
-    help="Talk with the model. The conversation is kept in the KV cache, so that each turn reads only what is new.",
-    short_help="Talk with the model in the terminal; --jsonl for programs.",
+    help="Chat with the model. The KV cache holds the conversation, so each turn reads only the new text.",
+    short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
 )
 @options.system_options
@@ -44,13 +44,14 @@ Exit codes:
 @options.model_options
 @options.kv_options
 @options.sampling_options
+@options.form_options
 @options.by_option
 @heading(
     "Output",
-    option("--jsonl", "as_jsonl", is_flag=True, help="One JSON object a line, both ways (docs/contract.md)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the same to many programs through a "
-           "unix socket; systemd is told when it is ready and alive (docs/kiosk.md)."),
-    option("--no-history", is_flag=True, help="Neither read nor write the file of typed lines."),
+    option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the same protocol to "
+           "several programs on a Unix socket; notifies systemd (docs/kiosk.md)."),
+    option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),
 )  # fmt: skip
 @options.stats_option
 @options.output_options
@@ -70,7 +71,7 @@ def chat(
     arguments = options.ask_arguments(flags)
     keeper = Keeper(flags)
     if keeper.path is not None and (as_jsonl or socket_path is not None):
-        raise UsageError("--session keeps one conversation; with --jsonl and --socket each request brings its own")
+        raise UsageError("--session cannot be used with --jsonl or --socket: each request contains its conversation")
     if timeout is not None:
         arguments["timeout"] = timeout
     if stats is None:
@@ -79,8 +80,10 @@ def chat(
         from edge.cli.listen import Listener, Service
 
         with closing(Listener(socket_path)) as listener, options.loaded(out, flags) as engine:
+            arguments = options.advised(arguments, flags, engine)
             return Service(out, engine, arguments, system, stats, listener).run()
     with options.loaded(out, flags) as engine:
+        arguments = options.advised(arguments, flags, engine)
         if as_jsonl:
             from edge.cli.jsonl import Protocol
 
@@ -118,10 +121,10 @@ def banner(out: Output, engine: Engine, session: Session) -> None:
     """Who is speaking, how to get help, and whether a conversation goes on."""
     plan = engine.plan
     questions = sum(message["role"] == "user" for message in session.messages)
-    going_on = f"\nThe conversation goes on after {count(questions, 'question')}; /clear starts afresh."
+    going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."
     out.info(
         f"{engine.config.name}: {count(plan.n_ctx, 'token')} of context in {plan.kv_type}, "
-        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D leaves."
+        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D quits."
         f"{going_on if questions else ''}\n",
         "dim",
     )

@@ -1,4 +1,4 @@
-"""What commands and options are made of: headings in ``--help``, types of values, variables, the verbs of a noun.
+"""What commands and options are made of: two levels of help, headings, types of values, variables, subcommands.
 
 Nothing here knows what an option means; see :mod:`edge.cli.options` for those that several commands share.
 """
@@ -17,24 +17,36 @@ from edge.errors import UsageError
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Flag(click.Option):
-    """An option that knows under which heading ``--help`` shows it."""
+#: the heading that comes last in ``--help-all``: options that only serve measurements
+COMPARISONS = "For comparisons"
 
-    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
+#: in ``Context.meta``: help shows the advanced options, too
+HELP_ALL = "edge.help_all"
+
+
+class Flag(click.Option):
+    """An option with its heading in the help; ``advanced`` ones are shown by ``--help-all`` only."""
+
+    def __init__(self, *args: Any, heading: str = "Options", advanced: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.heading = heading
+        self.heading, self.advanced = heading, advanced
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         extra = super().get_help_extra(ctx)
-        extra.pop("range", None)  # "[x>=0]" tells a person nothing
+        extra.pop("range", None)  # "[x>=0]" helps nobody
         return extra
 
 
 class Command(click.Command):
-    """A command whose ``--help`` lists the options under headings: forty in one column nobody reads."""
+    """A command with its options under headings: the common ones in ``--help``, all of them in ``--help-all``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
+        if any(getattr(param, "advanced", False) for param in self.params):
+            self.params.append(
+                Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
+                     callback=_show_all, help="Show all options and exit.")
+            )  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
@@ -51,18 +63,20 @@ class Command(click.Command):
             return super().invoke(ctx)
         except UsageError as error:
             names = (name for param in self.get_params(ctx) for name in param.opts if name.startswith("--"))
-            options = {name[2:].replace("-", "_"): name for name in names}
-            word = re.match(r"(\w+)(?! is not UTF-8)\b", str(error))  # what is not UTF-8 is a file of any name
-            if word is None or word[1] not in options:
+            option = {name[2:].replace("-", "_"): name for name in names}.get(error.argument or "")
+            if option is None:
                 raise
-            raise UsageError(options[word[1]] + str(error)[word.end() :]) from error
+            raise UsageError(error.problem, argument=option, hint=error.hint) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None and record[1]:
+            hidden = getattr(param, "advanced", False) and not ctx.meta.get(HELP_ALL)
+            if record is not None and record[1] and not hidden:
                 sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
+        if COMPARISONS in sections:
+            sections[COMPARISONS] = sections.pop(COMPARISONS)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=34)
@@ -88,6 +102,13 @@ class Noun(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[HELP_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What was probably meant, else what there is."""
     from difflib import get_close_matches
@@ -96,7 +117,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"commands are {', '.join(known)}." if known[1:] else f"the only one is {known[0]}."
+    return f"commands are {', '.join(known)}." if known[1:] else f"the only command is {known[0]}."
 
 
 def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
@@ -112,6 +133,8 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
     for word in words:
         if word == "--":
             return [*spelled, word, *words]
+        if word.partition("=")[0] in ("-ngl", "--n-gpu-layers", "--gpu-layers"):
+            raise UsageError(f"{word} is not supported: bitnet-edge uses no GPU")
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if name not in options and name[:1] == "-" != name[1:2]:
             name, equals, value = word[:2], "=", word[2:]
@@ -128,7 +151,7 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
             spelled += [word if word.startswith("--") else long, following]
             value = following
             if value in options:
-                raise UsageError(f"{name} needs a value, and {value} is an option; {long}={value} gives that text")
+                raise UsageError(f"{name} needs a value, but {value} is an option; use {long}={value} for that text")
         if value:
             param.type(value, param, ctx)
     return spelled
@@ -171,7 +194,7 @@ class Numbers(click.ParamType):
             return value
         words = [word.strip() for word in str(value).split(",")] if value else []
         if not all(word.isdecimal() and int(word) > 0 for word in words):
-            self.fail(f"'{value}' is no list of numbers such as 1,2,4", param, ctx)
+            self.fail(f"'{value}' is not a list of whole numbers such as 1,2,4", param, ctx)
         return tuple(map(int, words))
 
 

@@ -28,7 +28,7 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
 def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the script."""
     if shell is None:
-        raise UsageError(f"for which shell? bitnet-edge completion SHELL, one of {', '.join(SHELLS)}")
+        raise UsageError(f"missing SHELL: use one of {', '.join(SHELLS)}")
     from click.shell_completion import ShellComplete, get_completion_class
 
     kind = get_completion_class(shell)

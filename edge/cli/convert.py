@@ -15,32 +15,34 @@ from edge.cli.output import Output
 
 @click.command(
     cls=Command,
-    help="Convert the model at IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. What was written is "
-    "read back and compared before it gets its name.",
-    short_help="Convert a model to one GGUF file that starts at once.",
+    help="Convert the model IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. The result is read back "
+    "and compared before it is moved to OUT.",
+    short_help="Convert a model to one GGUF file that loads quickly.",
 )
 @click.argument("source", metavar="IN", type=Text())
 @click.argument("target", metavar="OUT", type=Text())
 @heading(
     "Conversion",
     option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",
-           help="Type of the ternary matrices: I2_S (default; exact, runs from the file) or TQ2_0 (for llama.cpp)."),
+           help="Type of the ternary matrices: I2_S (default; exact, needs no copy) or TQ2_0 (for llama.cpp)."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
-           help="Type of the embedding table and of an output head of its own; keep: as it is. Default F16. Q8_0 is "
-           "half of it, and used where it lies: a smaller file, less memory, a sooner first token; writes slower, by "
-           "7 % with 2B-4T, by more with small models."),
+           help="Type of the embedding table and of a separate output head (default F16); keep: unchanged. Q8_0 has "
+           "half the size and is used from the mapped file: a smaller file, less memory, an earlier first token; "
+           "generation is slower, by 7 % for 2B-4T and more for small models."),
     options.I2S_LAYOUT,
     options.ACTIVATION,
-    option("--force", is_flag=True, help="Replace OUT if it exists."),
+    option("--ternarise", is_flag=True, help="Round float matrices to -1, 0, 1 by their mean magnitude, as BitNet "
+           "does: for the latent weights of a ternary model whose metadata does not name it as such."),
+    option("--force", is_flag=True, help="Overwrite OUT if it exists."),
 )  # fmt: skip
-@heading("Output", option("--json", "as_json", is_flag=True, help="The result as one JSON object."))
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
 @options.output_options
 @click.pass_context
 def convert(
     ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
 ) -> None:
     """Convert and say what was written."""
-    from edge.convert import convert as work
+    from edge.tools.convert import convert as work
 
     out = ctx.ensure_object(Output)
     with out.progress("converting") as progress:
@@ -53,6 +55,7 @@ def convert(
             force=flags["force"],
             i2s_layout=flags["i2s_layout"],
             activation=flags["activation"],
+            ternarise=flags["ternarise"],
         )
     for note in result.notes:
         out.info(f"note: {note}", "dim")

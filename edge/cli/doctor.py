@@ -11,20 +11,21 @@ from edge.cli.output import Output
 
 @click.command(
     cls=Command,
-    help="Say what this machine can do, what slows it down, and whether the answers are right on it: each instruction "
-    "set is compared with plain Python, and the model that ships inside must give its known answer. Exit 1 if not.",
-    short_help="Say what this machine can do, and whether the answers are right on it.",
+    help="Show the features of this machine and what slows it down, and test that results are correct: the kernels of "
+    "each instruction set are compared with plain Python, and the bundled model must give its known answers. Exit 1 "
+    "if a test fails.",
+    short_help="Show what this machine supports, and test that results are correct.",
 )
 @heading(
     "Output",
-    option("--json", "as_json", is_flag=True, help="One JSON object."),
-    option("--selftest/--no-selftest", default=True, help="Whether to try the kernels and the model (default: yes)."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    option("--selftest/--no-selftest", default=True, help="Test the kernels and the model, or not (default: yes)."),
 )
 @options.output_options
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, selftest: bool) -> int:
     """Look, test, tell."""
-    from edge import doctor as work
+    from edge.tools import doctor as work
 
     out = ctx.ensure_object(Output)
     with out.progress("testing"):

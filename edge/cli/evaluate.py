@@ -16,10 +16,10 @@ from edge.errors import EdgeError, UsageError
 text_options = heading(
     "Text",
     option("-f", "--file", "file", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
-           help="The text: a text file, or conversations, one JSON object with messages a line (.jsonl). Without it "
-           "a few dialogues that ship."),
+           help="The text: a text file, or conversations, one JSON object with messages per line (.jsonl). Default: "
+           "the bundled dialogues."),
 )  # fmt: skip
-_json_option = heading("Output", option("--json", "as_json", is_flag=True, help="One JSON object."))
+_json_option = heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
 
 
 @click.group("eval", cls=Noun, help="Measure quality on a text.")
@@ -29,9 +29,9 @@ def evaluate() -> None:
 
 @evaluate.command(
     cls=Command,
-    help="Perplexity of a text: how well the model predicts each of its tokens, read in segments as long as the "
-    "context.",
-    short_help="How well the model predicts a text.",
+    help="Measure the perplexity of a text: how well the model predicts each of its tokens. The text is read in "
+    "segments of the context length.",
+    short_help="Measure the perplexity of a text.",
 )
 @text_options
 @options.model_file_options
@@ -42,7 +42,7 @@ def evaluate() -> None:
 @click.pass_context
 def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> None:
     """Read and print."""
-    from edge import evaluate as work
+    from edge.tools import evaluate as work
 
     out = ctx.ensure_object(Output)
     with options.loaded(out, flags) as engine:
@@ -57,27 +57,27 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
 
 @evaluate.command(
     cls=Command,
-    help="What each way of keeping keys and values costs: change of perplexity on the same targets, divergence from "
-    "F32 pages that forget nothing (KL, mean and 99.9th percentile), share of tokens with the same first choice, "
-    "memory and speed.",
-    short_help="What each kind of KV cache costs in quality.",
+    help="Measure the quality of each kind of KV cache: change of perplexity on the same tokens, KL divergence from an "
+    "F32 cache that drops nothing (mean and 99.9th percentile), share of tokens with the same first choice, memory and "
+    "speed.",
+    short_help="Measure what each kind of KV cache costs in quality.",
 )
 @text_options
 @options.model_file_options
 @options.model_options
 @heading(
     "Comparison",
-    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=2), metavar="N", help="Tokens of a segment "
-           "(default 2048, or less if the model was trained on less)."),
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=2), metavar="N", help="Tokens per segment. "
+           "Default: 2048, or the model's training length if that is shorter."),
     option("--mode", "modes", type=Text(), multiple=True, metavar="MODE", allow_from_autoenv=False, help="A KV type "
-           "and settings: 'int8', 'int8 window=508 sinks=4'; may be given several times. Default: every type, and "
-           "windows."),
-    option("--against", type=Text(), default="f32", metavar="MODE", help="What all modes are compared with (default "
-           "f32, nothing forgotten)."),
+           "and settings, such as 'int8' or 'int8 window=508 sinks=4'. May be given more than once. Default: every "
+           "type, and windows."),
+    option("--against", type=Text(), default="f32", metavar="MODE", help="Reference for the comparison (default f32 "
+           "with the whole context)."),
 )
 @_json_option
 @heading("Output", option("--plot", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
-                          help="Also draw KL against memory, as an SVG file."))
+                          help="Also plot KL divergence over memory as an SVG file."))
 @options.output_options
 @click.pass_context
 def kv(
@@ -90,18 +90,18 @@ def kv(
     **flags: Any,
 ) -> None:
     """Read with every mode, print, draw."""
-    from edge import evaluate as work
+    from edge.tools import evaluate as work
 
     out = ctx.ensure_object(Output)
     if plot is not None and not plot.endswith(".svg"):
-        raise UsageError(f"--plot draws an SVG: the name {plot} should end in .svg")
+        raise UsageError(f"--plot writes SVG: {plot} does not end in .svg")
     if plot is not None:
         check_place(plot)
     wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
         with out.progress("reading") as progress:
-            report = work.kv_quality(engine, tokens, wanted, file or "the dialogues that ship", progress, reference)
+            report = work.kv_quality(engine, tokens, wanted, file or "the bundled dialogues", progress, reference)
             progress.close()
     if plot is not None:
         try:

@@ -29,10 +29,40 @@ def _chat() -> click.Command:
     return chat
 
 
+def _kiosk() -> click.Command:
+    from edge.cli.kiosk import kiosk
+
+    return kiosk
+
+
+def _serve() -> click.Command:
+    from edge.cli.serve import serve
+
+    return serve
+
+
 def _model() -> click.Command:
     from edge.cli.model import model
 
     return model
+
+
+def _pull() -> click.Command:
+    from edge.cli.library import pull
+
+    return pull
+
+
+def _list() -> click.Command:
+    from edge.cli.library import list_models
+
+    return list_models
+
+
+def _rm() -> click.Command:
+    from edge.cli.library import rm
+
+    return rm
 
 
 def _kv() -> click.Command:
@@ -53,6 +83,12 @@ def _calibrate() -> click.Command:
     return calibrate
 
 
+def _batch() -> click.Command:
+    from edge.cli.batch import batch
+
+    return batch
+
+
 def _tokens() -> click.Command:
     from edge.cli.tokens import tokens
 
@@ -63,6 +99,12 @@ def _convert() -> click.Command:
     from edge.cli.convert import convert
 
     return convert
+
+
+def _embed() -> click.Command:
+    from edge.cli.embed import embed
+
+    return embed
 
 
 def _bench() -> click.Command:
@@ -88,21 +130,43 @@ PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "pyx"
 
 #: name -> (loader, short help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
-    "run": (_run, "One answer to standard output, then exit; never asks anything."),
-    "chat": (_chat, "Talk with the model in the terminal; --jsonl for programs."),
-    "model": (_model, "Look into a model file."),
+    "run": (_run, "Print one answer and exit; never prompts for input."),
+    "chat": (_chat, "Chat with the model in the terminal; --jsonl for programs."),
+    "pull": (_pull, "Download a model by name."),
+    "list": (_list, "List the pulled models, or those that can be pulled."),
+    "rm": (_rm, "Delete pulled models."),
+    "kiosk": (_kiosk, "Run a kiosk from one file: orders, bookings, questions about the house."),
+    "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
+    "model": (_model, "Inspect a model file."),
     "kv": (_kv, "Plan the KV cache: exact sizes in every mode."),
-    "calibrate": (_calibrate, "Share KV memory out among the heads by what they look at."),
-    "eval": (_evaluate, "Measure quality: perplexity, and what a KV cache costs of it."),
-    "convert": (_convert, "Convert a model to one GGUF file that starts at once."),
+    "calibrate": (_calibrate, "Divide the KV memory among the heads by their attention."),
+    "eval": (_evaluate, "Measure quality: perplexity, and the effect of the KV cache."),
+    "convert": (_convert, "Convert a model to one GGUF file that loads quickly."),
+    "batch": (_batch, "Answer many requests from a file, several at once."),
+    "embed": (_embed, "Compute the embeddings of texts, or compare two texts."),
     "tokens": (_tokens, "Encode, decode and count tokens."),
     "bench": (_bench, "Measure speed and memory on this machine."),
-    "doctor": (_doctor, "Say what this machine can do, and whether the answers are right on it."),
+    "doctor": (_doctor, "Show what this machine supports, and test that results are correct."),
     "completion": (_completion, "Print the shell completion script."),
 }
 
+#: commands of other programs -> ours
+NEIGHBOURS = {
+    **dict.fromkeys(("ask", "complete", "generate", "prompt", "query", "cli"), "run"),
+    **dict.fromkeys(("server", "api", "http", "listen", "daemon", "start"), "serve"),
+    **dict.fromkeys(("download", "fetch", "get", "install", "add"), "pull"),
+    **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
+    **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
+    **dict.fromkeys(("show", "info", "inspect", "describe"), "model show"),
+    **dict.fromkeys(("quantize", "quantise", "import", "create", "repack"), "convert"),
+    **dict.fromkeys(("benchmark", "speed", "perf"), "bench"),
+    **dict.fromkeys(("perplexity", "evaluate"), "eval ppl"),
+    **dict.fromkeys(("tokenize", "tokenise", "encode", "decode", "count"), "tokens"),
+    **dict.fromkeys(("check", "diagnose", "version"), "doctor"),
+}
+
 INTRO = """\
-A ternary language model that answers on this machine, offline.
+Run ternary language models on this machine, offline.
 
   bitnet-edge run "Where does the river begin?"
   bitnet-edge chat"""
@@ -122,18 +186,25 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name == "help":  # what fingers know from git: the page of a command, or this one
+        if name == "help":  # as in git: the page of a command, or this one
             args = [*args[1:2], "--help"] if args[1:] else ["--help"]
             name = args[0]
             if name == "--help":
                 click.echo(ctx.get_help())
                 ctx.exit()
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            hint = suggestion(name, COMMANDS)
+            hint = suggestion(name, [each for each in COMMANDS if each != "rm"])  # a typo must not delete
+            if name in NEIGHBOURS and NEIGHBOURS[name].split()[0] in COMMANDS:
+                hint = f"use bitnet-edge {NEIGHBOURS[name]}"
             if " " in name:
                 hint = f"to ask the model: bitnet-edge run '{name[:40]}'"
-            raise click.UsageError(f"no command '{name[:60]}'; {hint}", ctx)
+            raise click.UsageError(f"unknown command '{name[:60]}'; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in ("-p", "--prompt", "-m", "--model"):
+            raise click.UsageError(f"{args[0]} must follow a command: bitnet-edge run {args[0]} ...", ctx)
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -194,7 +265,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         out.error(str(error))
         return error.exit_code
     except MemoryError:
-        out.error("out of memory; a smaller --ctx or --kv needs less")
+        out.error("out of memory; use a smaller --ctx or --kv")
         return 5
     except OSError as error:
         if out.verbose:
@@ -206,9 +277,9 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         if out.verbose:
             _traceback()
         if reason := unbuilt(error):
-            out.error(f"{reason}: python setup.py build_ext --inplace builds it, and so does make chat")
+            out.error(f"{reason}; build it with: python setup.py build_ext --inplace")
             return 1
-        hint = "" if out.verbose else " with what the same command says under -v"
+        hint = "" if out.verbose else " with the output of the same command with -v"
         out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
         return 1
 
@@ -216,7 +287,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
 def unbuilt(error: Exception, folder: str = PYX) -> str:
     """What is wrong with the compiled part, if that may be the cause of ``error``: usually git pull without a build."""
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
-        return f"the compiled part is missing, or not of this source ({one_line(str(error))})"
+        return f"the compiled part is missing or does not match the source ({one_line(str(error))})"
     from pathlib import Path
 
     for source in Path(folder).glob("*.p[yx][xd]"):  # an installed copy has none
@@ -258,7 +329,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     cls=Group,
     invoke_without_command=True,
     context_settings=CONTEXT,
-    help="A ternary language model that answers on this machine, offline.",
+    help="Run ternary language models on this machine, offline.",
     epilog="Every option can also be given as an environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
 @click.option(
@@ -279,4 +350,4 @@ def cli(ctx: click.Context) -> None:
         out.line(INTRO + "\n")
         for name, (_, text) in COMMANDS.items():
             out.line(f"  {name:<11} {text}")
-        out.line("\nbitnet-edge --help and bitnet-edge COMMAND --help tell the rest.")
+        out.line("\nSee also: bitnet-edge COMMAND --help, bitnet-edge COMMAND --help-all.")

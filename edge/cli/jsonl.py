@@ -20,26 +20,27 @@ from typing import TYPE_CHECKING, Any
 from edge.cli import records
 from edge.cli.output import Output
 from edge.errors import EdgeError
-from edge.sampling import Sampling
-from edge.stream import BY
+from edge.session.sampling import Sampling
+from edge.session.stream import BY
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
+FORMS = ("schema", "regex", "choices", "grammar")  # what an answer has to be: at most one of them
 LINE_LIMIT = 4 << 20  # bytes of one request; a longer line is a mistake or an attack
 QUEUE_LIMIT = 64  # requests that may wait
 ROLES = ("system", "user", "assistant")
 
-#: other names for the same keys, as OpenAI clients spell them
-_SPELLINGS = {"temperature": "temp"}
+#: other names for the same keys, as the command line spells them
+_SPELLINGS = {"temp": "temperature"}
 
 
 #: key of a chat request -> (is the value good?, what it should be)
 _KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "max_tokens": (lambda v: type(v) is int and v >= 0, "a whole number from 0"),
-    "timeout": (lambda v: type(v) in (int, float) and v > 0, "a number of seconds above 0"),
-    "by": (lambda v: v in BY, "token, word, sentence or all"),
-    "ignore_eos": (lambda v: type(v) is bool, "true or false"),
+    "max_tokens": (lambda v: type(v) is int and v >= 0, "must be a whole number from 0"),
+    "timeout": (lambda v: type(v) in (int, float) and 0 < v <= 1e9, "must be a number of seconds above 0"),
+    "by": (lambda v: v in BY, "must be token, word, sentence or all"),
+    "ignore_eos": (lambda v: type(v) is bool, "must be true or false"),
 }
 
 
@@ -169,17 +170,17 @@ class Protocol:
         ident: str | int | None = None
         try:
             if line is None:
-                raise Refused("too_long", f"a request has at most {LINE_LIMIT} bytes")
+                raise Refused("too_long", f"the request is longer than {LINE_LIMIT} bytes")
             if not line.strip():
                 return
             request = parse(line)
             ident = identity(request)
             if request.get("v", records.PROTOCOL) != records.PROTOCOL:
-                raise Refused("unsupported_version", f"this is version {records.PROTOCOL} of the protocol")
+                raise Refused("unsupported_version", f"only version {records.PROTOCOL} of the protocol is supported")
             op = request.get("op")
             handler = self.OPS.get(op) if isinstance(op, str) else None
             if handler is None:
-                raise Refused("unknown_op", f"op is one of {', '.join(self.OPS)}")
+                raise Refused("unknown_op", f"op must be one of {', '.join(self.OPS)}")
             handler(self, client, ident, request)
         except Refused as refused:
             client.emit(records.error(refused.code, str(refused)), ident)
@@ -202,7 +203,8 @@ class Protocol:
                 if job is self._running:
                     self.session.cancel()
         if job is None:
-            raise Refused("unknown_id", "nothing to cancel" if ident is None else "that id is not being answered")
+            why = "nothing to cancel" if ident is None else "no request with this id is running or waiting"
+            raise Refused("unknown_id", why)
 
     def op_ping(self, client: Client, ident: str | int | None, _request: dict[str, Any]) -> None:
         client.emit({"ev": "pong"}, ident)
@@ -239,9 +241,9 @@ class Protocol:
     def _enqueue(self, job: Job) -> None:
         with self._lock:
             if len(self._pending) >= QUEUE_LIMIT:
-                raise Refused("busy", f"{QUEUE_LIMIT} requests are waiting already")
+                raise Refused("busy", f"{QUEUE_LIMIT} requests are already waiting")
             if job.id is not None and any(other.id == job.id for other in self._unanswered(job.client)):
-                raise Refused("bad_request", "id: a request with that id is being answered")
+                raise Refused("bad_request", "a request with this id is already running or waiting")
             self._pending.append(job)
         self._jobs.put(job)
 
@@ -267,13 +269,16 @@ class Protocol:
             if value is None:
                 continue
             if not allowed(value):
-                raise Refused("bad_request", f"{key} is {words}")
+                raise Refused("bad_request", f"{key} {words}")
             arguments[key] = value
+        forms = {key: request[key] for key in FORMS if request.get(key) is not None}
+        if forms:  # in place of the one that the options gave
+            arguments = {key: value for key, value in arguments.items() if key not in FORMS} | forms
         stop = request.get("stop")
         if stop is not None:
             stop = [stop] if isinstance(stop, str) else stop
             if not isinstance(stop, list) or not all(isinstance(s, str) and s and is_text(s) for s in stop):
-                raise Refused("bad_request", "stop is a text or a list of texts")
+                raise Refused("bad_request", "stop must be a string or a list of strings")
             arguments["stop"] = tuple(stop)
         return arguments
 
@@ -341,7 +346,7 @@ class Protocol:
             self._finish(job, _never_begun())
             return
         for piece in pieces:
-            job.client.emit({"ev": "text", "text": piece.text}, job.id)
+            job.client.emit(records.text(piece), job.id)
         self._finish(job, records.done(session))
         if session.offload_error and session.offload_error != self.remarked:
             self.out.warn(session.offload_error)
@@ -363,9 +368,9 @@ def parse(line: bytes) -> dict[str, Any]:
     try:
         request = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Refused("bad_json", f"not one JSON object: {error}") from None
+        raise Refused("bad_json", f"the line is not valid JSON: {error}") from None
     if not isinstance(request, dict):
-        raise Refused("bad_json", "a request is a JSON object")
+        raise Refused("bad_json", "a request must be a JSON object")
     return request
 
 
@@ -373,9 +378,9 @@ def identity(request: dict[str, Any]) -> str | int | None:
     """The request's id, to be echoed."""
     ident = request.get("id")
     if isinstance(ident, bool) or not isinstance(ident, (str, int, type(None))) or not is_text(str(ident)):
-        raise Refused("bad_request", "id is a text or a whole number")
+        raise Refused("bad_request", "id must be a string or a whole number")
     if len(str(ident)) > 256:
-        raise Refused("bad_request", "id has at most 256 characters")
+        raise Refused("bad_request", "id is longer than 256 characters")
     return ident
 
 
@@ -383,19 +388,19 @@ def messages_of(request: dict[str, Any]) -> list[dict[str, str]]:
     """The conversation of a chat request, validated: it ends with a question of the user."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise Refused("bad_request", 'messages is a list such as [{"role":"user","content":"Hello"}]')
+        raise Refused("bad_request", 'messages must be a list such as [{"role":"user","content":"Hello"}]')
     result = []
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise Refused("bad_request", f"messages[{index}] is an object with role and content")
+            raise Refused("bad_request", f"messages[{index}] must be an object with role and content")
         role, content = message.get("role"), message.get("content")
         if role not in ROLES:
-            raise Refused("bad_request", f"messages[{index}].role is one of {', '.join(ROLES)}")
+            raise Refused("bad_request", f"messages[{index}].role must be one of {', '.join(ROLES)}")
         if not isinstance(content, str) or not is_text(content):
-            raise Refused("bad_request", f"messages[{index}].content is a text")
+            raise Refused("bad_request", f"messages[{index}].content must be a string")
         result.append({"role": role, "content": content})
     if result[-1]["role"] != "user":
-        raise Refused("bad_request", "the last message is the user's")
+        raise Refused("bad_request", "the last message must have the role user")
     return result
 
 

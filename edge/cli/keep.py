@@ -10,7 +10,7 @@ from edge.errors import UsageError
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session import Session
+    from edge.session.session import Session
 
 
 class Keeper:
@@ -25,12 +25,12 @@ class Keeper:
         self._saved: tuple[Any, ...] = ()
         if self.path is None:
             if flags.get("session_ro"):
-                raise UsageError("--session-ro says that the file of --session stays as it is: give that, too")
+                raise UsageError("--session-ro needs --session FILE")
             return
         if not self.saves and not os.path.exists(self.path):
-            raise UsageError(f"there is no session file {self.path}, and --session-ro makes none")
+            raise UsageError(f"session file {self.path} does not exist, and --session-ro does not create it")
         if self.saves and not os.path.isdir(os.path.dirname(os.path.realpath(self.path))):
-            raise UsageError(f"there is no folder for the session file {self.path}")
+            raise UsageError(f"the folder of the session file {self.path} does not exist")
 
     def open(self, engine: Engine, system: str | None) -> Session:
         """The session of the file, or a new one; ``system`` replaces the system prompt there."""

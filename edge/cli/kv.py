@@ -11,13 +11,13 @@ from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import ModelNotFound
-from edge.shapes import find, names
+from edge.model.shapes import find, names
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
 
 
-EPILOG = "Published models, by either name:\n" + "".join(
+EPILOG = "Published models, with short and full names:\n" + "".join(
     f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
 )
 
@@ -29,26 +29,26 @@ def kv() -> None:
 
 @kv.command(
     cls=Command,
-    help="The exact size of the KV cache, for every type, context and way of forgetting. MODEL is a file or folder, or "
-    "the name of a published one that need not be here; without it the model that ships inside.",
+    help="Show the exact size of the KV cache for every type, context length and window. MODEL is a file, a folder, or "
+    "the name of a published model, which need not be downloaded. Default: the bundled model.",
     short_help="Show the exact size of the KV cache in every mode.",
     epilog=EPILOG,
 )
 @click.argument("model", required=False, type=Text())
 @heading(
     "Context and memory",
-    option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Contexts in tokens (default: "
-           "512, 1024, ... to what the model was trained on)."),
+    option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Context lengths in tokens. "
+           "Default: 512, 1024, ... up to the model's training length."),
     option("--kv", "types", type=Text(), metavar="TYPE,TYPE", help="KV types (default: all)."),
-    option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also with windows of N tokens."),
-    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="First tokens that stay in "
-           "sight (default 4)."),
-    option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also with the budget "
-           "that bitnet-edge calibrate wrote."),
+    option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also show windows of N tokens."),
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="First tokens that are never "
+           "dropped (default 4)."),
+    option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also show the budget "
+           "in FILE, written by bitnet-edge calibrate."),
 )
 @heading(
     "Output",
-    option("--json", "as_json", is_flag=True, help="One JSON object instead of the table."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
 )
 @options.output_options
 @click.pass_context
@@ -63,7 +63,7 @@ def plan(
     as_json: bool,
 ) -> None:
     """Plan and print; nothing is allocated."""
-    from edge import kv_table
+    from edge.kv import table as kv_table
 
     out = ctx.ensure_object(Output)
     config, stored = _dimensions(model)
@@ -93,5 +93,9 @@ def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
         return checkpoint.config, checkpoint.tensors[checkpoint.head].type
     published = find(model)
     if published is None:
-        raise ModelNotFound(f"{model}: no such file, and no published model of that name ({', '.join(names())})")
+        from difflib import get_close_matches
+
+        near = get_close_matches(model.lower(), names(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
+        raise ModelNotFound(f"{model} is neither a file nor the name of a published model; {hint}")
     return published, ""

@@ -41,9 +41,9 @@ class Listener:
         self.path = path
         size = len(os.fsencode(path))
         if not path or "\0" in path:
-            raise UsageError("--socket is the path of a file")
+            raise UsageError("--socket needs the path of a file")
         if size > PATH_LIMIT:
-            raise UsageError(f"the socket's path has {size} bytes, Linux allows {PATH_LIMIT}: {path}")
+            raise UsageError(f"the path of the socket has {size} bytes, Linux allows {PATH_LIMIT}: {path}")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._clear()
@@ -53,6 +53,9 @@ class Listener:
             self.socket.setblocking(False)
         except OSError as error:
             self.socket.close()
+            if error.errno == errno.ENOENT:
+                raise UsageError(f"cannot listen at {path}: folder {os.path.dirname(path) or '.'} does not "
+                                 "exist; create it first") from None
             if error.errno == errno.EADDRINUSE:  # somebody was faster
                 raise Busy(f"another process listens at {path}") from None
             raise UsageError(f"cannot listen at {path}: {error.strerror or error}") from None
@@ -67,7 +70,7 @@ class Listener:
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(mode):
-            raise UsageError(f"cannot listen at {self.path}: it is no socket, and will not be replaced")
+            raise UsageError(f"cannot listen at {self.path}: the file exists and is not a socket")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
             try:

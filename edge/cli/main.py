@@ -11,7 +11,7 @@ import sys
 def main() -> None:
     """Run the command line of this process; never returns normally."""
     if sys.stdout is None:  # closed by the caller: the answer would be lost, or land in the next file that is opened
-        print("bitnet-edge: standard output is closed; >/dev/null drops the answer", file=sys.stderr)
+        print("bitnet-edge: standard output is closed; use >/dev/null to discard the answer", file=sys.stderr)
         raise SystemExit(1)
     if sys.argv[1:] in (["--version"], ["-V"]):
         from edge import __version__

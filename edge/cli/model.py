@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,22 +14,23 @@ from edge.cli import options
 from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.kv_config import KVConfig, KVPlan
+from edge.kv.config import KVConfig, KVPlan
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
+    from edge.model.reading import Reading
 
 
-@click.group(cls=Noun, help="Look into a model file.")
+@click.group(cls=Noun, help="Inspect a model file.")
 def model() -> None:
     """The noun; the verbs are below."""
 
 
 @model.command(
     cls=Command,
-    help="Show what is in a model file, and what running it would take. PATH is a .gguf file or a Hugging Face folder; "
-    "without it the model that ships inside.",
-    short_help="Show dimensions, tensors, tokenizer, and the memory it would take.",
+    help="Show the contents of a model file and the memory needed to run it. PATH is a .gguf file, a Hugging Face "
+    "folder or the name of a pulled model. Default: the bundled model.",
+    short_help="Show dimensions, tensors, tokenizer, and the memory needed.",
 )
 @click.argument("path", required=False, type=Text())
 @options.model_file_options
@@ -37,31 +38,32 @@ def model() -> None:
 @options.kv_options
 @heading(
     "Output",
-    option("--json", "as_json", is_flag=True, help="One JSON object instead of the table."),
-    option("--tensors", is_flag=True, help="List every tensor, too."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
+    option("--tensors", is_flag=True, help="Also list every tensor."),
 )
 @options.output_options
 @click.pass_context
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Open, describe, plan; weights stay in the file."""
-    from edge.drafting import Drafting
-    from edge.engine import expect
     from edge.formats import open_checkpoint
-    from edge.template import Template
-    from edge.tokenizer import Tokenizer
+    from edge.loading import expect
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
+    from edge.session.drafting import Drafting
     from pyx import cpu
     from pyx.memory import rss
 
     out = ctx.ensure_object(Output)
     if path is not None:
         if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError("PATH and -m: give one of them")
+            raise UsageError("PATH and -m cannot be used together")
         flags["model"] = path
     chosen = options.load_arguments(flags)
     wishes = KVConfig(**{f.name: chosen[f.name] for f in dataclasses.fields(KVConfig) if f.name in chosen})
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
+    checkpoint, found = _read(checkpoint, cpu.cores(), every=False)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     facts = {
         "path": checkpoint.path,
@@ -76,6 +78,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
             "eos": list(tokenizer.eos_ids),
         },
         "template": Template.for_model(checkpoint).name,
+        "readings": _facts_of(found),
     }
     place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
     drafting = Drafting.parse(flags["draft"]).under(wishes.kv_policy)
@@ -100,6 +103,76 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     else:
         for line in _lines(facts, plan):
             out.line(line)
+
+
+@model.command(
+    cls=Command,
+    help="Check a model file: read all its weights, and score a short text with every interpretation that its metadata "
+    "allows. Exit 0 if the file is sound, 4 if it is damaged, mislabelled or not a ternary language model. PATH is a "
+    ".gguf file, a Hugging Face folder or the name of a pulled model. Default: the bundled model.",
+    short_help="Check that a model file is sound.",
+)
+@click.argument("path", required=False, type=Text())
+@options.model_file_options
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."))
+@options.output_options
+@click.pass_context
+def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> None:
+    """Open, read every weight, score every reading; the verdict is the exit code."""
+    from edge.errors import InvalidFile
+    from edge.formats import open_checkpoint
+    from edge.model import reading
+    from pyx import cpu
+
+    out = ctx.ensure_object(Output)
+    flags["model"] = path if path is not None else flags["model"]
+    checkpoint = open_checkpoint(
+        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+    )
+    faults = list(reading.faults(checkpoint))
+    settled = checkpoint
+    found: list[Reading] = []
+    if not faults:
+        settled, found = _read(checkpoint, cpu.cores(), every=True)
+        faults += reading.verdict(checkpoint, found)
+    facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
+             "readings": _facts_of(found)}  # fmt: skip
+    if as_json:
+        out.json(facts)
+    else:
+        for line in _reading_rows(facts["readings"]):
+            out.line(f"{line[0]:<11}{line[1]}")
+        for note in settled.notes:
+            out.line(f"{'note':<11}{note}")
+    if faults:
+        raise InvalidFile(f"{checkpoint.path}: {'; '.join(faults)}")
+    if not as_json:
+        out.line(f"{checkpoint.path}: sound")
+
+
+def _read(checkpoint: Checkpoint, n_threads: int, every: bool) -> tuple[Checkpoint, list[Reading]]:
+    """The checkpoint as it is best read, and the scores of its readings; none without a tokenizer."""
+    from edge.model import reading
+
+    if checkpoint.tokenizer.kind == "none":
+        return checkpoint, []
+    found = reading.readings(checkpoint, n_threads, every=every)
+    taken = reading.winner(checkpoint, found)
+    if taken is not found[0]:
+        checkpoint = reading.reopened(checkpoint, taken.options)
+        checkpoint.notes.append(reading.note(found, taken))
+    return checkpoint, found
+
+
+def _facts_of(found: Sequence[Reading]) -> list[dict[str, Any]]:
+    # an overflow is no number in JSON
+    return [{"reading": r.words(), "nats": round(r.nats, 3) if r.nats < 1e6 else None} for r in found]
+
+
+def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for entry in readings:
+        nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token of a short text"
+        yield "score", f"{nats}, {entry['reading']}"
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:
@@ -141,12 +214,13 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
     for name, entry in facts["types"].items():
         sizes = f"{_count(entry['values'])} values, {human(entry['bytes'])}"
         rows.append((name, f"{count(entry['tensors'], 'tensor')}, {sizes}"))
+    rows += _reading_rows(facts["readings"])
     rows += [("note", note) for note in facts["notes"]]
     for name, text in rows:
         yield f"{name:<11}{text}"
     for tensor in facts.get("tensors", ()):
         yield f"  {tensor['name']:<32} {tensor['type']:<6} {' x '.join(map(str, tensor['shape']))}"
-    yield "running it would take"
+    yield "memory to run it"
     for line in plan.lines():
         yield f"  {line}"
 

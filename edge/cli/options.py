@@ -7,22 +7,24 @@ passed through as they are: one place knows the rules, and its message reaches t
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.command import Escaped, Text, Whole, heading, option
+from edge.cli.command import COMPARISONS, Escaped, Text, Whole, heading, option
 from edge.cli.output import Output
+from edge.cli.signals import guard_maps
 from edge.errors import UsageError
-from edge.sampling import PRESETS, Sampling
+from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edge.engine import Engine
-    from edge.kv_config import KVPlan
+    from edge.kv.config import KVPlan
 
 #: fields of Sampling, each an option of the same name
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
@@ -32,43 +34,53 @@ _DEFAULT = Sampling()
 
 I2S_LAYOUT = option(
     "--i2s-layout",
-    type=click.Choice(["128", "64", "1x4"]),
-    default="128",
-    help="Byte order of I2_S files: 128 (official, the default), or 64 and 1x4 of older converters.",
+    type=click.Choice(["auto", "128", "64", "1x4"]),
+    default="auto",
+    advanced=True,
+    help="Byte order of I2_S files, which the file does not record: auto (default) scores a short text with each and "
+    "takes the best; 128 (official), 64 (converted on ARM) or 1x4.",
 )
 ACTIVATION = option(
     "--activation",
     type=click.Choice(["relu2", "silu"]),
-    help="Force the activation function, where the file leaves it open.",
+    advanced=True,
+    help="Set the activation function if the file does not name it.",
 )
 
 model_file_options = heading(
     "Model",
-    option("-m", "--model", type=Text(), metavar="PATH", help="Model file (.gguf) or Hugging Face folder; without it "
-           "the model that ships inside."),
+    option("-m", "--model", type=Text(), metavar="MODEL", help="Model: a .gguf file, a Hugging Face folder, or the "
+           "name of a pulled model. Default: the bundled model."),
     I2S_LAYOUT,
     ACTIVATION,
 )  # fmt: skip
 
 # fmt: off
-_ISA = option("--isa", type=Text(), metavar="NAME", help="Force an instruction set (bitnet-edge doctor lists them); "
-              "exit 6 if this processor lacks it.")
+_ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
+              "lists them). Exit 6 if the processor does not support it.")
 _HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native"]),
-               metavar="TYPE", default="auto", help="Output head in memory: auto (default): int8, or as in the file "
-               "where that is Q8_0; two-stage, which answers like int8 and reads less of it where only the best tokens "
-               "count; int6, int4, smaller and coarser; f16; f32; native, exactly the file's values (f16 or f32).")
-_WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto",
-                  help="map: run from the file, at once; huge: copied into 2 MiB pages first, fastest; auto (default): "
-                       "begins with map, and copies between tokens where memory is plenty.")
-_DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto",
-                help="Tokens that are looked up in the conversation and checked in one step with the next one; answers "
-                     "stay the same. auto (default): where it is faster.")
+               metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default: "
+               "int8, or Q8_0 if the file has that); two-stage (same answers as int8, but reads less memory when only "
+               "the likeliest tokens matter); int6 or int4 (smaller, less exact); f16; f32; native (the values of the "
+               "file, f16 or f32).")
+_WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
+                  help="map: use the weights in the mapped file, starts at once; huge: copy them into 2 MiB pages "
+                       "first, fastest; auto (default): start with map and copy between tokens if there is enough "
+                       "memory.")
+_DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", advanced=True,
+                help="Speculative decoding: draft up to N tokens from the conversation and check them in one step. The "
+                     "answers do not change. auto (default): draft when it is faster.")
 # fmt: on
 
 model_options = heading(
     "Model",
-    option("--template", type=Text(), metavar="NAME", help="Chat template by name, instead of the model's own."),
-    option("-t", "--threads", type=Whole(min=1), metavar="N", help="Threads; the default is one for each fast core."),
+    option("--template", type=Text(), metavar="NAME", advanced=True, help="Use this chat template instead of the "
+           "model's own."),
+    option("--think/--no-think", "think", default=None, help="Turn thinking before the answer on or off, for models "
+           "that support it (Ternary-Bonsai). Default: the model decides. A terminal shows thoughts dimmed; JSON has "
+           "them in a field of their own."),
+    option("-t", "--threads", type=Whole(min=1), metavar="N",
+           help="Number of threads. Default: up to one per fast core, fewer while other programs use the cores."),
     _ISA,
     _HEAD,
     _WEIGHTS,
@@ -81,84 +93,117 @@ isa_options = heading("Model", _ISA)
 #: how the weights lie in memory, for commands that only plan
 placement_options = heading("Model", _HEAD, _WEIGHTS, _DRAFT)
 
-kv_options = heading(
+_kv_options = heading(
     "Context and memory",
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
-           help="Context length in tokens; the default is 2048, or less if the model was trained on less."),
-    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, "
-           "int4c (scales by channel), or KEYS:VALUES such as int4:int4c. To compare: fp8, int3c, int2c, binary, which "
-           "have no fast kernels (three to nine times as slow as int8)."),
-    option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE",
-           help="As --kv, for the keys, in the spelling of llama.cpp; q8_0 means int8, q4_0 int4."),
-    option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", help="As -ctk, for the values."),
-    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), help="Rotate keys before they are stored, which "
-           "spreads outliers over the head: auto (default) with int4 keys."),
-    option("--window", type=Whole(min=0), metavar="N", help="Attend only to the last N tokens (0, the default: to all "
-           "that the context holds)."),
-    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N",
-           help="Keep the first N tokens in sight when older ones are forgotten (default: the system prompt, or 4)."),
+           help="Context length in tokens. Default: 2048, or the model's training length if that is shorter."),
+    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, int4c "
+           "(scales per channel), or KEYS:VALUES such as int4:int4c."),
+    option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE", advanced=True,
+           help="Type of the keys only. Also accepts llama.cpp's names: q8_0 is int8, q4_0 is int4."),
+    option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", advanced=True,
+           help="Type of the values only; see -ctk."),
+    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), advanced=True, help="Rotate the keys before "
+           "they are stored, which spreads outliers over the whole head. auto (default): with int4 keys."),
+    option("--window", type=Whole(min=0), metavar="N", advanced=True, help="Attend only to the last N tokens. 0 "
+           "(default): to the whole context."),
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", advanced=True,
+           help="Never drop the first N tokens. Default: the length of the system prompt, or 4."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Stay within SIZE (1500M, 2G, powers of ten as all sizes here; MiB and GiB are understood): "
-           "chooses context and KV type to fit, or refuses with exit 5."),
-    option("--force-memory", is_flag=True, help="Try even if less memory is available than needed."),
-    option("--overflow", type=click.Choice(["slide", "stop"]), default="slide",
-           help="When the context is full: slide (default) forgets what is oldest, stop ends with exit 7."),
-    option("--positions", type=click.Choice(["absolute", "cache"]),
-           help="Where pinned tokens seem to stand once others are forgotten: absolute (default), or cache: right "
+           help="Memory limit of the whole process, such as 1500M or 2G (powers of ten; MiB and GiB also work). "
+           "Shortens the context or takes a smaller KV type to fit; exit 5 if nothing fits."),
+    option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
+           "available."),
+    option("--overflow", type=click.Choice(["slide", "stop"]), default="slide", advanced=True,
+           help="When the context is full: slide (default) drops the oldest tokens, stop ends with exit 7."),
+    option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
+           help="Positions of the first tokens after older ones were dropped: absolute (default), or cache: directly "
            "before the window, for texts longer than the model was trained on."),
-    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]),
-           help="What goes first: recent (default) forgets the oldest, heavy the pages with the least attention; "
-           "quarter sees a quarter of the text, for comparison."),
-    option("--kv-budget", type=Text(), metavar="FILE", help="Tokens to keep for each head, from a JSON file."),
-    option("--kv-drop-layers", type=Text(), metavar="N,N", help="Layers that see only the token at hand, to measure "
-           "what they are worth."),
-    option("--kv-offload", type=Text(), metavar="DIR", help="Keep what slides out of the window in a nameless file in "
-           "DIR, so that /undo and /regen far back need not read the conversation again."),
-    option("--kv-offload-size", type=Text(), metavar="SIZE", help="Size of that file at most, for each session "
-           "(default 256M)."),
+    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), metavar="[recent|heavy]", advanced=True,
+           help="What to drop first: recent (default) drops the oldest tokens, heavy the pages with the least "
+           "attention."),
+    option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
+           "from the JSON file that bitnet-edge calibrate writes."),
+    option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "
+           "temporary file in DIR, so that /undo and /regen need not read the conversation again."),
+    option("--kv-offload-size", type=Text(), metavar="SIZE", advanced=True, help="Maximum size of that file, per "
+           "session (default 256M)."),
 )  # fmt: skip
+
+_comparisons = heading(
+    COMPARISONS,
+    option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
+           "token, to measure what they contribute. Also only for comparisons: --kv-policy quarter (a token sees a "
+           "quarter of the text), and --kv fp8 and binary (three to nine times as slow as int8)."),
+)  # fmt: skip
+
+
+def kv_options(command: Any) -> Any:
+    """All about the KV cache; options that only serve comparisons stand at the end of ``--help-all``."""
+    return _kv_options(_comparisons(command))
+
 
 sampling_options = heading(
     "Answer",
     option("-n", "--max-tokens", "--n-predict", "max_tokens", type=Whole(min=0), metavar="N",
-           help="At most N tokens of answer (default 512)."),
-    option("--preset", type=click.Choice(list(PRESETS)), help="Values for the options below: precise is greedy, "
-           "balanced and creative choose ever more widely. Options beside it win."),
-    option("--greedy", is_flag=True, help="Always the likeliest token: the same question gets the same answer."),
-    option("--temp", type=float, metavar="T", help=f"Temperature; 0 is greedy (default {_DEFAULT.temp:g})."),
-    option("--top-k", type=int, metavar="N", help=f"Only the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
-    option("--top-p", type=float, metavar="P",
-           help=f"Only the likeliest tokens that together reach probability P; 1: all (default {_DEFAULT.top_p:g})."),
-    option("--min-p", type=float, metavar="P",
-           help=f"Only tokens at least P times as likely as the likeliest; 0: all (default {_DEFAULT.min_p:g})."),
-    option("--repeat-penalty", type=float, metavar="X",
-           help=f"Make tokens that were used already less likely; 1: off (default {_DEFAULT.repeat_penalty:g})."),
-    option("--repeat-last-n", type=int, metavar="N",
-           help=f"How many tokens back the penalties look; -1: all (default {_DEFAULT.repeat_last_n})."),
-    option("--presence-penalty", type=float, metavar="X",
-           help=f"Subtracted once from tokens used already (default {_DEFAULT.presence_penalty:g}: off)."),
-    option("--frequency-penalty", type=float, metavar="X",
+           help="Maximum length of the answer in tokens (default 512)."),
+    option("--preset", type=click.Choice(list(PRESETS)), advanced=True, help="Set the sampling options below: precise "
+           "is greedy, balanced and creative are increasingly random. Options given explicitly override it."),
+    option("--greedy", is_flag=True, help="Always choose the likeliest token: the same prompt gives the same answer."),
+    option("--temp", "--temperature", "temperature", type=float, metavar="T",
+           help=f"Temperature; 0 is greedy (default {_DEFAULT.temperature:g})."),
+    option("--top-k", type=int, metavar="N", advanced=True,
+           help=f"Choose from the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
+    option("--top-p", type=float, metavar="P", advanced=True,
+           help="Choose from the likeliest tokens whose probabilities add up to P; 1: all "
+           f"(default {_DEFAULT.top_p:g})."),
+    option("--min-p", type=float, metavar="P", advanced=True,
+           help="Choose from tokens at least P times as likely as the likeliest; 0: all "
+           f"(default {_DEFAULT.min_p:g})."),
+    option("--repeat-penalty", type=float, metavar="X", advanced=True,
+           help=f"Make tokens that were already used less likely; 1: off (default {_DEFAULT.repeat_penalty:g})."),
+    option("--repeat-last-n", type=int, metavar="N", advanced=True,
+           help=f"Number of recent tokens that the penalties consider; -1: all (default {_DEFAULT.repeat_last_n})."),
+    option("--presence-penalty", type=float, metavar="X", advanced=True,
+           help=f"Subtracted once from tokens that were already used (default {_DEFAULT.presence_penalty:g}: off)."),
+    option("--frequency-penalty", type=float, metavar="X", advanced=True,
            help=f"Subtracted for each earlier use of a token (default {_DEFAULT.frequency_penalty:g}: off)."),
-    option("-s", "--seed", type=int, metavar="N", help="Seed of the random choice, to get the same answer again."),
+    option("-s", "--seed", type=int, metavar="N", help="Seed of the random choice: the same seed gives the same "
+           "answer."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
-           help=r"End the answer before TEXT; may be given several times. \n and \t are understood."),
-    option("--ignore-eos", is_flag=True, help="Go on past the model's own end until -n (for measuring)."),
+           advanced=True,
+           help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),
+    option("--ignore-eos", is_flag=True, advanced=True, help="Do not end the answer at the model's end token, only at "
+           "-n (for measurements)."),
     option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
-           help="Stop an answer after SEC seconds (with run, loading counts); what there is is printed, exit 124."),
+           help="Stop after SEC seconds (run includes loading), print the partial answer, exit 124."),
+)  # fmt: skip
+
+form_options = heading(
+    "Form of the answer",
+    option("--schema", type=Text(), metavar="FILE|TEXT", help="The answer is JSON that follows this JSON schema. "
+           "Unsupported keywords are an error before the first token."),
+    option("--regex", type=Text(), metavar="REGEX", advanced=True, help="The whole answer matches REGEX (Rust "
+           "syntax)."),
+    option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
+           help=r"The answer is one of these texts. Write a comma inside a text as \, ."),
+    option("--grammar", type=Text(), metavar="FILE", advanced=True, help="The answer follows the Lark grammar in FILE "
+           "(docs/constrain.md)."),
 )  # fmt: skip
 
 system_options = heading(
     "Prompt",
-    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt: who the model should be."),
+    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt."),
     option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE",
-           help="System prompt from a file."),
+           help="Read the system prompt from FILE."),
 )  # fmt: skip
 
 session_options = heading(
     "Session",
-    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Go on with the conversation in FILE, "
-           "if it exists, and save it there after each answer, KV cache included: nothing is read twice."),
-    option("--session-ro", is_flag=True, help="Go on with that of --session, but leave the file as it is."),
+    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Continue the conversation in FILE if "
+           "it exists, and save it there after each answer, with its KV cache: nothing is read twice."),
+    option("--session-ro", is_flag=True, advanced=True, help="Continue the conversation of --session without changing "
+           "the file."),
 )  # fmt: skip
 
 
@@ -171,7 +216,7 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     typed = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     if opposite and getattr(out, opposite):
         if typed == (opposite in out.typed):
-            raise UsageError("-q and -v contradict each other: choose one")
+            raise UsageError("-q and -v cannot be used together")
         if not typed:
             return
         setattr(out, opposite, False)
@@ -183,23 +228,26 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 output_options = heading(
     "Output",
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="No remarks and no progress; errors still show."),
+           help="Print no notes and no progress; errors are still shown."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Show the memory plan, notes, the stats line, and tracebacks of errors."),
+           help="Also print the memory plan, notes, the stats line, and tracebacks of errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
-           callback=_set_output, help="Colour: auto (the default) colours terminals only."),
+           callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip
 
 stats_option = heading(
     "Output",
-    option("--stats/--no-stats", "stats", default=None, help="One line about speed and memory to standard error after "
-           "each answer (default: with -v only)."),
+    option("--stats/--no-stats", "stats", default=None, advanced=True, help="Print one line about speed and memory "
+           "to standard error after each answer (default: with -v only)."),
 )  # fmt: skip
 
 by_option = heading(
     "Output",
+    option("--thoughts/--no-thoughts", "thoughts", default=None, advanced=True, help="Also print what the model "
+           "thinks before it answers. Default: dimmed, on a terminal with --by token only."),
     option("--by", type=click.Choice(["token", "word", "sentence", "all"]), default="token",
-           help="Size of the pieces in which the answer is written: sentence suits text to speech. Default token."),
+           advanced=True, help="Size of the pieces in which the answer is printed (default token); sentence suits text "
+           "to speech."),
 )  # fmt: skip
 
 
@@ -209,7 +257,7 @@ def kv_type(flags: Mapping[str, Any]) -> str | None:
     if key is None and value is None:
         return kv
     if kv is not None:
-        raise UsageError("--kv says it already: leave out -ctk and -ctv")
+        raise UsageError("--kv cannot be used together with -ctk or -ctv")
     return f"{key or value}:{value or key}"
 
 
@@ -219,7 +267,7 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
         name: flags[name]
         for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
                      "kv_budget", "kv_drop_layers", "kv_offload", "kv_offload_size", "kv_hadamard", "threads", "isa",
-                     "head", "weights", "draft", "template", "i2s_layout", "activation")
+                     "head", "weights", "draft", "template", "i2s_layout", "activation", "parallel")
         if flags.get(name) not in (None, False)
     }  # fmt: skip
     if "sinks" not in chosen:
@@ -229,13 +277,17 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
     kv = kv_type(flags)
     if kv is not None:
         chosen["kv"] = kv
+    if flags.get("think") is not None:
+        chosen["think"] = flags["think"]
+    if any(flags.get(name) for name in ("schema", "regex", "choice", "grammar")):
+        chosen["constrained"] = True
     return chosen
 
 
 def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
     """What stays in sight where nobody said: as many tokens as the session was saved with, or the system prompt."""
     if flags.get("session") is not None:
-        from edge.session_file import sinks_of
+        from edge.kv.codec import sinks_of
 
         if (sinks := sinks_of(flags["session"])) is not None:
             return {"sinks": sinks}
@@ -247,9 +299,9 @@ def model_path(flags: Mapping[str, Any]) -> str:
     """The file or folder that --model names; without it the model that ships inside."""
     if flags.get("model") is not None:
         return str(flags["model"])
-    from edge import engine
+    from edge.loading import bundled
 
-    return engine._bundled()
+    return bundled()
 
 
 @contextmanager
@@ -261,6 +313,7 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
         for line in plan.lines():
             out.info(f"plan: {line}", "dim")
 
+    guard_maps()
     with out.progress("loading the model") as progress:
         engine = edge.load(
             flags.get("model"), progress=progress, on_plan=show if out.verbose else None, **load_arguments(flags)
@@ -268,10 +321,10 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
         progress.close()
     with engine:
         if engine.plan.offload is not None:
-            from edge.parking import lies_in_memory
+            from edge.kv.parking import lies_in_memory
 
             if lies_in_memory(engine.plan.offload[0]):
-                out.warn(f"{engine.plan.offload[0]} is in memory itself: pages kept there free none of the system's")
+                out.warn(f"{engine.plan.offload[0]} is in memory (tmpfs): offloading to it frees no memory")
         for warning in engine.plan.warnings:
             out.warn(warning)
         for note in engine.notes if out.verbose else ():
@@ -284,9 +337,9 @@ def sampling(flags: Mapping[str, Any]) -> Sampling:
     """The preset, then --greedy, then what was given by name; UsageError where a value cannot be used."""
     changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
     if flags.get("greedy"):
-        if changes.get("temp"):
-            raise UsageError("--greedy and --temp contradict each other")
-        changes["temp"] = 0.0
+        if changes.get("temperature"):
+            raise UsageError("--greedy and --temp cannot be used together")
+        changes["temperature"] = 0.0
     return Sampling.preset(flags["preset"], **changes) if flags.get("preset") else Sampling(**changes)
 
 
@@ -299,6 +352,35 @@ def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
         chosen["ignore_eos"] = True
     if flags.get("by"):
         chosen["by"] = flags["by"]
+    return chosen | form(flags)
+
+
+def advised(arguments: dict[str, Any], flags: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
+    """The same, with what the model's makers advise where the options leave the choice of tokens open."""
+    if flags.get("preset") or flags.get("greedy"):
+        return arguments
+    changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
+    return {**arguments, "sampling": dataclasses.replace(engine.model.sampling, **changes)}
+
+
+def form(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of ``Session.ask`` for the form of the answer, judged before a model is loaded."""
+    chosen: dict[str, Any] = {}
+    schema = flags.get("schema")
+    if schema is not None:
+        chosen["schema"] = schema if schema.lstrip()[:1] in ("{", "") or schema in ("true", "false") else (
+            read_text(schema))  # fmt: skip
+    if flags.get("regex") is not None:
+        chosen["regex"] = flags["regex"]
+    if flags.get("choice"):
+        parts = (part for each in flags["choice"] for part in re.split(r"(?<!\\),", each))
+        chosen["choices"] = [part.strip().replace("\\,", ",") for part in parts]
+    if flags.get("grammar") is not None:
+        chosen["grammar"] = read_text(flags["grammar"])
+    if chosen:
+        from edge.constrain.spec import Spec
+
+        Spec.of(**chosen)
     return chosen
 
 
@@ -308,7 +390,7 @@ def system_prompt(flags: Mapping[str, Any]) -> str | None:
     if path is None:
         return text
     if text is not None:
-        raise UsageError("--system and --system-file: give one of them")
+        raise UsageError("--system and --system-file cannot be used together")
     return read_text(path).strip("\n")
 
 
@@ -322,9 +404,14 @@ def read_text(path: str) -> str:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """UTF-8 with or without a byte order mark, line ends as \\n; UsageError naming the source otherwise."""
+    """UTF-8 with or without a byte order mark, line ends as \\n; UsageError naming the source otherwise.
+
+    A NUL is no text either: what holds one is a binary file or UTF-16.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not UTF-8 text (byte {error.start})") from error
+    if "\0" in text:
+        raise UsageError(f"{name} is not UTF-8 text (byte {data.index(0)} is NUL)")
     return text.replace("\r\n", "\n")

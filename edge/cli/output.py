@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any, TextIO
 
+from edge.amounts import human
 from edge.errors import EdgeError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -107,13 +108,16 @@ class Output:
 
     # -- things that move
 
-    def progress(self, label: str) -> Progress:
-        """A progress line on standard error; shows itself only on a terminal and only after a second."""
-        return Progress(self, label)
+    def progress(self, label: str, unit: str = "") -> Progress:
+        """A progress line on standard error; shows itself only on a terminal and only after a second.
+
+        ``unit`` "bytes" shows sizes and a rate in bytes; any other word that is given shows a rate in it.
+        """
+        return Progress(self, label, unit)
 
 
 class Progress:
-    """``label 43 %`` on the last line of the terminal, drawn at most ten times a second and wiped when done.
+    """``label 43 %, 12 s left`` on the last line of the terminal, drawn at most ten times a second and wiped when done.
 
     Two ways to use it: call it with (done, total) as a callback, or enter it to have the label alone shown
     when the block lasts (a timer thread draws, as the block may sit in native code for seconds).
@@ -121,8 +125,10 @@ class Progress:
 
     DELAY = 1.0  # seconds before anything is shown
 
-    def __init__(self, out: Output, label: str) -> None:
+    def __init__(self, out: Output, label: str, unit: str = "") -> None:
         self.label = label
+        self._unit = unit
+        self._first: tuple[float, float] | None = None  # time and amount of the first call: what was there before
         self._active = not out.quiet and is_tty(sys.stderr) and os.environ.get("TERM", "dumb") != "dumb"
         self._begun = time.monotonic()
         self._drawn = 0.0
@@ -131,11 +137,26 @@ class Progress:
 
     def __call__(self, done: float, total: float) -> None:
         now = time.monotonic()
+        if self._first is None:
+            self._first = now, done
         if not self._active or now - self._begun < self.DELAY or now - self._drawn < 0.1:
             return
         self._drawn = now
-        percent = f" {100 * done / total:.0f} %" if total else ""
-        self._draw(f"{self.label}{percent}")
+        self._draw(self.label + self._amount(done, total, now))
+
+    def _amount(self, done: float, total: float, now: float) -> str:
+        """Share, rate and time left, as far as they are known."""
+        begun, there = self._first or (now, done)
+        rate = (done - there) / (now - begun) if now - begun > 1 else 0.0
+        text = f" {100 * done / total:.0f} %" if total else ""
+        if self._unit == "bytes":
+            text += f" of {human(int(total))}" if total else f" {human(int(done))}"
+            text += f", {rate / 1e6:.1f} MB/s" if rate else ""
+        elif self._unit and rate:
+            text += f", {rate:.{0 if rate >= 10 else 1}f} {self._unit}/s"
+        if rate and total > done:
+            text += f", {time_left((total - done) / rate)} left"
+        return text
 
     def __enter__(self) -> Progress:
         if self._active:
@@ -172,9 +193,12 @@ class Answer:
     model may emit are dropped, since an escape sequence could rewrite the screen; a pipe gets the text as it is.
     """
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, thoughts: bool | None = None, by: str = "token") -> None:
+        """``thoughts``: whether to show what the model thinks; None: on a terminal, where the answer comes by token."""
         self._out = out
         self._clean = is_tty(sys.stdout)
+        self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
+        self._thinking = False
         self._held = ""
         self._ended = False
         self.parts: list[str] = []
@@ -184,10 +208,17 @@ class Answer:
         """All text so far."""
         return "".join(self.parts)
 
-    def feed(self, text: str) -> None:
-        """Print one more piece."""
-        if not text:
+    def feed(self, text: str, thought: bool = False) -> None:
+        """Print one more piece; of thoughts where they are shown, dimmed where there is colour."""
+        if not text or (thought and not self._thinks):
             return
+        if thought:
+            self._thinking = True
+            self._out.write(self._out.style(text.translate(_UNSAFE) if self._clean else text, "dim", stream=sys.stdout))
+            return
+        if self._thinking:
+            self._thinking = False
+            self._out.write("\n\n")
         self.parts.append(text)
         if self._clean:
             text = text.translate(_UNSAFE)
@@ -205,6 +236,14 @@ class Answer:
             self._out.write("\n")
 
 
+def time_left(seconds: float) -> str:
+    """``9 s``, ``4 min``, ``2 h 5 min``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def is_tty(stream: TextIO | None) -> bool:
     """Is ``stream`` a terminal?  False for closed and missing streams."""
     try:
@@ -217,14 +256,14 @@ def check_place(path: str) -> None:
     """Refuse at once what could not be written after minutes of work.  Raises EdgeError."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise EdgeError(f"cannot write {path}: there is no folder {folder}")
+        raise EdgeError(f"cannot write {path}: folder {folder} does not exist")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise EdgeError(f"cannot write {path}: permission denied")
 
 
 def one_line(text: str) -> str:
     """``text`` with line breaks folded: the promise is one line for each failure."""
-    return "; ".join(part.strip() for part in str(text).splitlines() if part.strip()) or "unknown failure"
+    return "; ".join(part.strip() for part in str(text).splitlines() if part.strip()) or "unknown error"
 
 
 def _is_utf8(stream: TextIO) -> bool:

@@ -14,7 +14,8 @@ from edge.errors import AnswerTimeout, ContextFull, EdgeError
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session import Session
+    from edge.session.session import Session
+    from edge.session.stream import Piece
 
 #: version of the JSONL protocol
 PROTOCOL = 1
@@ -48,10 +49,16 @@ def kv(engine: Engine) -> dict[str, Any]:
     }
 
 
-def answer(engine: Engine, session: Session, text: str) -> dict[str, Any]:
-    """The object of ``run --json``."""
+def text(piece: Piece) -> dict[str, Any]:
+    """The event of a piece: of the answer, or of the thoughts in front of it."""
+    return {"ev": "thought" if piece.thought else "text", "text": piece.text}
+
+
+def answer(engine: Engine, session: Session, text: str, thoughts: str = "") -> dict[str, Any]:
+    """The object of ``run --json``; ``thoughts`` only where there are any."""
     return {
         "text": text,
+        **({"thoughts": thoughts} if thoughts else {}),
         "finish_reason": session.finish_reason,
         "usage": usage(session),
         "timings": plain(session.timings),
@@ -105,5 +112,5 @@ def finish_error(finish_reason: str | None, engine: Engine, timeout: float | Non
     if finish_reason == "timeout":
         return AnswerTimeout(f"stopped after --timeout {timeout:g} s" if timeout else "stopped by the timeout")
     if finish_reason == "context_full":
-        return ContextFull(f"the context of {engine.plan.n_ctx} tokens is full; --overflow slide or more --ctx helps")
+        return ContextFull(f"the context of {engine.plan.n_ctx} tokens is full; use a larger --ctx or --overflow slide")
     return None

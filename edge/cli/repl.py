@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.amounts import count, human
-from edge.chat import Conversation
 from edge.cli import records
 from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
 from edge.cli.signals import interrupting, stopping
 from edge.errors import EdgeError, UsageError
+from edge.session.conversation import Conversation
 
 if TYPE_CHECKING:
     from edge.engine import Engine
-    from edge.session import Session
-    from edge.stream import Piece
+    from edge.session.session import Session
+    from edge.session.stream import Piece
 
 QUOTES = '"""'
 
@@ -142,14 +142,17 @@ class Repl:
                 interrupts = 1 if getattr(stop, "had_text", False) else interrupts + 1
                 if interrupts > 1:
                     return 130
-                self.out.info("(Ctrl-C again leaves; so does Ctrl-D)", "dim")
+                self.out.info("(press Ctrl-C again or Ctrl-D to quit)", "dim")
 
     def readable(self, text: str) -> bool:
-        """Whether a message is UTF-8 text; one that is not is reported and left out."""
+        """Whether a message is UTF-8 text without NUL; one that is not is reported and left out."""
         try:
             text.encode()
+            at = text.find("\0")
         except UnicodeEncodeError as error:
-            self.out.error(f"this line is not UTF-8 text (character {error.start + 1}), and was not sent")
+            at = error.start
+        if at >= 0:
+            self.out.error(f"this line is not UTF-8 text (character {at + 1}) and was not sent")
             if not self.reader.interactive:
                 self.code = UsageError.exit_code
             return False
@@ -216,7 +219,7 @@ class Repl:
             try:
                 for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
                     progress.close()
-                    answer.feed(piece.text)
+                    answer.feed(piece.text, piece.thought)
             finally:
                 progress.close()
                 if answer.text:
@@ -238,11 +241,13 @@ class Repl:
             self.out.warn(str(failure))
             self.code = failure.exit_code
         elif reason == "context_full":
-            self.out.info("(the context is full: /clear starts afresh, /undo takes the last turn back)", "dim")
+            self.out.info("(the context is full: /clear starts a new conversation, /undo removes the last turn)", "dim")
         elif reason == "timeout":
             self.out.info("(stopped by --timeout)", "dim")
+        elif reason == "loop" and self.reader.interactive:
+            self.out.info("(stopped: the answer repeated itself)", "dim")
         elif reason == "length" and self.reader.interactive:
-            self.out.info("(cut at the token limit; /set max_tokens N raises it)", "dim")
+            self.out.info("(stopped at the token limit; /set max_tokens N changes it)", "dim")
         return None
 
     def remark_offload(self) -> None:
@@ -266,26 +271,26 @@ class Repl:
         for command in COMMANDS.values():
             self.out.line(f"  {command.usage:<18} {command.help}")
         if self.reader.interactive:
-            self.out.line('\n  """ or a trailing \\ begins several lines; Ctrl-C stops an answer; Ctrl-D leaves.\n')
+            self.out.line('\n  """ or a trailing \\ starts several lines; Ctrl-C stops an answer; Ctrl-D quits.\n')
 
     def do_clear(self, _rest: str) -> None:
         self.talk.clear()
-        self.out.info("(a new conversation)", "dim")
+        self.out.info("(new conversation)", "dim")
 
     def do_system(self, rest: str) -> None:
         if not rest:
             self.out.line(self.talk.system or "(no system prompt)")
             return
         self.talk.system = rest
-        self.out.info("(from the next message on)", "dim")
+        self.out.info("(used from the next message on)", "dim")
 
     def do_undo(self, _rest: str) -> None:
         if self.talk.undo() is None:
-            raise UsageError("there is nothing to take back")
-        self.out.info("(the last turn is taken back)", "dim")
+            raise UsageError("there is no turn to remove")
+        self.out.info("(last turn removed)", "dim")
 
     def do_regen(self, _rest: str) -> int | None:
-        if self.talk.turns and not self.arguments["sampling"].temp:
+        if self.talk.turns and not self.arguments["sampling"].temperature:
             self.out.info("(greedy answers are always the same; /set temp 0.8 varies them)", "dim")
         return self._stream(lambda **more: self.talk.regen(**self.arguments, **more))
 
@@ -297,6 +302,7 @@ class Repl:
     def do_set(self, rest: str) -> None:
         key, _, value = rest.partition(" ")
         key, value = key.replace("-", "_").lower(), value.strip()
+        key = "temperature" if key == "temp" else key
         sampling = self.arguments["sampling"]
         fields = {field.name for field in dataclasses.fields(sampling)}
         if not key:
@@ -315,14 +321,14 @@ class Repl:
             self.arguments["sampling"] = dataclasses.replace(sampling, **{key: number(key, value)})
         else:
             names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
-            raise UsageError(f"/set {rest}: not understood; keys are {names}")
+            raise UsageError(f"/set {rest}: unknown key or value; keys are {names}")
 
     def do_context(self, _rest: str) -> None:
         for line in context_lines(self.engine, self.talk):
             self.out.line(line)
 
     def do_multi(self, _rest: str) -> int | None:
-        self.out.info("(type lines; /end alone sends them)", "dim")
+        self.out.info("(type your lines; a line with only /end sends them)", "dim")
         text = self._until(self.reader.read(". "), lambda line: "" if line.strip() == "/end" else None)
         return self.answer(text) if text.strip() and self.readable(text) else None
 
@@ -331,16 +337,16 @@ class Repl:
 
 
 COMMANDS = {
-    "help": Command("/help", "this list", Repl.do_help),
-    "clear": Command("/clear", "forget the conversation, keep the system prompt", Repl.do_clear),
-    "system": Command("/system [TEXT]", "show the system prompt, or give another", Repl.do_system),
-    "undo": Command("/undo", "take the last question and answer back", Repl.do_undo),
+    "help": Command("/help", "show this list", Repl.do_help),
+    "clear": Command("/clear", "start a new conversation with the same system prompt", Repl.do_clear),
+    "system": Command("/system [TEXT]", "show or replace the system prompt", Repl.do_system),
+    "undo": Command("/undo", "remove the last question and answer", Repl.do_undo),
     "regen": Command("/regen", "answer the last question again", Repl.do_regen),
     "set": Command("/set [KEY VALUE]", "show or change temp, top_p, seed, max_tokens, stop, stats ...", Repl.do_set),
-    "context": Command("/context", "how full the context is", Repl.do_context),
-    "stats": Command("/stats", "speed and memory of the last answer", Repl.do_stats),
-    "multi": Command("/multi", "type several lines, /end sends them", Repl.do_multi),
-    "exit": Command("/exit, /bye", "leave (Ctrl-D does too)", Repl.do_exit),
+    "context": Command("/context", "show how full the context is", Repl.do_context),
+    "stats": Command("/stats", "show speed and memory of the last answer", Repl.do_stats),
+    "multi": Command("/multi", "type several lines; /end sends them", Repl.do_multi),
+    "exit": Command("/exit, /bye", "quit (also Ctrl-D)", Repl.do_exit),
 }
 ALIASES = {"bye": "exit", "quit": "exit", "h": "help", "?": "help"}
 
@@ -355,7 +361,7 @@ def number(key: str, value: str) -> int | float | None:
         try:
             return float(value)
         except ValueError:
-            raise UsageError(f"/set {key}: {value!r} is no number") from None
+            raise UsageError(f"/set {key}: {value!r} is not a number") from None
 
 
 def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterator[str]:
@@ -368,12 +374,12 @@ def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterat
 
     sinks, used = cells(use.sinks if use.evicted else 0), cells(use.used)
     yield f"  [{'S' * sinks}{'#' * (used - sinks)}{'.' * (width - used)}]"
-    yield f"  {use.used} of {room} tokens in sight, {use.free} free; {count(talk.turns, 'turn')}"
+    yield f"  {use.used} of {room} tokens used, {use.free} free; {count(talk.turns, 'turn')}"
     if use.evicted:
-        older = f"{count(use.evicted, 'older token')} slid out of sight"
-        yield f"  {older}; S: the first {use.sinks} stay for ever"
+        older = f"{count(use.evicted, 'older token')} dropped"
+        yield f"  {older}; S: the first {use.sinks} are always kept"
     if use.forgotten:
-        yield f"  forgotten: the first {count(use.forgotten, 'message')}"
+        yield f"  dropped: the first {count(use.forgotten, 'message')}"
     yield f"  KV cache {plan.kv_type}, {human(plan.kv_bytes)}"
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from edge.engine import Engine
-    from edge.session import Session
-    from edge.stream import Piece
+    from edge.session.session import Session
+    from edge.session.stream import Piece
 
     Ask = Callable[..., Iterator[Piece]]  # ask or complete of a session, all but on_prefill given
 
@@ -31,13 +31,16 @@ Examples:
   bitnet-edge run "Where does the river begin?"
   bitnet-edge run "Summarise in one sentence:" -f notes.txt
   cat notes.txt | bitnet-edge run "Summarise:" --json
-  bitnet-edge run --session guide.bes -sysf museum.txt -n 0    # reads it once and saves
-  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"      # answers at once
+  bitnet-edge run --session guide.bes -sysf museum.txt -n 0    # read once, save
+  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"      # no waiting
   bitnet-edge run --jsonl --by sentence "Tell me about owls" |
     jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
-Standard input that is not a terminal is read to its end and appended to the prompt after a
-blank line; in a shell loop that reads a list, give </dev/null.
+  bitnet-edge run --choice yes,no "Is a whale a fish?"
+  bitnet-edge run --schema order.json "Two teas for room 12, please."
+
+If standard input is not a terminal, it is read to its end and appended to the prompt after a
+blank line. In a shell loop that reads a list, use </dev/null.
 
 Exit codes:
 """ + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
@@ -45,18 +48,21 @@ Exit codes:
 
 @click.command(
     cls=Command,
-    help="Print one answer to PROMPT and exit. PROMPT may also come from -p, -f or standard input (- for that alone).",
-    short_help="One answer to standard output, then exit.",
+    help="Print one answer to PROMPT and exit. The prompt can also come from -f FILE or standard input (PROMPT -: only "
+    "from there).",
+    short_help="Print one answer and exit.",
     epilog=EPILOG,
 )
 @click.argument("words", metavar="[PROMPT]", nargs=-1, type=Text())
 @heading(
     "Prompt",
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
-           help="The prompt, for those whose fingers know -p."),
+           advanced=True, help="The prompt, same as PROMPT."),
     option("-f", "--file", "file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
-           allow_from_autoenv=False, help="Append the text of FILE after a blank line ('-': standard input)."),
-    option("--raw", is_flag=True, help="No chat template: the model continues the prompt itself."),
+           allow_from_autoenv=False, help="Append the text of FILE to the prompt after a blank line (-: "
+           "standard input)."),
+    option("--raw", is_flag=True, advanced=True, help="Do not apply the chat template: the model continues the text of "
+           "the prompt."),
 )  # fmt: skip
 @options.system_options
 @options.session_options
@@ -64,11 +70,14 @@ Exit codes:
 @options.model_options
 @options.kv_options
 @options.sampling_options
+@options.form_options
 @options.by_option
 @heading(
     "Output",
-    option("--json", "as_json", is_flag=True, help="One JSON object: text, finish_reason, usage, timings, model, kv."),
-    option("--jsonl", "as_jsonl", is_flag=True, help="One JSON object an event: ready, prefill, text, done, error."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, timings, "
+           "model, kv."),
+    option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON object per line: ready, prefill, text, done, "
+           "error."),
 )
 @options.stats_option
 @options.output_options
@@ -88,12 +97,12 @@ def run(
     """Parse, answer, print."""
     out = ctx.ensure_object(Output)
     if as_json and as_jsonl:
-        raise UsageError("--json and --jsonl: choose one")
+        raise UsageError("--json and --jsonl cannot be used together")
     if len(words) > 1:
         raise UsageError(f"put the prompt in quotes: bitnet-edge run {' '.join(words)!r}")
     system = options.system_prompt(flags)
     if raw and system is not None:
-        raise UsageError("--raw uses no template, so there is no place for a system prompt")
+        raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags)
     prepares = keeper.saves and flags["max_tokens"] == 0 and not raw  # -n 0: a prompt is not needed
@@ -102,6 +111,7 @@ def run(
     try:
         with options.loaded(out, flags) as engine:
             session = keeper.open(engine, system)
+            arguments = options.advised(arguments, flags, engine)
             if timeout is not None:
                 arguments["timeout"] = max(timeout - (time.monotonic() - begun), 1e-3)
             ask = (
@@ -113,13 +123,14 @@ def run(
                 interrupted = _print_object(out, engine, session, ask)
                 as_json = False  # what fails from here on must not print a second object
             else:
-                interrupted = _print_text(out, session, ask)
+                asked = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
+                interrupted = _print_text(out, session, ask, flags["thoughts"], flags["by"], asked)
             keeper.save(session)
             if session.usage.prompt > engine.plan.n_ctx:
                 first = count(engine.plan.sinks, "token")
                 out.warn(
                     f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
-                    f"the first {first}) was in sight; a larger --ctx or --overflow stop helps"
+                    f"the first {first}) was used; use a larger --ctx, or --overflow stop"
                 )
             if session.offload_error:
                 out.warn(session.offload_error)
@@ -127,6 +138,8 @@ def run(
                 out.stats(session.stats_line())
             if interrupted:
                 return 130
+            if session.finish_reason == "length" and options.form(flags):
+                out.warn("the answer is incomplete: it reached the limit of -n")
             failure = records.finish_error(session.finish_reason, engine, timeout)
     except Exception as error:
         if not isinstance(error, BrokenPipeError):
@@ -143,7 +156,6 @@ def run(
 def warm(session: Session, **_: Any) -> Iterator[Piece]:
     """In place of an answer: read what the next prompt begins with."""
     session.warm()
-    session.finish_reason = "length"  # as with any answer of -n 0
     return iter(())
 
 
@@ -157,7 +169,7 @@ def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed
     else:
         file_is_stdin = file == "-"
     if word is not None and prompt is not None:
-        raise UsageError("PROMPT and -p: give one of them")
+        raise UsageError("PROMPT and -p cannot be used together")
     parts = [part for part in (word, prompt) if part is not None]
     if file is not None and file != "-":
         parts.append(options.read_text(file).strip("\n"))
@@ -167,7 +179,7 @@ def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed
     if not text.strip():
         if not needed:
             return ""
-        raise UsageError("there is no prompt: bitnet-edge run 'your question', or -f FILE, or pipe it in")
+        raise UsageError("no prompt: use bitnet-edge run 'your question', -f FILE, or a pipe")
     return text
 
 
@@ -183,28 +195,37 @@ def read_stdin(strip: bool = True) -> str:
     return text.strip("\n") if strip else text
 
 
-def _print_text(out: Output, session: Session, ask: Ask) -> bool:
-    """Stream the answer; True when Ctrl-C stopped it.  What was printed stays, and its line is always ended."""
-    answer = Answer(out)
+def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> bool:
+    """Stream the answer; True when Ctrl-C stopped it.  What was printed stays, and its line is always ended.
+
+    ``asked``: False where there will be no answer, whose line is then not ended.
+    """
+    answer = Answer(out, thoughts, by)
     with stopping(session.cancel) as stop, out.progress("reading the prompt") as progress:
         try:
             for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
                 progress.close()
-                answer.feed(piece.text)
+                answer.feed(piece.text, piece.thought)
         except BaseException as error:
             progress.close()
             if answer.text and not isinstance(error, BrokenPipeError):
                 answer.end()
             raise
-    answer.end()
+    if asked:
+        answer.end()
     return stop.interrupted
 
 
 def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
     """The whole answer as one JSON object; True when Ctrl-C stopped it."""
     with stopping(session.cancel) as stop, out.progress("answering"):
-        text = "".join(piece.text for piece in stop.through(ask()))
-    out.json(records.answer(engine, session, text))
+        text, thoughts = "", ""
+        for piece in stop.through(ask()):
+            if piece.thought:
+                thoughts += piece.text
+            else:
+                text += piece.text
+    out.json(records.answer(engine, session, text, thoughts))
     return stop.interrupted
 
 
@@ -213,6 +234,6 @@ def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> bo
     out.json(records.ready(engine))
     with stopping(session.cancel) as stop:
         for piece in stop.through(ask(on_prefill=lambda *counts: out.json(records.prefill(*counts)))):
-            out.json({"ev": "text", "text": piece.text})
+            out.json(records.text(piece))
     out.json(records.done(session))
     return stop.interrupted

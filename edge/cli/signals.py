@@ -27,6 +27,15 @@ def _terminate(_signum: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
+def guard_maps() -> None:
+    """A model file that gets shorter while it is in use is an error from now on, and no longer SIGBUS."""
+    try:
+        from pyx.memory import guard
+    except ImportError:  # not built: loading says so
+        return
+    guard()
+
+
 def in_main_thread() -> bool:
     """Signal handlers can only be set from the main thread."""
     return threading.current_thread() is threading.main_thread()

@@ -14,16 +14,16 @@ from edge.cli.run import read_stdin
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
-    from edge.tokenizer import Tokenizer
+    from edge.prompt.tokenizer import Tokenizer
 
 _text_options = heading(
     "Text",
     option("-f", "--file", "file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
-           allow_from_autoenv=False, help="Take the text of FILE ('-': standard input)."),
-    option("--special", is_flag=True, help="Read control tokens such as <|eot_id|> in the text; else they are text."),
-    option("--bos", is_flag=True, help="Put the token before it that begins every prompt of this model."),
+           allow_from_autoenv=False, help="Read the text from FILE (-: standard input)."),
+    option("--special", is_flag=True, help="Recognise control tokens such as <|eot_id|> in the text."),
+    option("--bos", is_flag=True, help="Add the BOS token, if the model has one."),
 )  # fmt: skip
-_json_option = heading("Output", option("--json", "as_json", is_flag=True, help="JSON instead of plain text."))
+_json_option = heading("Output", option("--json", "as_json", is_flag=True, help="Print JSON instead of plain text."))
 
 
 @click.group(cls=Noun, help="Encode, decode and count tokens.")
@@ -33,14 +33,15 @@ def tokens() -> None:
 
 @tokens.command(
     cls=Command,
-    help="Print the token ids of TEXT, of a file, or of standard input.",
-    short_help="Text to token ids.",
+    help="Print the token ids of TEXT, a file, or standard input.",
+    short_help="Convert text to token ids.",
 )
 @click.argument("text", required=False, type=Text())
 @_text_options
 @options.model_file_options
 @_json_option
-@heading("Output", option("--pieces", is_flag=True, help="One token a line: its id, a tab, its text as a JSON string."))
+@heading("Output", option("--pieces", is_flag=True, help="Print one token per line: its id, a tab, its text as "
+                          "a JSON string."))
 @options.output_options
 @click.pass_context
 def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **flags: Any) -> None:
@@ -62,8 +63,8 @@ def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **
 
 @tokens.command(
     cls=Command,
-    help="Print how many tokens TEXT, a file, or standard input has.",
-    short_help="How many tokens a text has.",
+    help="Print the number of tokens in TEXT, a file, or standard input.",
+    short_help="Count the tokens of a text.",
 )
 @click.argument("text", required=False, type=Text())
 @_text_options
@@ -83,8 +84,8 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
 
 @tokens.command(
     cls=Command,
-    help="Print the text of token IDS, given as numbers or, without any, on standard input.",
-    short_help="Token ids to text.",
+    help="Print the text of the token IDS, or of those on standard input.",
+    short_help="Convert token ids to text.",
 )
 @click.argument("ids", nargs=-1, type=Text())
 @options.model_file_options
@@ -98,12 +99,12 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
     numbers = []
     for word in re.split(r"[\s,\[\]]+", words.strip(" \n\t,[]")):  # "1 2 3", "1,2,3" and "[1, 2, 3]" are all fine
         if not word.isdecimal():
-            raise UsageError(f"'{word[:40]}' is no token id" if word else "there are no token ids")
+            raise UsageError(f"'{word[:40]}' is not a token id" if word else "no token ids")
         numbers.append(int(word))
     tokenizer = _tokenizer(flags)
     for token in numbers:
         if token >= tokenizer.n_vocab:
-            raise UsageError(f"token {token} is none of the {tokenizer.n_vocab} of this model")
+            raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
     text = tokenizer.decode(numbers)
     if as_json:
         out.json({"text": text})
@@ -114,7 +115,7 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
 def _encode(text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[int]]:
     file = flags["file"]
     if text is not None and file is not None:
-        raise UsageError("TEXT and -f: give one of them")
+        raise UsageError("TEXT and -f cannot be used together")
     if text is None or text == "-":
         text = read_stdin(strip=False) if file in (None, "-") else options.read_text(file)
     tokenizer = _tokenizer(flags)
@@ -125,7 +126,7 @@ def _encode(text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[in
 def _tokenizer(flags: dict[str, Any]) -> Tokenizer:
     """The tokenizer alone; no weight is touched."""
     from edge.formats import open_checkpoint
-    from edge.tokenizer import Tokenizer
+    from edge.prompt.tokenizer import Tokenizer
 
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]

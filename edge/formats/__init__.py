@@ -15,6 +15,7 @@ with it is an :class:`edge.errors.InvalidFile` of one line.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from edge.errors import InvalidFile, ModelNotFound
 from edge.formats.checkpoint import Checkpoint
@@ -23,28 +24,51 @@ __all__ = ["open_checkpoint"]
 
 
 def open_checkpoint(
-    path: str | os.PathLike[str], *, i2s_layout: str = "128", activation: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    i2s_layout: str = "auto",
+    activation: str | None = None,
+    inverted: bool = False,
+    ternarise: bool = False,
 ) -> Checkpoint:
     """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
 
-    ``i2s_layout`` ("128", "64", "1x4") and ``activation`` ("relu2", "silu") overrule what cannot be read from the
-    file, or is wrong in it.  Raises ModelNotFound, InvalidFile or UsageError.
+    The name of a pulled model (:mod:`edge.model.library`) is a path, too.
+
+    ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
+    its matrices are their reciprocals) overrule what cannot be read from the file, or is wrong in it.  ``ternarise``:
+    round matrices of floats to ternary ones by their absmean.  Raises ModelNotFound, InvalidFile or UsageError.
     """
-    path = os.fspath(path)
+    options: dict[str, Any] = {
+        "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,
+    }  # fmt: skip
+    checkpoint = _open(os.fspath(path), **options)
+    checkpoint.options = options
+    return checkpoint
+
+
+def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, ternarise: bool) -> Checkpoint:
+    if not os.path.exists(path):
+        from edge.model.library import resolve
+
+        path = resolve(path)
     if not os.path.exists(path):
         raise ModelNotFound(f"{path}: no such file or directory")
     is_folder = os.path.isdir(path)
+    if path.endswith(".safetensors") and not os.path.isfile(os.path.join(os.path.dirname(path), "config.json")):
+        raise InvalidFile(f"{path} holds weights alone; name the folder that holds it beside config.json and the "
+                          "tokenizer")
     if path.endswith(".safetensors") if not is_folder else os.path.isfile(os.path.join(path, "config.json")):
         from edge.formats import huggingface
 
-        return huggingface.read(path, activation=activation)
+        return huggingface.read(path, activation=activation, inverted=inverted, ternarise=ternarise)
     from edge.formats import gguf
 
     if not is_folder:
-        return gguf.read(path, i2s_layout=i2s_layout, activation=activation)
+        return gguf.read(path, i2s_layout=i2s_layout, activation=activation, inverted=inverted, ternarise=ternarise)
     files = sorted(name for name in os.listdir(path) if name.endswith(".gguf"))
     if len(files) == 1:
-        return gguf.read(os.path.join(path, files[0]), i2s_layout=i2s_layout, activation=activation)
+        return _open(os.path.join(path, files[0]), i2s_layout, activation, inverted, ternarise)
     if files:
         raise ModelNotFound(f"{path}: holds {len(files)} GGUF files; name one, such as {os.path.join(path, files[0])}")
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):

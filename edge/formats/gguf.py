@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import struct
+from dataclasses import replace
 from typing import Any
 
-from edge.config import ModelConfig
+from edge.config import ModelConfig, RopeScaling
 from edge.errors import UsageError
 from edge.formats import names
-from edge.formats.checkpoint import TERNARY_TYPES, Checkpoint, Tensor, TokenizerSpec
+from edge.formats.checkpoint import TERNARY_TYPES, WEIGHT_ONLY, Checkpoint, Tensor, TokenizerSpec
 from edge.formats.gguf_header import (
     ALIGNMENT,
     TYPE_IDS,
@@ -26,9 +28,10 @@ from edge.formats.gguf_header import (
     read_header,
     tensor_bytes,
 )
-from edge.formats.gguf_keys import KEY_EOS_IDS, KEY_IGNORE_MERGES, KEY_PATTERN
+from edge.formats.gguf_keys import KEY_EOS_IDS, KEY_IGNORE_MERGES, KEY_INNER_EPS, KEY_PATTERN
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
+from edge.model.families import FAMILIES, Family, refusal, supported
 
 __all__ = [
     "TYPES",
@@ -45,7 +48,11 @@ __all__ = [
 ]
 
 LAYOUTS = ("128", "64", "1x4")
-ARCHITECTURES = ("bitnet", "bitnet-b1.58", "bitnet-25", "llama")
+#: names of the files of a model in parts, and how many there may be
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+MOST_PARTS = 256
+#: tokens of the Llama-3 vocabulary
+LLAMA3_TOKENS = 128256
 
 #: names of pre-tokenisers that split like Llama 3, whose tokenizers put BOS first
 _LLAMA3_PRE = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e")
@@ -56,31 +63,84 @@ _FOREIGN: dict[int, str] = {
     37: f"I8_S; {_AGAIN}",
     38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
     40: f"NVFP4 (or an early Q1_0); {_AGAIN}",
-    41: "Q1_0, which is binary rather than ternary; use a ternary model",
-    134: f"IQ1_BN of ik_llama.cpp; {_AGAIN}",
-    135: f"IQ2_BN of ik_llama.cpp; {_AGAIN}",
-    142: f"PQ2_0, group-scaled weights of the Prism fork; {_AGAIN}",
-    143: f"PTQ1_0, group-scaled weights of the Prism fork; {_AGAIN}",
-    335: f"IQ2_BN_R4 of ik_llama.cpp; {_AGAIN}",
+    41: "Q1_0, which is binary rather than ternary (Bonsai 1-bit); use a ternary model such as Ternary-Bonsai",
+}
+#: what an id may mean: (type, weights of a block, its bytes, bytes in front of a row); the span of the largest tensor
+#: tells which
+_FORKS: dict[int, tuple[tuple[str, int, int, int], ...]] = {
+    42: (("Q2_0", 64, 18, 0), ("PQ2_0", 128, 34, 0), ("STQ1_0", 256, 42, 0)),
+    43: (("STQ1_0", 256, 42, 0),),
+    134: (("IQ1_BN", 64, 13, 2),),
+    135: (("IQ2_BN", 64, 16, 4),),
+    143: (("PTQ1_0", 128, 28, 0),),
+    335: (("IQ2_BN_R4", 64, 16, 4),),
 }
 
+#: keys behind ``<arch>.`` that change the arithmetic and are not implemented -> the values with which they do not
+_NEUTRAL: dict[str, tuple[float, ...]] = {
+    "logit_scale": (0, 1),
+    "embedding_scale": (0, 1),
+    "residual_scale": (0, 1),
+    "attention.scale": (0,),
+    "attention.output_scale": (0, 1),
+    "attention.value_scale": (0, 1),
+    "attention.temperature_scale": (0,),
+    "attention.clamp_kqv": (0,),
+    "attention.max_alibi_bias": (0,),
+    "attention.sliding_window": (0,),
+    "attention.causal": (1,),
+    "attn_logit_softcapping": (0,),
+    "final_logit_softcapping": (0,),
+    "router_logit_softcapping": (0,),
+    "use_parallel_residual": (0,),
+    "swin_norm": (0,),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "expert_shared_count": (0,),
+    "nextn_predict_layers": (0,),
+    "rope.scaling.yarn_ext_factor": (1, -1),
+    "rope.scaling.yarn_log_multiplier": (0,),
+}
+#: and those that are understood, or change nothing
+_KNOWN = frozenset((
+    "context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size", "hidden_activation",
+    "activation_quantization", "attention.head_count", "attention.head_count_kv", "attention.key_length",
+    "attention.value_length", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon",
+    "rope.dimension_count", "rope.freq_base", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scaling.original_context_length", "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.finetuned", "tensor_data_layout",
+    "pooling_type",
+))  # fmt: skip
 
-def read(path: str | os.PathLike[str], *, i2s_layout: str = "128", activation: str | None = None) -> Checkpoint:
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    i2s_layout: str = "auto",
+    activation: str | None = None,
+    inverted: bool = False,
+    ternarise: bool = False,
+) -> Checkpoint:
     """Describe a ternary model in a GGUF file.
 
-    ``i2s_layout``: how I2_S codes are arranged; nothing in the file tells (all published files use "128").
-    ``activation``: "relu2" or "silu", over what the file or its architecture says.
+    ``i2s_layout``: how I2_S codes are arranged; nothing in the file tells, "auto" means "128" until somebody looks
+    closer (:mod:`edge.model.reading`).  ``activation``: "relu2" or "silu", over what the file or its architecture says.
+    ``inverted``: the scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.
     Raises ModelNotFound, InvalidFile (one line naming the key or tensor) or UsageError.
     """
-    if i2s_layout not in LAYOUTS:
-        raise UsageError(f"i2s layout {i2s_layout!r} is not known; use one of {', '.join(LAYOUTS)}")
+    if i2s_layout not in ("auto", *LAYOUTS):
+        raise UsageError(f"i2s layout {i2s_layout!r} is not known; use auto or one of {', '.join(LAYOUTS)}")
     if activation not in (None, "relu2", "silu"):
         raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
-    header = read_header(path)
+    header = _joined(read_header(path))
     notes: list[str] = []
-    arch = _check_kind(header)
-    config = _config(header, arch, activation, notes)
-    tensors = _tensors(header, i2s_layout)
+    family = _check_kind(header)
+    types = _types(header, family.arch)
+    tensors = _tensors(header, types, "128" if i2s_layout == "auto" else i2s_layout, inverted, ternarise)
+    config = _config(header, family, tensors, activation, notes)
+    _check_projections(header, tensors)
+    for name in ("rope_factors_long.weight", "rope_factors_short.weight"):
+        tensors.pop(name, None)  # in the configuration by now
     with located(header.path):
         notes += names.check(config, tensors)
     spec = _tokenizer(header, config.n_vocab, notes)
@@ -91,11 +151,32 @@ def read(path: str | os.PathLike[str], *, i2s_layout: str = "128", activation: s
         tensors=tensors,
         tokenizer=spec,
         chat_template=header.text("tokenizer.chat_template"),
-        # float projections of a GGUF are what they are: dense unless their values are ternary already
-        metadata={**header.metadata, "ternary_marker": False},
+        metadata=header.metadata,
         notes=notes,
-        keep=(header.view,),
+        open=_open(header, family, tensors, config, i2s_layout, activation, inverted),
+        keep=tuple({id(info.view): info.view for info in header.tensors.values()}.values()),
     )
+
+
+def _open(
+    header: Header,
+    family: Family,
+    tensors: dict[str, Tensor],
+    config: ModelConfig,
+    i2s_layout: str,
+    activation: str | None,
+    inverted: bool,
+) -> dict[str, tuple[Any, ...]]:
+    """What the file does not say and nobody has said: option -> choices, the one that was taken first."""
+    found: dict[str, tuple[Any, ...]] = {}
+    if any(key.startswith("bitnet_edge.") for key in header.metadata):  # we wrote it
+        return found
+    if i2s_layout == "auto" and any(tensor.type == "I2_S" for tensor in tensors.values()):
+        found["i2s_layout"] = ("128", "64")
+        found["inverted"] = (inverted, not inverted)
+    if activation is None and header.text(f"{family.arch}.hidden_activation") is None and config.sub_norm:
+        found["activation"] = ("silu", "relu2") if config.activation == "silu" else ("relu2", "silu")
+    return found
 
 
 def read_tokenizer(path: str | os.PathLike[str]) -> TokenizerSpec:
@@ -104,32 +185,131 @@ def read_tokenizer(path: str | os.PathLike[str]) -> TokenizerSpec:
     return _tokenizer(header, len(header.strings("tokenizer.ggml.tokens")), [])
 
 
-def _check_kind(header: Header) -> str:
-    """Refuse, by name, what we know and do not run; returns the architecture."""
-    count = header.integer("split.count", 1) or 1
-    if count > 1:
-        part = (header.integer("split.no", 0) or 0) + 1
-        header.fail(f"part {part} of a model split in {count}; join the parts with 'llama-gguf-split --merge' first")
+def _joined(header: Header) -> Header:
+    """The header of a model in several files (``-00001-of-00003.gguf``) with the tensors of all of them."""
+    count, number = header.integer("split.count", 1) or 1, header.integer("split.no", 0) or 0
+    if count == 1:
+        return header
+    match = _PART.fullmatch(os.path.basename(header.path))
+    if match is None or number != 0 or not 1 < count <= MOST_PARTS or int(match[3]) != count or int(match[2]) != 1:
+        header.fail(f"part {number + 1} of a model in {count} files; open the first, whose name ends in "
+                    "-00001-of-0000N.gguf, with the others beside it")
+    tensors = dict(header.tensors)
+    for part in range(2, count + 1):
+        name = f"{match[1]}-{part:05}-of-{match[3]}.gguf"
+        path = os.path.join(os.path.dirname(header.path), name)
+        if not os.path.isfile(path):
+            header.fail(f"the model is in {count} files, and {shown(name)} is not beside it; get it as well")
+        other = read_header(path)
+        if other.integer("split.count") != count or other.integer("split.no") != part - 1:
+            other.fail(f"is not part {part} of {count} of the model; get the files again")
+        for key, info in other.tensors.items():
+            if key in tensors:
+                other.fail(f"tensor {shown(key)} is in two files of the model; get them again")
+            tensors[key] = info
+    meant = header.integer("split.tensors.count", len(tensors))
+    if meant != len(tensors):
+        header.fail(f"its {count} files hold {len(tensors)} tensors, not {meant}; get them again")
+    return replace(header, tensors=tensors)
+
+
+def _check_kind(header: Header) -> Family:
+    """Refuse, by name, what we know and do not run; returns the row of its architecture."""
     if any(key.startswith("prism.hadamard.") for key in header.metadata):
-        header.fail("its weights are stored in a rotated basis (prism.hadamard.*), which would give garbage here; "
-                    "use a model without it")
+        header.fail("its weights are stored in a rotated basis (prism.hadamard.*, Bonsai 2), which would give garbage "
+                    "here; use Ternary-Bonsai 1.7B, 4B or 8B")
     arch = header.text("general.architecture")
     if arch is None:
-        header.fail("general.architecture is missing; this is no model file")
-    if arch not in ARCHITECTURES:
-        header.fail(f"architecture {shown(arch)} is not supported ({', '.join(ARCHITECTURES)} are); "
-                    "bitnet-edge runs BitNet-type ternary models")
+        header.fail("general.architecture is missing, so this is not a model file")
+    if arch not in FAMILIES:
+        why = refusal(arch)
+        header.fail(f"architecture {shown(arch)} is not supported: it is {why}" if why else
+                    f"architecture {shown(arch)} is not supported ({supported()} are); "
+                    "bitnet-edge runs ternary models")
+    _check_keys(header, FAMILIES[arch])
+    return FAMILIES[arch]
+
+
+def _check_keys(header: Header, family: Family) -> None:
+    """Refuse keys that change the arithmetic in a way that is not implemented."""
+    for key, value in header.metadata.items():
+        name = key.removeprefix(f"{family.arch}.")
+        if name == key or name not in _NEUTRAL:
+            continue
+        if family.multipliers and name in ("logit_scale", "embedding_scale", "residual_scale"):
+            continue
+        number = header.real(key) if not isinstance(value, bool) else float(value)
+        if name == "attention.scale" and number is not None:
+            width = header.integer(f"{family.arch}.attention.key_length") or (
+                (header.integer(f"{family.arch}.embedding_length") or 0)
+                // (header.integer(f"{family.arch}.attention.head_count") or 1)
+            )
+            if abs(number * number * width - 1) < 1e-3:
+                continue
+        if name == "attention.sliding_window" and number is not None:
+            if number >= (header.integer(f"{family.arch}.context_length") or 1 << 62):
+                continue
+        if number not in _NEUTRAL[name]:
+            header.fail(f"{shown(key)} is {number:g}, which changes the arithmetic in a way that is not implemented; "
+                        "answers would be wrong")
+
+
+def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
+    """Tensor name -> (type, bytes), where an id means different things in different forks told by its span."""
+    _check_types(header, arch)
+    meant: dict[int, tuple[str, int, int, int]] = {}
+    for type_id, candidates in _FORKS.items():
+        mine = [info for info in header.tensors.values() if info.type_id == type_id]
+        if not mine:
+            continue
+        largest = max(mine, key=lambda info: info.span)
+        fitting = [form for form in candidates if 0 <= largest.span - (_size(largest, form) or -1) < header.alignment]
+        if not fitting:
+            header.fail(f"tensor {shown(largest.name)} has type {type_id} and {largest.span} bytes for "
+                        f"{math.prod(largest.dims)} weights, which is no known layout; {_AGAIN}")
+        meant[type_id] = fitting[0]
+    types = {}
+    for info in header.tensors.values():
+        if info.type_id not in meant:
+            assert info.nbytes is not None  # foreign types were refused
+            types[info.name] = (info.type, info.nbytes)
+            continue
+        form = meant[info.type_id]
+        nbytes = _size(info, form)
+        if nbytes is None or nbytes > info.span:
+            header.fail(f"tensor {shown(info.name)} of {info.dims} does not fit the blocks of {form[0]}; the file is "
+                        "damaged")
+        types[info.name] = (form[0], nbytes)
+    return types
+
+
+def _size(info: TensorInfo, form: tuple[str, int, int, int]) -> int | None:
+    """Bytes of a tensor in blocks of a form; None where its rows do not fill them."""
+    _, elements, size, prefix = form
+    n, k = math.prod(info.dims), info.dims[0]
+    return None if k % elements else n // elements * size + n // k * prefix
+
+
+def _check_types(header: Header, arch: str) -> None:
     for info in header.tensors.values():
         reason = _foreign(info, arch)
         if reason:
             header.fail(f"tensor {shown(info.name)} has type {reason}")
     if "token_embd.weight" not in header.tensors:
         header.fail("it holds no weights (token_embd.weight is missing): a vocabulary-only or incomplete file")
-    kinds = {info.type for name, info in header.tensors.items() if names.is_projection(name)}
-    if kinds and not kinds & set(TERNARY_TYPES):
-        header.fail(f"a dense model (its matrices are {', '.join(sorted(kinds))}), not a ternary one; run it with "
-                    "llama.cpp, or, if its weights are ternary, convert it to I2_S or TQ2_0 first")
-    return arch
+
+
+def _check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
+    """Refuse a dense model early: float matrices must be scale x {-1, 0, 1}, or be rounded to that on demand."""
+    projections = [tensor for name, tensor in tensors.items() if names.is_projection(name)]
+    if not projections or any(tensor.type in TERNARY_TYPES for tensor in projections):
+        return
+    first = projections[0]
+    if first.floats == "latent" or names.looks_ternary(first):
+        return
+    kinds = ", ".join(sorted({tensor.type for tensor in projections}))
+    header.fail(f"a dense model (its matrices are {kinds}), not a ternary one; run it with llama.cpp, or, if these are "
+                "the latent weights of a ternary model, convert it with --ternarise")
 
 
 def _foreign(info: TensorInfo, arch: str) -> str | None:
@@ -152,15 +332,18 @@ def _foreign(info: TensorInfo, arch: str) -> str | None:
                        f"written for; {_AGAIN}"
         if info.type_id == 39:
             return f"MXFP4 (or TL2); {_AGAIN}"
-        groups = 128 if n // 128 * 34 <= info.span < n // 64 * 18 else 64
-        return f"Q2_0 in groups of {groups}, which is not supported; {_AGAIN}"
+    if info.type_id in _FORKS:
+        return None
     if info.type_id in _FOREIGN:
         return f"{info.type_id}, {_FOREIGN[info.type_id]}"
     return f"id {info.type_id}, which is not known; {_AGAIN}"
 
 
-def _config(header: Header, arch: str, override: str | None, notes: list[str]) -> ModelConfig:
-    """ModelConfig from ``<arch>.*`` and the shapes of a few tensors."""
+def _config(
+    header: Header, family: Family, tensors: dict[str, Tensor], override: str | None, notes: list[str]
+) -> ModelConfig:
+    """ModelConfig from the family, ``<arch>.*`` and the shapes of a few tensors."""
+    arch = family.arch
 
     def need(key: str) -> int:
         value = header.integer(f"{arch}.{key}")
@@ -174,8 +357,7 @@ def _config(header: Header, arch: str, override: str | None, notes: list[str]) -
     head_dim = header.integer(f"{arch}.attention.key_length", hidden // n_head if n_head else 0) or 0
     if header.integer(f"{arch}.attention.value_length", head_dim) != head_dim:
         header.fail(f"{arch}.attention.value_length differs from key_length, which is not supported")
-    embedding = header.tensors["token_embd.weight"].shape
-    n_vocab = embedding[0]
+    n_vocab = tensors["token_embd.weight"].shape[0]
     said = header.integer(f"{arch}.vocab_size")
     if said is not None and said != n_vocab:
         notes.append(f"{arch}.vocab_size says {said}, the embedding has {n_vocab} rows; taken as {n_vocab}")
@@ -183,20 +365,29 @@ def _config(header: Header, arch: str, override: str | None, notes: list[str]) -
     if eps is None:
         header.fail(f"{arch}.attention.layer_norm_rms_epsilon is missing; the file is incomplete, get it again")
     theta = header.real(f"{arch}.rope.freq_base", 10000.0) or 0.0
-    scaling = header.text(f"{arch}.rope.scaling.type", "none")
-    factor = header.real(f"{arch}.rope.scaling.factor", header.real(f"{arch}.rope.scale_linear", 1.0))
-    if scaling not in ("none", "linear") and factor != 1.0:
-        header.fail(f"{arch}.rope.scaling.type {shown(scaling)} is not supported (linear is)")
+    rope_dim = header.integer(f"{arch}.rope.dimension_count", head_dim)
+    n_layer, n_ctx = need("block_count"), need("context_length")
+    linear, scaling, n_ctx = _rope_scaling(header, family, tensors, n_ctx, notes)
     name = header.text("general.name") or ""
     if not 0 < len(name) < 200 or not name.isprintable():  # it will be printed: no escape sequences
         name = os.path.splitext(os.path.basename(header.path))[0]
+    unknown = [key for key in header.metadata if key.startswith(f"{arch}.")
+               and key[len(arch) + 1 :] not in _KNOWN and key[len(arch) + 1 :] not in _NEUTRAL]
+    if unknown:
+        notes.append(f"{shown(unknown[0])}{f' and {len(unknown) - 1} more keys are' if unknown[1:] else ' is'} not "
+                     "known and ignored")
+    inner_norm = "blk.0.attn_q_norm_in.weight" in tensors
     fields: dict[str, Any] = {
-        "n_layer": need("block_count"),
+        "n_layer": n_layer,
         "ffn": need("feed_forward_length"),
-        "n_ctx_train": need("context_length"),
-        "rope_dim": header.integer(f"{arch}.rope.dimension_count", head_dim),
-        "activation": _activation(header, arch, n_head == n_kv_head and theta == 10000.0, override, notes),
+        "n_ctx_train": n_ctx,
+        "rope_dim": rope_dim,
+        "activation": _activation(header, family, n_head == n_kv_head, theta, override, notes),
+        "activation_quant": header.text(f"{arch}.activation_quantization") or (
+            WEIGHT_ONLY if family.weight_only and not inner_norm else "int8"
+        ),
         "name": name,
+        **(_multipliers(header, arch, n_layer) if family.multipliers else {}),
     }
     with located(header.path):
         return ModelConfig(
@@ -207,24 +398,78 @@ def _config(header: Header, arch: str, override: str | None, notes: list[str]) -
             head_dim=head_dim,
             n_vocab=n_vocab,
             rope_theta=theta,
-            # llama files keep Q and K rows permuted for interleaved pairs; bitnet files do not
-            rope_style="interleaved" if arch == "llama" else "half",
+            rope_style=family.rope_style,
             eps=eps,
-            sub_norm="blk.0.attn_sub_norm.weight" in header.tensors,
-            tied="output.weight" not in header.tensors,
-            rope_scale=factor if factor else 1.0,
-            activation_quant=header.text(f"{arch}.activation_quantization") or "int8",
+            sub_norm="blk.0.attn_sub_norm.weight" in tensors,
+            tied="output.weight" not in tensors,
+            rope_scale=linear,
+            rope_scaling=scaling,
+            qk_norm=family.qk_norm,
+            qkv_bias="blk.0.attn_q.bias" in tensors,
+            inner_norm=inner_norm,
+            inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
             **fields,
         )
 
 
-def _activation(header: Header, arch: str, mha_10000: bool, override: str | None, notes: list[str]) -> str:
+def _rope_scaling(
+    header: Header, family: Family, tensors: dict[str, Tensor], n_ctx: int, notes: list[str]
+) -> tuple[float, RopeScaling | None, int]:
+    """(linear factor, other scaling, context length) of ``<arch>.rope.scaling.*``."""
+    arch = family.arch
+
+    def real(key: str, default: float) -> float:
+        value = header.real(f"{arch}.rope.scaling.{key}", default)
+        return default if value is None else value
+
+    kind = header.text(f"{arch}.rope.scaling.type", "none")
+    factor = real("factor", header.real(f"{arch}.rope.scale_linear", 1.0) or 1.0)
+    original = header.integer(f"{arch}.rope.scaling.original_context_length", n_ctx) or 0
+    with located(header.path):
+        if kind == "yarn" and factor != 1.0:
+            mscale = real("yarn_attn_factor", real("attn_factor", 1.0)) * (0.1 * math.log(max(factor, 1.0)) + 1)
+            return 1.0, RopeScaling("yarn", factor, original, real("yarn_beta_fast", 32.0),
+                                    real("yarn_beta_slow", 1.0), mscale=mscale), n_ctx
+        if kind == "longrope" or "rope_factors_short.weight" in tensors:
+            short = tensors.get("rope_factors_short.weight")
+            if short is None or short.type != "F32" or len(short.shape) != 1 or short.shape[0] > 4096:
+                header.fail("rope_factors_short.weight is missing or damaged; get the file again")
+            if original < n_ctx:
+                notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
+                             "texts are not supported")
+            factors = struct.unpack(f"<{short.shape[0]}f", short.data)
+            return 1.0, RopeScaling("factors", factors=factors, mscale=real("attn_factor", 1.0)), min(n_ctx, original)
+    if kind not in ("none", "linear") and factor != 1.0:
+        header.fail(f"{arch}.rope.scaling.type {shown(kind)} is not supported (linear, yarn and longrope are)")
+    return (factor if kind == "linear" or not kind or factor != 1.0 else 1.0) or 1.0, None, n_ctx
+
+
+def _multipliers(header: Header, arch: str, n_layer: int) -> dict[str, float]:
+    """Embedding, residual and logit multipliers.  Logits are divided by the key; older conversions have its reciprocal,
+    but no model multiplies its logits by more than 1."""
+    found = {}
+    for field, key in (("embedding_scale", "embedding_scale"), ("residual_scale", "residual_scale"),
+                       ("logit_scale", "logit_scale")):
+        value = header.real(f"{arch}.{key}")
+        if value is None:
+            header.fail(f"{arch}.{key} is missing: an old conversion; convert the model again")
+        if not 1e-6 < value < 1e6:
+            header.fail(f"{arch}.{key} is {value}, which is not a multiplier; the file is damaged")
+        found[field] = min(value, 1.0 / value) if field == "logit_scale" else value
+    return found
+
+
+def _activation(
+    header: Header, family: Family, mha: bool, theta: float, override: str | None, notes: list[str]
+) -> str:
     """Which activation gates the feed-forward part.
 
-    The user's word, then ``<arch>.hidden_activation``, then the architecture: bitnet and llama are SiLU, bitnet-b1.58
-    and bitnet-25 are squared ReLU, except that Microsoft's converter labels the SiLU models of 1bitLLM bitnet-b1.58
-    too.  Those have a SentencePiece vocabulary, or full multi-head attention and rope base 10000.
+    The user's word, then ``<arch>.hidden_activation``, then the architecture.  Names do not settle it for BitNet:
+    Microsoft's converter labels the SiLU models of 1bitLLM bitnet-b1.58, and another labels 2B-4T, a model of squared
+    ReLU, bitnet.  1bitLLM's models have full multi-head attention, rope base 10000 and a SentencePiece vocabulary; none
+    of the others has.
     """
+    arch = family.arch
     said = header.text(f"{arch}.hidden_activation")
     if said is not None:
         said = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu"}.get(said, said)
@@ -236,42 +481,54 @@ def _activation(header: Header, arch: str, mha_10000: bool, override: str | None
         return override
     if said is not None:
         return said
-    if arch in ("bitnet", "llama"):
-        return "silu"
     sentencepiece = header.text("tokenizer.ggml.model") == "llama"
-    if sentencepiece or mha_10000:
+    llama3 = len(header.strings("tokenizer.ggml.tokens")) == LLAMA3_TOKENS
+    if arch == "bitnet":
+        why = ("a Llama-3 vocabulary" if llama3 else "grouped-query attention" if not mha
+               else "" if theta == 10000.0 else f"rope base {theta:g}")
+        if why:
+            notes.append(f"activation taken as relu2: labelled bitnet but has {why}, which no SiLU model of that label "
+                         "has; if answers are garbage, use --activation silu")
+            return "relu2"
+    elif family.activation == "relu2" and (sentencepiece or (mha and theta == 10000.0)):
         why = "a SentencePiece vocabulary" if sentencepiece else "full attention and rope base 10000"
         notes.append(f"activation taken as SiLU: labelled {arch} but has {why}, as the 1bitLLM models do; "
-                     "if answers are garbage, ask for relu2")
+                     "if answers are garbage, use --activation relu2")
         return "silu"
-    return "relu2"
+    return family.activation
 
 
-def _tensors(header: Header, i2s_layout: str) -> dict[str, Tensor]:
+def _tensors(
+    header: Header, types: dict[str, tuple[str, int]], i2s_layout: str, inverted: bool, ternarise: bool
+) -> dict[str, Tensor]:
     """Tensors by name, with ``.scale`` companions folded in."""
     scales: dict[str, float] = {}
     for name, info in header.tensors.items():
         if name.endswith(".scale") and name[:-6] + ".weight" in header.tensors:
             if info.type not in names.VECTOR_TYPES or math.prod(info.dims) != 1:
                 header.fail(f"tensor {shown(name)} is not one float; the file is damaged")
-            scales[name[:-6] + ".weight"] = _one_float(header.view[info.offset : info.offset + (info.nbytes or 0)],
-                                                       info.type)
+            data = info.view[info.offset : info.offset + (info.nbytes or 0)]
+            scales[name[:-6] + ".weight"] = names.floats(info.type, data)[0]
     tensors = {}
     for name, info in header.tensors.items():
         if name.endswith(".scale") and name[:-6] + ".weight" in scales:
             continue
-        assert info.nbytes is not None  # foreign types were refused
+        type_name, nbytes = types[name]
         shape = info.shape
         while len(shape) > 1 and shape[0] == 1:
             shape = shape[1:]  # ggml's trailing dimensions of 1 mean nothing
         tensor = Tensor(
             name=name,
-            type=info.type,
+            type=type_name,
             shape=shape,
-            data=header.view[info.offset : info.offset + info.nbytes],
+            data=info.view[info.offset : info.offset + nbytes],
             scale=scales.get(name, 1.0),
-            layout=i2s_layout if info.type == "I2_S" else "128",
+            layout=i2s_layout if type_name == "I2_S" else "128",
+            # floats of a GGUF are what they are: dense unless their values are ternary already
+            floats="latent" if ternarise else "either",
         )
+        if tensor.type == "I2_S" and inverted:
+            tensor = tensor._replace(scale=tensor.scale * _inverse_square(tensor))
         if tensor.type == "I2_S":
             # n/4 bytes cannot hold a last block that is not full: its columns lie in bytes that were cut off
             whole = shape[0] % 4 == 0 if i2s_layout == "1x4" else math.prod(shape) % int(i2s_layout) == 0
@@ -281,12 +538,10 @@ def _tensors(header: Header, i2s_layout: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _one_float(data: memoryview, type_name: str) -> float:
-    if type_name == "F32":
-        return float(struct.unpack("<f", data)[0])
-    if type_name == "F16":
-        return float(struct.unpack("<e", data)[0])
-    return float(struct.unpack("<f", b"\0\0" + bytes(data))[0])  # BF16: the upper half of a float32
+def _inverse_square(tensor: Tensor) -> float:
+    """What turns the stored scale of an I2_S tensor into its reciprocal; 1 where there is no such scale."""
+    (stored,) = struct.unpack_from("<f", tensor.data, len(tensor.data) - 32)
+    return 1.0 / stored**2 if 1e-12 < abs(stored) < 1e12 else 1.0
 
 
 def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
@@ -307,10 +562,11 @@ def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
             header.fail(f"tokenizer.ggml.{key} has {len(values)} entries for {len(tokens)} tokens; it is damaged")
     bpe = model == "gpt2"
     pre = header.text("tokenizer.ggml.pre", "") or ""
-    if bpe and not pre and len(tokens) == 128256:
-        # The official 2B-4T file has no pre; 128256 tokens are Llama 3's vocabulary.
+    if bpe and pre in ("", "default", "gpt-2") and len(tokens) == LLAMA3_TOKENS:
+        # The official 2B-4T file has no pre, and some conversions have the wrong one.
+        what = f"is {pre}" if pre else "is missing"
+        notes.append(f"tokenizer.ggml.pre {what}; taken as llama-bpe because there are {LLAMA3_TOKENS} tokens")
         pre = "llama-bpe"
-        notes.append("tokenizer.ggml.pre is missing; taken as llama-bpe because there are 128256 tokens")
 
     def token_id(key: str) -> int | None:
         value = header.integer(f"tokenizer.ggml.{key}_token_id")

@@ -66,6 +66,7 @@ TYPES: dict[int, tuple[str, int, int]] = {
     34: ("TQ1_0", 256, 54),
     35: ("TQ2_0", 256, 66),
     36: ("I2_S", 4, 1),
+    142: ("PQ2_0", 128, 34),
 }
 TYPE_IDS = {name: number for number, (name, _, _) in TYPES.items()}
 
@@ -86,6 +87,7 @@ class TensorInfo(NamedTuple):
     offset: int  # from the start of the file
     nbytes: int | None  # None where the size cannot be known (a foreign type)
     span: int  # bytes up to the next tensor or the end of the file
+    view: memoryview  # of the file that it is in
 
     @property
     def type(self) -> str:
@@ -324,7 +326,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
             cursor.fail(f"tensor {shown(name)} ends beyond the file; it is incomplete, get it again")
         if begin + (nbytes or 1) > end:
             cursor.fail(f"tensor {shown(name)} overlaps {shown(found[i + 1][0])}; the file is damaged")
-        tensors[name] = TensorInfo(name, type_id, dims, begin, nbytes, end - begin)
+        tensors[name] = TensorInfo(name, type_id, dims, begin, nbytes, end - begin, view)
     return Header(path, version, alignment, metadata, tensors, view)
 
 

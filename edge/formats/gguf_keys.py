@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edge.config import ModelConfig
 from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+from edge.model.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37}
+_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41}
 
 #: our own keys: what GGUF has no word for
 KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
+KEY_LAYOUT = "bitnet_edge.i2s_layout"
+KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
 KEY_EOS_IDS = "bitnet_edge.tokenizer.eos_token_ids"
 
 
 def architecture(config: ModelConfig) -> str:
-    """The GGUF architecture of a model: sub-norms and squared ReLU, sub-norms and SiLU, or plain llama."""
+    """The GGUF architecture of a model: its own, or sub-norms and squared ReLU, sub-norms and SiLU, or plain llama."""
+    if config.arch not in ("bitnet", "bitnet-b1.58", "bitnet-25", "llama"):
+        return config.arch
     if config.sub_norm:
         return "bitnet-b1.58" if config.activation == "relu2" else "bitnet"
     return "llama"
+
+
+def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All keys of a file; ``type`` is what the ternary matrices are stored as, ``extra`` stands among them."""
+    keys = {**model_keys(checkpoint, type), **(extra or {}), **tokenizer_keys(checkpoint)}
+    # the reader takes a file with any key of ours at its word; only one without gets this, so that what was converted
+    # before the key was known becomes the same bytes
+    if type == "I2_S" and not any(key.startswith("bitnet_edge.") for key in keys):
+        keys[KEY_LAYOUT] = "128"
+    return keys
 
 
 def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
@@ -49,16 +65,45 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         # says outright what the architecture's name leaves to convention
         f"{arch}.hidden_activation": c.activation,
     }
-    if c.activation_quant != "int8":
+    if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
         metadata[f"{arch}.activation_quantization"] = c.activation_quant
-    if c.rope_scale != 1.0:
-        metadata[f"{arch}.rope.scaling.type"] = "linear"
-        metadata[f"{arch}.rope.scaling.factor"] = float(c.rope_scale)
+    if c.inner_norm and c.inner_eps != c.eps:
+        metadata[KEY_INNER_EPS] = float(c.inner_eps)
+    if FAMILIES[arch].multipliers:
+        metadata[f"{arch}.embedding_scale"] = float(c.embedding_scale)
+        metadata[f"{arch}.residual_scale"] = float(c.residual_scale)
+        metadata[f"{arch}.logit_scale"] = 1.0 / c.logit_scale
+    metadata |= {f"{arch}.rope.scaling.{key}": value for key, value in _rope_keys(c).items()}
     for key in ("general.license", "general.author", "general.description", "general.url"):
         value = checkpoint.metadata.get(key)
         if checkpoint.format == "gguf" and isinstance(value, str):
             metadata[key] = value
     return metadata
+
+
+def _rope_keys(c: ModelConfig) -> dict[str, Any]:
+    """Keys behind ``<arch>.rope.scaling.``; those of llama3 are a tensor, rope_freqs.weight."""
+    s = c.rope_scaling
+    if c.rope_scale != 1.0:
+        return {"type": "linear", "factor": float(c.rope_scale)}
+    if s is None or s.kind == "llama3":
+        return {}
+    if s.kind == "factors":
+        return {"type": "longrope", "attn_factor": float(s.mscale), "original_context_length": c.n_ctx_train}
+    # readers multiply the attention factor by what YaRN makes of the factor
+    usual = 0.1 * math.log(max(s.factor, 1.0)) + 1
+    return {"type": "yarn", "factor": float(s.factor), "original_context_length": s.n_ctx_orig,
+            "yarn_beta_fast": float(s.beta_fast), "yarn_beta_slow": float(s.beta_slow),
+            "yarn_attn_factor": float(s.mscale / usual)}  # fmt: skip
+
+
+def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
+    """The tensor that holds the divisors of the rotation, where keys cannot say them: name and numbers."""
+    s = c.rope_scaling
+    if s is None or s.kind == "yarn":
+        return None
+    name = "rope_freqs.weight" if s.kind == "llama3" else "rope_factors_short.weight"
+    return name, s.divisors(c.rope_theta, c.rope_dim)
 
 
 def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:

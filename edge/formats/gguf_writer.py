@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from array import array
@@ -20,6 +21,9 @@ from edge.formats.gguf_header import (
     StringArray,
     tensor_bytes,
 )
+
+#: not in TYPES, as readers must tell from the bytes of a tensor which of two types it is
+Q2_0 = 42
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,10 +52,14 @@ def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Se
     offset = 0
     sizes = []
     for entry in tensors:
-        type_id = TYPE_IDS[entry.type]
         dims = entry.shape[::-1]
-        size = tensor_bytes(type_id, dims)
-        assert size is not None
+        if entry.type == "Q2_0":
+            type_id, size = Q2_0, math.prod(dims) // 64 * 18
+        else:
+            type_id = TYPE_IDS[entry.type]
+            found = tensor_bytes(type_id, dims)
+            assert found is not None
+            size = found
         head += _string(entry.name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
         sizes.append(size)
         offset += -(-size // ALIGNMENT) * ALIGNMENT

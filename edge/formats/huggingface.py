@@ -11,22 +11,20 @@ from __future__ import annotations
 import math
 import os
 import re
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.config import ModelConfig
+from edge.config import ModelConfig, RopeScaling
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import huggingface_tokenizer, names, safetensors
-from edge.formats.checkpoint import Checkpoint, Tensor
+from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
+from edge.model.families import BY_HUGGINGFACE, Family, refusal
 
-#: config.json "architectures" we run; BitnetForCausalLM (small n) is 1bitLLM's own code
-ARCHITECTURES = ("BitNetForCausalLM", "BitnetForCausalLM", "LlamaForCausalLM")
-
-_TOP = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+#: "model." is missing where the checkpoint is of the model without its head
+_TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
 _LAYER = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
@@ -41,15 +39,24 @@ _LAYER = {
     "mlp.down_proj": "ffn_down",
     "mlp.ffn_sub_norm": "ffn_sub_norm",
     "mlp.ffn_layernorm": "ffn_sub_norm",  # 1bitLLM
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "self_attn.query_layernorm": "attn_q_norm",  # Hunyuan
+    "self_attn.key_layernorm": "attn_k_norm",
 }
-_LAYER_NAME = re.compile(r"model\.layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale)")
+_LAYER |= {
+    f"{name}.rms_norm": f"{target}_norm_in" for name, target in _LAYER.items() if target in names.PROJECTIONS
+}
+_LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
-
-def read(path: str | os.PathLike[str], *, activation: str | None = None) -> Checkpoint:
+def read(
+    path: str | os.PathLike[str], *, activation: str | None = None, inverted: bool = False, ternarise: bool = False
+) -> Checkpoint:
     """Describe the ternary model in a directory (or of the directory that a .safetensors file is in).
 
-    Raises ModelNotFound, InvalidFile (one line naming the file, key or tensor) or UsageError.
+    ``activation``, ``inverted`` and ``ternarise``: see :func:`edge.formats.open_checkpoint`.  Raises ModelNotFound,
+    InvalidFile (one line naming the file, key or tensor) or UsageError.
     """
     if activation not in (None, "relu2", "silu"):
         raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
@@ -58,23 +65,26 @@ def read(path: str | os.PathLike[str], *, activation: str | None = None) -> Chec
     raw = read_json(folder, "config.json")
     if raw is None:
         raise (InvalidFile if _pickles(folder) else ModelNotFound)(
-            f"{folder}: no config.json, so this is no Hugging Face model directory")
+            f"{folder}: no config.json, so this is not a Hugging Face model directory")
     quantization = raw.get("quantization_config") or {}
     if not isinstance(quantization, dict):
         fail(folder, "config.json: quantization_config is no object")
-    _check_kind(folder, raw, quantization)
+    family = _check_kind(folder, raw, quantization)
     stored = _shards(folder)
 
-    tensors, packed = _tensors(folder, stored, quantization)
+    latent = ternarise or _is_marked(raw, quantization)
+    tensors, packed = _tensors(folder, stored, quantization, inverted, latent)
     notes: list[str] = []
-    config = _config(folder, raw, tensors, activation, notes)
+    config = _config(folder, raw, family, tensors, activation, notes)
     if config.tied:
         tensors.pop("output.weight", None)  # a saved copy of the embedding
     with located(folder):
         notes += names.check(config, tensors)
-    marker = not packed and _is_marked(raw, quantization)
-    if not packed and not marker:
-        _check_scaled(folder, tensors["blk.0.attn_q.weight"])
+    first = tensors["blk.0.attn_q.weight"]
+    if not packed and first.floats == "ternary" and not names.looks_ternary(first):
+        fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
+                      "get the ternary (packed or GGUF) version, or, if these are the latent weights of a ternary "
+                      "model, convert it with --ternarise")
     generation = read_json(folder, "generation_config.json") or {}
     settings = read_json(folder, "tokenizer_config.json", MAX_TOKENIZER) or {}
     template = huggingface_tokenizer.chat_template(folder, settings)
@@ -85,8 +95,9 @@ def read(path: str | os.PathLike[str], *, activation: str | None = None) -> Chec
         tensors=tensors,
         tokenizer=huggingface_tokenizer.read(folder, raw, generation, settings, template, config.n_vocab, notes),
         chat_template=template,
-        metadata={**raw, "ternary_marker": marker},
+        metadata=raw,
         notes=notes,
+        open={"inverted": (inverted, not inverted)} if packed and "linear_class" not in quantization else {},
     )
 
 
@@ -94,21 +105,24 @@ def _pickles(folder: str) -> list[str]:
     return [name for name in sorted(os.listdir(folder)) if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
 
 
-def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> None:
-    """Refuse, by name, what we know and do not run."""
+def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> Family:
+    """Refuse, by name, what we know and do not run; returns the row of its architecture."""
     stated = raw.get("architectures")
-    stated = stated if isinstance(stated, list) else []
-    if not any(name in ARCHITECTURES for name in stated):
-        fail(folder, f"architecture {shown(stated[0] if stated else raw.get('model_type'))} is not supported "
-                      f"({', '.join(ARCHITECTURES)} are)")
+    stated = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
+    family = next((BY_HUGGINGFACE[name] for name in stated if name in BY_HUGGINGFACE), None)
+    if family is None:
+        name = stated[0] if stated else raw.get("model_type")
+        why = refusal(f"{name} {raw.get('model_type')}")
+        fail(folder, f"architecture {shown(name)} is not supported: it is {why}" if why else
+                     f"architecture {shown(name)} is not supported ({', '.join(BY_HUGGINGFACE)} are)")
     method = quantization.get("quant_method")
     if method not in (None, "bitnet"):
         fail(folder, f"quantised with {shown(method)}, not BitNet; use the ternary version of the model")
-    if quantization.get("use_rms_norm"):
-        fail(folder, "its projections have a norm of their own (use_rms_norm), which is not supported")
-    for key in ("attention_bias", "mlp_bias"):
+    for key in ("mlp_bias", "use_sliding_window", "num_experts", "num_local_experts"):
         if raw.get(key):
-            fail(folder, f"config.json: {key} is set; models with biases are not supported")
+            fail(folder, f"config.json: {key} is set, which changes the arithmetic in a way that is not implemented; "
+                         "answers would be wrong")
+    return family
 
 
 def _shards(folder: str) -> dict[str, Stored]:
@@ -145,27 +159,30 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(folder: str, stored: Mapping[str, Stored],
-             quantization: Mapping[str, Any]) -> tuple[dict[str, Tensor], bool]:
+def _tensors(folder: str, stored: Mapping[str, Stored], quantization: Mapping[str, Any], inverted: bool,
+             latent: bool) -> tuple[dict[str, Tensor], bool]:
     """Tensors under GGUF names; and whether any is packed."""
+    excluded = _not_converted(folder, quantization)
+    dense: set[str] = set()
     found: dict[str, Stored] = {}
     scales: dict[str, float] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
             continue  # recomputed from rope_theta
-        match = _LAYER_NAME.fullmatch(name)
-        if match and match[2] in _LAYER:
-            target = f"blk.{match[1]}.{_LAYER[match[2]]}.weight"
-        elif name.endswith(".weight") and name[:-7] in _TOP:
-            target = _TOP[name[:-7]] + ".weight"
-        elif name.endswith(".rms_norm.weight"):
-            fail(folder, f"tensor {shown(name)}: projections with a norm of their own are not supported")
+        plain = name.removeprefix("model.")
+        match = _LAYER_NAME.fullmatch(plain)
+        if match and match[2] in _LAYER and (match[3] != "bias" or _LAYER[match[2]] in names.PROJECTIONS):
+            target = f"blk.{match[1]}.{_LAYER[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
+            if any(excludes(name.rpartition(".")[0]) for excludes in excluded):
+                dense.add(target)
+        elif plain.endswith(".weight") and plain[:-7] in _TOP:
+            target = _TOP[plain[:-7]] + ".weight"
         else:
-            fail(folder, f"tensor {shown(name)} is no part of this kind of model, so its answers would be wrong")
+            fail(folder, f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
         if match and match[3] == "weight_scale":
             if math.prod(entry.shape) != 1 or entry.dtype in ("U8", "I8"):
                 fail(folder, f"tensor {shown(name)} is not one float; the file is damaged")
-            scales[target] = floats(entry.dtype, entry.data)[0]
+            scales[target] = names.floats(entry.dtype, entry.data)[0]
         elif target in found:
             fail(folder, f"tensor {target} stands twice (last as {shown(name)})")
         else:
@@ -176,7 +193,7 @@ def _tensors(folder: str, stored: Mapping[str, Stored],
         fail(folder, "packed weights, but config.json has no quantization_config of method bitnet, so nothing says "
                       "whether weight_scale multiplies or divides; add it")
     # AutoBitLinear multiplies by weight_scale (= mean|w|); BitLinear, the default, divides (1/mean|w|).
-    divides = quantization.get("linear_class", "bitlinear") != "autobitlinear"
+    divides = (quantization.get("linear_class", "bitlinear") != "autobitlinear") is not inverted
     tensors = {}
     for target, entry in found.items():
         scale = scales.get(target, 1.0)
@@ -189,7 +206,8 @@ def _tensors(folder: str, stored: Mapping[str, Stored],
         if entry.dtype != "U8":
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
-            tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data)
+            floats = "dense" if target in dense else "latent" if latent else "ternary"
+            tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data, floats=floats)
             continue
         if len(entry.shape) != 2 or target not in scales:
             fail(folder, f"tensor {target} is packed but has no weight_scale; get the file again")
@@ -198,48 +216,97 @@ def _tensors(folder: str, stored: Mapping[str, Stored],
     return tensors, packed
 
 
-def floats(dtype: str, data: memoryview) -> Sequence[float]:
-    """A few stored floats as Python floats (F32, F16, BF16)."""
-    if dtype == "F32":
-        return struct.unpack(f"<{len(data) // 4}f", data)
-    if dtype == "F16":
-        return struct.unpack(f"<{len(data) // 2}e", data)
-    wide = bytearray(2 * len(data))  # BF16 is the upper half of a float32
-    wide[2::4], wide[3::4] = data[::2], data[1::2]
-    return struct.unpack(f"<{len(data) // 2}f", wide)
+def _not_converted(folder: str, quantization: Mapping[str, Any]) -> list[Callable[[str], bool]]:
+    """Which modules stay floats (``modules_to_not_convert``), as transformers reads it: each entry is the beginning or
+    the end of a module's name."""
+    listed = quantization.get("modules_to_not_convert") or []
+    if not isinstance(listed, list) or len(listed) > 4096 or not all(isinstance(entry, str) for entry in listed):
+        fail(folder, "config.json: modules_to_not_convert is not a list of names; the file is damaged")
+
+    def of(entry: str) -> Callable[[str], bool]:
+        return lambda name: name == entry or name.startswith(f"{entry}.") or name.endswith(f".{entry}")
+
+    return [of(entry) for entry in listed if entry]
 
 
 def _is_marked(raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> bool:
     """Whether float weights are master weights, to be ternarised by absmean."""
-    small_n = "BitnetForCausalLM" in (raw.get("architectures") or [])
-    return quantization.get("quant_method") == "bitnet" or small_n or raw.get("weight_bits") == 1
+    bitnet = any(name in ("BitnetForCausalLM", "BitNetForCausalLM") for name in raw.get("architectures") or [])
+    return quantization.get("quant_method") == "bitnet" or bitnet or raw.get("weight_bits") == 1
 
 
-def _check_scaled(folder: str, tensor: Tensor) -> None:
-    """Refuse a dense model early: without a marker, float weights must already be scale x {-1, 0, 1}.
+class _Numbers:
+    """Numbers of config.json, checked."""
 
-    Looks at 256 neighbours of the first matrix: scales in groups of 32 or more would give at most 8 magnitudes.
-    """
-    width = 4 if tensor.type == "F32" else 2
-    sample = floats(tensor.type, tensor.data[: min(256, tensor.shape[1]) * width])
-    if len({abs(value) for value in sample if value}) > 16:
-        fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
-                      "get the ternary (packed or GGUF) version")
+    def __init__(self, folder: str, raw: Mapping[str, Any]) -> None:
+        self.folder, self.raw = folder, raw
 
-
-def _config(folder: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor], override: str | None,
-            notes: list[str]) -> ModelConfig:
-    """ModelConfig from config.json and a few shapes."""
-
-    def number(key: str, default: float | None, source: Mapping[str, Any] = raw) -> Any:
-        value = source.get(key)
+    def __call__(self, key: str, default: float | None, source: Mapping[str, Any] | None = None) -> Any:
+        value = (self.raw if source is None else source).get(key)
         value = default if value is None else value
         if value is None:
-            fail(folder, f"config.json: {key} is missing; get the file again")
+            fail(self.folder, f"config.json: {key} is missing; get the file again")
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e15:
-            fail(folder, f"config.json: {key} is {shown(value)}, not a sensible number")
+            fail(self.folder, f"config.json: {key} is {shown(value)}, not a sensible number")
         return value
 
+
+def _rotation(
+    folder: str, raw: Mapping[str, Any], number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
+) -> dict[str, Any]:
+    """Fields of ModelConfig about the rotation: rope_theta, rope_dim, rope_scale, rope_scaling, n_ctx_train."""
+    # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        fail(folder, "config.json: rope_parameters is not an object")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    theta = float(number("rope_theta", number("rope_theta", 10000.0), rope))
+    partial = number("partial_rotary_factor", number("partial_rotary_factor", 1.0), rope)
+    fields: dict[str, Any] = {"rope_theta": theta, "rope_dim": int(head_dim * partial), "n_ctx_train": n_ctx}
+    original = int(number("original_max_position_embeddings",
+                          number("original_max_position_embeddings", n_ctx), rope))
+
+    def attention_factor(default: float) -> float:
+        return float(number("attention_factor", default, rope))
+
+    if kind in ("default", "linear"):
+        fields["rope_scale"] = float(number("factor", None, rope)) if kind == "linear" else 1.0
+    elif kind == "dynamic" and rope.get("alpha"):  # Hunyuan: a fixed stretch of the base
+        if head_dim > 2:
+            fields["rope_theta"] = theta * float(number("alpha", None, rope)) ** (head_dim / (head_dim - 2))
+    elif kind == "llama3":
+        fields["rope_scaling"] = RopeScaling(
+            "llama3", float(number("factor", None, rope)), original, low_freq=float(number("low_freq_factor", 1, rope)),
+            high_freq=float(number("high_freq_factor", 4, rope)))
+    elif kind == "yarn":
+        factor = float(number("factor", None, rope))
+        if rope.get("truncate") is False or rope.get("mscale") or rope.get("mscale_all_dim"):
+            fail(folder, "config.json: a variant of yarn (truncate, mscale) that is not supported")
+        fields["rope_scaling"] = RopeScaling(
+            "yarn", factor, original, float(number("beta_fast", 32, rope)), float(number("beta_slow", 1, rope)),
+            mscale=attention_factor(0.1 * math.log(factor) + 1 if factor > 1 else 1.0))
+    elif kind in ("longrope", "su"):
+        factors = rope.get("short_factor")
+        if not isinstance(factors, list) or not all(type(value) in (int, float) for value in factors):
+            fail(folder, "config.json: short_factor of longrope is not a list of numbers; the file is damaged")
+        stretch = max(1.0, float(number("factor", n_ctx / original, rope)) if original > 0 else 1.0)
+        mscale = math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 and original > 1 else 1.0
+        fields["rope_scaling"] = RopeScaling("factors", factors=tuple(map(float, factors)),
+                                             mscale=attention_factor(mscale))
+        if original < n_ctx:
+            notes.append(f"runs with the rotation of its original context of {original} tokens (longrope): longer "
+                         "texts are not supported")
+            fields["n_ctx_train"] = original
+    else:
+        fail(folder, f"config.json: rope type {shown(kind)} is not supported (default, linear, yarn, llama3 and "
+                     "longrope are)")
+    return fields
+
+
+def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mapping[str, Tensor], override: str | None,
+            notes: list[str]) -> ModelConfig:
+    """ModelConfig from the family, config.json and a few shapes."""
+    number = _Numbers(folder, raw)
     embedding = tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         fail(folder, "tensor model.embed_tokens.weight is missing; get the files again")
@@ -249,19 +316,11 @@ def _config(folder: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor], 
                      f"taken as {n_vocab}")
     hidden = number("hidden_size", None)
     n_head = number("num_attention_heads", None)
+    n_layer = number("num_hidden_layers", None)
     head_dim = number("head_dim", hidden // n_head if n_head else 0)
+    quantization = raw.get("quantization_config") or {}
 
-    # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    if not isinstance(rope, dict):
-        fail(folder, "config.json: rope_parameters is no object")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ("default", "linear"):
-        fail(folder, f"config.json: rope type {shown(kind)} is not supported (default and linear are)")
-    theta = number("rope_theta", number("rope_theta", 10000.0), rope)
-    partial = number("partial_rotary_factor", number("partial_rotary_factor", 1.0), rope)
-
-    bitnet = any(name in ("BitNetForCausalLM", "BitnetForCausalLM") for name in raw["architectures"])
+    bitnet = family.arch.startswith("bitnet")
     said = raw.get("hidden_act") or ("relu2" if bitnet else "silu")
     said = "silu" if said == "swish" else said
     if said not in ("relu2", "silu"):
@@ -272,32 +331,50 @@ def _config(folder: str, raw: Mapping[str, Any], tensors: Mapping[str, Tensor], 
     activation = override or said
     untied = "output.weight" in tensors
     tied = raw.get("tie_word_embeddings")
-    if tied is None:
+    headless = any(name.endswith("Model") for name in raw["architectures"])
+    if tied is None or headless:
         tied = not untied
     elif not tied and not untied:
         fail(folder, "tensor lm_head.weight is missing although config.json says tie_word_embeddings false")
-    arch = ("bitnet-b1.58" if activation == "relu2" else "bitnet") if sub_norm else "llama"
+    arch = family.arch
+    if bitnet or arch == "llama":
+        arch = ("bitnet-b1.58" if activation == "relu2" else "bitnet") if sub_norm else "llama"
+    inner_norm = "blk.0.attn_q_norm_in.weight" in tensors
+    if bool(quantization.get("use_rms_norm")) is not inner_norm:
+        fail(folder, "config.json: use_rms_norm and the norms in front of projections do not agree; get the files "
+                     "again")
+    multipliers = {}
+    if family.multipliers:
+        multipliers = {
+            "embedding_scale": float(number("scale_emb", 1.0)),
+            "residual_scale": float(number("scale_depth", 1.0)) / max(1, n_layer) ** 0.5,
+            "logit_scale": float(number("dim_model_base", hidden)) / max(1, hidden),
+        }
     name = raw.get("_name_or_path")
     name = name if isinstance(name, str) and name.isprintable() and len(name) < 200 else None
+    quant = quantization.get("activation_quantization")
+    weight_only = family.weight_only and quantization.get("quant_method") is None
     with located(f"{folder}/config.json"):
         return ModelConfig(
             arch=arch,
             name=name or os.path.basename(os.path.abspath(folder)),
-            n_layer=number("num_hidden_layers", None),
+            n_layer=n_layer,
             hidden=hidden,
             ffn=number("intermediate_size", None),
             n_head=n_head,
             n_kv_head=number("num_key_value_heads", n_head),
             head_dim=head_dim,
             n_vocab=n_vocab,
-            n_ctx_train=number("max_position_embeddings", 2048),
-            rope_theta=float(theta),
-            rope_dim=int(head_dim * partial),
             rope_style="half",
             eps=float(number("rms_norm_eps", 1e-5)),
             activation=activation,
             sub_norm=sub_norm,
             tied=bool(tied),
-            rope_scale=float(number("factor", None, rope)) if kind == "linear" else 1.0,
-            activation_quant=(raw.get("quantization_config") or {}).get("activation_quantization", "int8"),
+            activation_quant=quant or (WEIGHT_ONLY if weight_only else "int8"),
+            qk_norm=family.qk_norm if raw.get("use_qk_norm", True) else "",
+            qkv_bias="blk.0.attn_q.bias" in tensors,
+            inner_norm=inner_norm,
+            inner_eps=float(number("rms_norm_eps", 1e-6, quantization)),
+            **multipliers,
+            **_rotation(folder, raw, number, head_dim, number("max_position_embeddings", 2048), notes),
         )

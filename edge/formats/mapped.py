@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
@@ -36,6 +37,7 @@ def map_file(path: str) -> memoryview:
                 raise InvalidFile(f"{path}: the file is empty")
             whole = Map(file.fileno(), size, access=mmap.ACCESS_READ)
             whole.file = file
+            _watch(whole)
             stack.pop_all()  # it stays open
             return memoryview(whole)
     except FileNotFoundError:
@@ -44,6 +46,15 @@ def map_file(path: str) -> memoryview:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryRefused(f"{path}: no room to map {size / 1e6:.0f} MB; is there a limit (ulimit -v)?") from None
         raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _watch(whole: Map) -> None:
+    """Tell the guard of maps (pyx.memory.guard) of it, until it is closed."""
+    try:
+        from pyx.memory import forget, watch
+    except ImportError:  # not built: nothing will run over it
+        return
+    weakref.finalize(whole, forget, watch(whole))
 
 
 def shown(name: object) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
-from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Tensor
+from edge.formats.checkpoint import FLOAT_TYPES, TABLE_TYPES, TERNARY_TYPES, Tensor
 from edge.formats.mapped import shown
 
 #: the seven ternary matrices of a layer
@@ -22,6 +22,9 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 
 #: fewer zeros than this and the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
+#: bytes of a block that begins with its scale
+GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34}
+_PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
 #: four codes -> as many bits as there are zeros among them
@@ -35,27 +38,42 @@ def is_projection(name: str) -> bool:
     return len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" and parts[2] in PROJECTIONS
 
 
+def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of a layer, in file order: GGUF name without ``blk.N.`` -> shape (out, in) or (n,)."""
+    c = config
+    table: dict[str, tuple[int, ...]] = {
+        "attn_norm.weight": (c.hidden,),
+        "attn_q.weight": (c.q_dim, c.hidden),
+        "attn_k.weight": (c.kv_dim, c.hidden),
+        "attn_v.weight": (c.kv_dim, c.hidden),
+    }
+    if c.qkv_bias:
+        table |= {"attn_q.bias": (c.q_dim,), "attn_k.bias": (c.kv_dim,), "attn_v.bias": (c.kv_dim,)}
+    if c.qk_norm:
+        table |= {"attn_q_norm.weight": (c.head_dim,), "attn_k_norm.weight": (c.head_dim,)}
+    if c.sub_norm:
+        table["attn_sub_norm.weight"] = (c.q_dim,)
+    table |= {
+        "attn_output.weight": (c.hidden, c.q_dim),
+        "ffn_norm.weight": (c.hidden,),
+        "ffn_gate.weight": (c.ffn, c.hidden),
+        "ffn_up.weight": (c.ffn, c.hidden),
+    }
+    if c.sub_norm:
+        table["ffn_sub_norm.weight"] = (c.ffn,)
+    table["ffn_down.weight"] = (c.hidden, c.ffn)
+    if c.inner_norm:
+        table |= {f"{name}_norm_in.weight": table[f"{name}.weight"][1:] for name in PROJECTIONS}
+    return table
+
+
 def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Every tensor that the model must have: GGUF name -> shape (out, in) or (n,), in file order."""
     c = config
+    layer = layer_shapes(c)
     table: dict[str, tuple[int, ...]] = {"token_embd.weight": (c.n_vocab, c.hidden)}
     for i in range(c.n_layer):
-        layer: dict[str, tuple[int, ...]] = {
-            "attn_norm": (c.hidden,),
-            "attn_q": (c.q_dim, c.hidden),
-            "attn_k": (c.kv_dim, c.hidden),
-            "attn_v": (c.kv_dim, c.hidden),
-            "attn_sub_norm": (c.q_dim,),
-            "attn_output": (c.hidden, c.q_dim),
-            "ffn_norm": (c.hidden,),
-            "ffn_gate": (c.ffn, c.hidden),
-            "ffn_up": (c.ffn, c.hidden),
-            "ffn_sub_norm": (c.ffn,),
-            "ffn_down": (c.hidden, c.ffn),
-        }
-        for name, shape in layer.items():
-            if c.sub_norm or not name.endswith("_sub_norm"):
-                table[f"blk.{i}.{name}.weight"] = shape
+        table |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}
     table["output_norm.weight"] = (c.hidden,)
     if not c.tied:
         table["output.weight"] = (c.n_vocab, c.hidden)
@@ -68,7 +86,7 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
     optional = {"rope_freqs.weight": (config.rope_dim // 2,)}
     for name in tensors:
         if name not in wanted and name not in optional:
-            raise InvalidFile(f"tensor {shown(name)} is no part of this kind of model, so its answers would be wrong")
+            raise InvalidFile(f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
     notes = []
     sparse = []
     for name in wanted:
@@ -83,7 +101,7 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
         elif is_projection(name):
             allowed = TERNARY_TYPES + FLOAT_TYPES
         else:
-            allowed = FLOAT_TYPES
+            allowed = TABLE_TYPES
         if tensor.type not in allowed:
             raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
                               f"{', '.join(allowed)}); convert the model again with one of them")
@@ -111,14 +129,62 @@ def zero_fraction(tensor: Tensor) -> float:
             if not math.isfinite(scale) or scale == 0.0:
                 raise InvalidFile(f"tensor {tensor.name} has scale {scale}: it was quantised from weights that are "
                                   "not ternary, or is damaged; convert the model again")
-        sample = bytes(data[max(0, end - _SAMPLE) : end])
-        if len(sample.translate(None, _BAD)) != len(sample):
+        share = _zeros(bytes(data[max(0, end - _SAMPLE) : end]))
+        if share is None:
             raise InvalidFile(f"tensor {tensor.name} holds codes that ternary weights never have; the file is damaged")
-        return int.from_bytes(sample.translate(_ZEROS), "little").bit_count() / (4 * len(sample))
+        return share
     if tensor.type in ("TQ1_0", "TQ2_0"):
         step = 54 if tensor.type == "TQ1_0" else 66
         for block in range(min(16, len(data) // step)):
             (scale,) = struct.unpack_from("<e", data, block * step + step - 2)
             if not math.isfinite(scale):
                 raise InvalidFile(f"tensor {tensor.name} has block scale {scale}; the file is damaged, get it again")
+    if tensor.type in GROUP_SCALES:
+        for start in range(0, min(len(data), _SAMPLE), GROUP_SCALES[tensor.type]):
+            (scale,) = struct.unpack_from("<e", data, start)
+            if not math.isfinite(scale):
+                raise InvalidFile(f"tensor {tensor.name} has block scale {scale}; the file is damaged, get it again")
     return 1.0
+
+
+def _zeros(codes: bytes) -> float | None:
+    """Share of zero weights among packed codes; None if there is a code that ternary weights never have."""
+    if len(codes.translate(None, _BAD)) != len(codes):
+        return None
+    return int.from_bytes(codes.translate(_ZEROS), "little").bit_count() / (4 * len(codes))
+
+
+def zeros(tensor: Tensor) -> float | None:
+    """Share of zero weights of a whole ternary tensor; None if it holds a code that ternary weights never have.
+
+    1.0 for types that cannot hold such a code, or are not looked at.
+    """
+    if tensor.type not in ("I2_S", "HF_U8"):
+        return 1.0
+    end = len(tensor.data) - (32 if tensor.type == "I2_S" else 0)
+    shares = [_zeros(bytes(tensor.data[at : min(at + _PIECE, end)])) for at in range(0, end, _PIECE)]
+    known = [share for share in shares if share is not None]
+    return None if len(known) < len(shares) else sum(known) / len(known)
+
+
+def looks_ternary(tensor: Tensor) -> bool:
+    """Whether a matrix of floats may be scale x {-1, 0, 1}; a cheap look at the beginning of it.
+
+    256 neighbours have at most 8 magnitudes where scales come in groups of 32 or more.
+    """
+    if tensor.type not in VECTOR_TYPES:
+        return False
+    width = 4 if tensor.type == "F32" else 2
+    sample = floats(tensor.type, tensor.data[: min(256, tensor.shape[-1]) * width])
+    return len({abs(value) for value in sample if value}) <= 16
+
+
+def floats(type: str, data: memoryview) -> Sequence[float]:
+    """A few stored floats as Python floats (F32, F16, BF16)."""
+    if type == "F32":
+        return struct.unpack(f"<{len(data) // 4}f", data)
+    if type == "F16":
+        return struct.unpack(f"<{len(data) // 2}e", data)
+    wide = bytearray(2 * len(data))  # BF16 is the upper half of a float32
+    wide[2::4], wide[3::4] = data[::2], data[1::2]
+    return struct.unpack(f"<{len(data) // 2}f", wide)

@@ -1,0 +1,76 @@
+"""``bitnet-edge batch``: many requests out of a file, their answers into another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.amounts import count
+from edge.cli import options
+from edge.cli.command import Command, Whole, heading, option
+from edge.cli.output import Output
+from edge.cli.signals import stopping
+
+if TYPE_CHECKING:
+    from edge.tools.batch import Summary
+
+EPILOG = """\
+Example:
+  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions",
+   "body": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 40}}
+
+IN has one such object per line (docs/batch.md). Each answer, or the error of its request, becomes
+a line of OUT when it is ready. After an interruption, --resume continues.
+"""
+
+
+@click.command(
+    cls=Command,
+    help="Answer the requests in IN, a JSONL file in the format of OpenAI's batch files, and write the answers to OUT.",
+    short_help="Answer many requests from a file, several at once.",
+    epilog=EPILOG,
+)
+@click.argument("source", metavar="IN", type=click.Path(dir_okay=False))
+@click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
+@heading(
+    "Batch",
+    option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),
+    option("--parallel", type=Whole(min=1, max=64), metavar="N", help="Answers at the same time; each counts in the "
+           "memory plan. Default: 4, or as many as fit in memory."),
+)  # fmt: skip
+@options.model_file_options
+@options.model_options
+@options.kv_options
+@options.sampling_options
+@options.form_options
+@options.output_options
+@click.pass_context
+def batch(
+    ctx: click.Context, source: str, target: str, resume: bool, timeout: float | None, **flags: Any
+) -> int:
+    """Parse, answer, say how it went."""
+    from edge.tools.batch import Batch
+
+    out = ctx.ensure_object(Output)
+    defaults = options.ask_arguments(flags)
+    if timeout is not None:
+        defaults["timeout"] = timeout
+    with options.loaded(out, flags) as engine:
+        defaults = options.advised(defaults, flags, engine)
+        work = Batch(engine, source, target, resume=resume, defaults=defaults)
+        with work, stopping(work.stop) as stop, out.progress("answering", "requests") as progress:
+            done = work.run(progress)
+    out.info(told(done))
+    if stop.interrupted:
+        out.info("use --resume to continue")
+        return 130
+    return 1 if done.failed else 0
+
+
+def told(done: Summary) -> str:
+    """How it went, in one line."""
+    before = f", {done.before} answered before" if done.before else ""
+    failed = f", {count(done.failed, 'error')} (see their lines)" if done.failed else ""
+    rate = f", {done.tokens / done.seconds:.1f} tokens/s" if done.seconds > 0 else ""
+    return f"{count(done.total, 'request')}{before}, {done.answered} answered{failed}{rate}"

@@ -1,0 +1,71 @@
+"""``bitnet-edge embed``: texts in, vectors out."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from edge.cli import options
+from edge.cli.command import Command, Text, Whole, heading, option
+from edge.cli.output import Output, check_place
+from edge.errors import EdgeError, UsageError
+
+
+@click.command(
+    cls=Command,
+    help="Compute embeddings, vectors of length 1 for search and comparison, with an embedding model (such as "
+    "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input.",
+    short_help="Compute the embeddings of texts, or compare two texts.",
+)
+@click.argument("texts", nargs=-1, type=Text())
+@options.model_file_options
+@heading(
+    "Model",
+    option("-t", "--threads", type=Whole(min=1), metavar="N", help="Number of threads. Default: one per core."),
+)
+@heading(
+    "Output",
+    option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
+    option("--npy", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
+           help="Write the vectors to FILE instead of printing JSON: a float32 array, one row per text."),
+)  # fmt: skip
+@options.output_options
+@click.pass_context
+def embed(
+    ctx: click.Context, texts: tuple[str, ...], threads: int | None, cosine: bool, npy: str | None, **flags: Any
+) -> None:
+    """Load, turn, print."""
+    from edge.formats import open_checkpoint
+    from edge.model.reading import settle
+    from edge.tools import embed as work
+    from pyx import cpu
+
+    out = ctx.ensure_object(Output)
+    if not texts and sys.stdin is not None and not sys.stdin.isatty():
+        lines = options.decode_text(sys.stdin.buffer.read(), "standard input").split("\n")
+        texts = tuple(line for line in lines if line.strip())
+    if not texts:
+        raise UsageError("no text: use bitnet-edge embed 'some text', or pipe in one text per line")
+    if cosine and len(texts) != 2:
+        raise UsageError(f"--cosine needs two texts, not {len(texts)}")
+    if npy is not None:
+        check_place(npy)
+    checkpoint = open_checkpoint(
+        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+    )
+    n_threads = threads or cpu.cores()
+    embedder = work.Embedder(settle(checkpoint, n_threads), n_threads)
+    vectors = [embedder.vector(text) for text in texts]
+    if cosine:
+        out.line(f"{work.cosine(*vectors):.6f}")
+    elif npy is not None:
+        try:
+            with open(npy, "wb") as file:
+                file.write(work.npy(vectors))
+        except OSError as error:
+            raise EdgeError(f"cannot write {npy}: {error.strerror}") from None
+    else:
+        for text, vector in zip(texts, vectors, strict=True):
+            out.json({"text": text, "vector": vector.tolist()})

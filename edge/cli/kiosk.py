@@ -1,0 +1,228 @@
+"""``bitnet-edge kiosk``: a kiosk from one house file: orders, bookings and questions about the facts of the house."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edge.amounts import count
+from edge.cli import options
+from edge.cli.command import CONTEXT, Command, Text, heading, option
+from edge.cli.output import Output
+
+if TYPE_CHECKING:
+    from edge.kiosk.visit import Visit
+
+#: of the banner, on a terminal
+ABOUT = """\
+{name}: a kiosk. It understands orders, bookings, and questions about the facts that /facts lists.
+It says only what its owner wrote; it cannot chat. To chat, get a model: bitnet-edge pull bonsai-1.7b
+/help lists the commands, Ctrl-D quits."""
+
+HELP = """\
+/facts   the facts of this house
+/menu    what can be ordered, with prices
+/order   the current order
+/new     start with the next guest
+/help    this list
+Ctrl-D   quit"""
+
+
+class Kiosk(click.Group):
+    """``kiosk [FILE]`` opens a house; ``kiosk check FILE`` looks for mistakes in one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names = [word for word in args if not word.startswith("-")]
+        if not names or names[0] not in self.commands:
+            if "-h" not in args and "--help" not in args:
+                args = ["open", *args]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or self.commands["open"]  # the name of a house file
+
+
+@click.group(
+    cls=Kiosk,
+    context_settings=CONTEXT,
+    help="Run a kiosk that takes orders and bookings and answers questions from one house file. Default: the example "
+    "house. docs/kiosk.md shows how to write your own.",
+    short_help="Run a kiosk from one file: orders, bookings, questions about the house.",
+    invoke_without_command=False,
+    subcommand_metavar="[FILE] [OPTIONS] | check FILE",
+)
+def kiosk() -> None:
+    """The noun; FILE alone means open."""
+
+
+@kiosk.command(
+    "open",
+    cls=Command,
+    help="Run the kiosk of the house file FILE in the terminal (default: the example house). Its [orders] section sets "
+    "where orders go.",
+    short_help="Run the kiosk of a house file (the word open is optional).",
+)
+@click.argument("path", metavar="[FILE]", required=False, type=Text())
+@heading(
+    "Model",
+    option("-m", "--model", type=Text(), metavar="MODEL", help="Use this instruct model instead of rules to "
+           "understand what guests say. It does not write the replies. A grammar limits its output to names in the "
+           "house file and words of the guest."),
+)  # fmt: skip
+@heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per "
+                          'line: {"text": "..."} in; the operations, the state and the reply out.'))  # fmt: skip
+@options.output_options
+@click.pass_context
+def open_(ctx: click.Context, path: str | None, model: str | None, as_jsonl: bool, **_: Any) -> int:
+    """Read the house, then turn by turn."""
+    from edge.kiosk.deliver import delivery
+    from edge.kiosk.house import EXAMPLE, load
+    from edge.kiosk.visit import Visit
+
+    out = ctx.ensure_object(Output)
+    house = load(path or EXAMPLE)
+    folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
+    write: Callable[[str], object] = out.line
+    if as_jsonl:  # the event itself carries the order
+        write = lambda text: None  # noqa: E731
+    deliver = delivery(house, folder, write)
+
+    def talk(reads: Any) -> int:
+        visit = Visit(house, deliver, **({} if reads is None else {"reads": reads}))
+        return jsonl(out, visit) if as_jsonl else converse(out, visit)
+
+    if model is None:
+        return talk(None)
+    with options.loaded(out, {"model": model}) as engine:
+        return talk(by_model(engine))
+
+
+def by_model(engine: Any) -> Any:
+    """What understands turns by an instruct model."""
+    from edge.kiosk.prompt import interpret
+    from edge.kiosk.understand import Understood
+
+    return lambda house, state, text: Understood(interpret(engine, house, state, text))
+
+
+@kiosk.command(
+    "check",
+    cls=Command,
+    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach.",
+    short_help="Check a house file.",
+)
+@click.argument("path", metavar="FILE", type=Text())
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
+@options.output_options
+@click.pass_context
+def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
+    """Load and look."""
+    from edge.kiosk.check import check as work
+    from edge.kiosk.house import load
+
+    out = ctx.ensure_object(Output)
+    house = load(path)
+    doubts = list(work(house))
+    if as_json:
+        out.json({"name": house.name, "items": len(house.items), "facts": len(house.facts),
+                  "bookings": len(house.bookings), "doubts": doubts})
+        return
+    for doubt in doubts:
+        out.line(doubt)
+    parts = (count(len(house.items), "item"), count(len(house.facts), "fact"), count(len(house.bookings), "booking"))
+    out.info(f"{house.name}: {', '.join(parts)}; {count(len(doubts), 'doubt') if doubts else 'no doubts'}")
+
+
+def converse(out: Output, visit: Visit) -> int:
+    """In the terminal, or line by line in a pipe."""
+    from edge.cli.chat import choose_reader
+    from edge.cli.repl import Interrupted
+
+    reader = choose_reader(out, None)
+    if reader.interactive:
+        out.info(ABOUT.format(name=visit.house.name) + "\n", "dim")
+    out.line(visit.greet().say)
+    while True:
+        try:
+            text = reader.read("> ").strip()
+        except EOFError:
+            if reader.interactive:
+                out.line()
+            return 0
+        except Interrupted:
+            return 130
+        if not text:
+            continue
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            out.warn("this line is not UTF-8 text")
+            continue
+        if text.startswith("/"):
+            command(out, visit, text)
+        else:
+            out.line(visit.turn(text).say)
+
+
+def command(out: Output, visit: Visit, text: str) -> None:
+    """One of the / commands."""
+    house = visit.house
+    if text == "/facts":
+        for number, fact in enumerate(house.facts, 1):
+            out.line(f"{number:>3}  {fact}")
+    elif text == "/menu":
+        for item in house.items:
+            out.line(house.price_line(item))
+    elif text == "/order":
+        shown = visit.shown()
+        for line in shown["lines"]:
+            out.line(f"{line['text']:<50} {line['amount']:>8}")
+        if shown["total"]:
+            out.line(f"{'Total':<50} {shown['total']:>8}")
+        elif not shown["lines"]:
+            out.line("Nothing yet.")
+    elif text == "/new":
+        visit.state = type(visit.state)()
+        out.line(visit.greet().say)
+    elif text in ("/help", "/?"):
+        out.line(HELP)
+    else:
+        out.info(f"unknown command {text.split()[0][:20]}; /help lists the commands")
+
+
+def jsonl(out: Output, visit: Visit) -> int:
+    """Requests and events, a line each; a bad line is an error event."""
+    from edge.kiosk.state import State
+    from edge.kiosk.visit import event
+
+    out.json({"ev": "ready", "v": 1, "house": visit.house.name, "say": visit.greet().say})
+    if sys.stdin is None:
+        return 0
+    for raw in sys.stdin.buffer:
+        if not raw.strip():
+            continue
+        try:
+            if len(raw) > 1 << 20:
+                raise ValueError("a request has at most 1 MiB")
+            request = json.loads(raw.decode())
+            if not isinstance(request, dict):
+                raise ValueError("a request is a JSON object")
+            if request.get("op") == "new":
+                visit.state = State()
+                out.json({"ev": "new", "say": visit.greet().say})
+                continue
+            text = request.get("text")
+            if not isinstance(text, str):
+                raise ValueError("text is missing")
+            text.encode()
+        except (ValueError, RecursionError) as error:
+            out.json({"ev": "error", "code": "bad_request", "message": str(error)[:200]})
+            continue
+        out.json(event(visit, visit.turn(text)))
+    return 0
+

@@ -1,0 +1,124 @@
+"""``bitnet-edge pull``, ``list`` and ``rm``: models by name, downloaded once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from edge.amounts import count, human
+from edge.cli import options
+from edge.cli.command import Command, Text, heading, option
+from edge.cli.output import Output, Progress
+from edge.errors import EdgeError
+
+
+@click.command(
+    cls=Command,
+    help="Download a model. MODEL is the name of a known model (bitnet-edge list --known), or hf:OWNER/NAME/FILE for "
+    "any file on the Hugging Face Hub; hf:OWNER/NAME is enough if the repository holds one model. Then -m NAME uses "
+    "it. An interrupted download continues where it stopped.",
+    short_help="Download a model by name.",
+    epilog="Examples:\n  bitnet-edge pull bonsai-1.7b\n  bitnet-edge chat -m bonsai-1.7b\n"
+    "  bitnet-edge pull hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf --name bitnet\n\n"
+    "Environment: HF_TOKEN for repositories with terms to accept, HF_ENDPOINT for a mirror, https_proxy,\n"
+    "BITNET_EDGE_MODELS for the folder of the models (default ~/.local/share/bitnet-edge/models).",
+)
+@click.argument("wanted", metavar="MODEL", type=Text())
+@heading(
+    "Download",
+    option("--name", type=Text(),
+           help="Name of the model on this machine. Default: the name of the known model, or of the file."),
+    option("--as-is", is_flag=True,
+           help="Keep the file as published. By default, a file that would need conversion at every start (an output "
+           "head in F16, other packings) is converted once."),
+    option("--force", is_flag=True, help="Download again even if a model of this name exists."),
+)  # fmt: skip
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
+@options.output_options
+@click.pass_context
+def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
+    """Download, check, and say how to use it."""
+    from edge.tools.pull import parse
+    from edge.tools.pull import pull as work
+
+    out = ctx.ensure_object(Output)
+    label = parse(wanted)[0] or wanted
+
+    def convert() -> Progress:
+        progress.close()
+        return converting
+
+    with out.progress(f"pulling {label}", "bytes") as progress, out.progress("converting") as converting:
+        try:
+            model = work(
+                wanted, name=name, as_is=as_is, force=force, progress=progress,
+                on_convert=convert,
+            )
+        except KeyboardInterrupt:
+            progress.close()
+            out.warn("interrupted; the same command continues the download")
+            raise
+    if as_json:
+        out.json(dataclasses.asdict(model))
+    else:
+        out.line(f"{model.name}: {human(model.nbytes)} in {model.path}")
+        out.info(f"try: bitnet-edge chat -m {model.name}", "dim")
+
+
+@click.command(
+    "list",
+    cls=Command,
+    help="List the models on this machine, or the models that can be pulled by name.",
+    short_help="List the pulled models, or those that can be pulled.",
+)
+@heading(
+    "Output",
+    option("--known", is_flag=True, help="List the models that can be pulled by name."),
+    option("--json", "as_json", is_flag=True, help="Print a JSON list."),
+)
+@options.output_options
+@click.pass_context
+def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
+    """Names, sizes, licences, sources."""
+    from edge.model.library import KNOWN, folder, pulled
+
+    out = ctx.ensure_object(Output)
+    models: list[Any] = list(KNOWN.values()) if known else pulled()
+    if as_json:
+        out.json([dataclasses.asdict(model) for model in models])
+        return
+    for model in models:
+        text = f"hf:{model.repo}  ({model.about})" if known else model.source
+        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<24} {text}")
+    if not models:
+        out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
+
+
+@click.command(
+    cls=Command,
+    help="Delete pulled models by name, without confirmation.",
+    short_help="Delete pulled models.",
+)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=Text())
+@options.output_options
+@click.pass_context
+def rm(ctx: click.Context, names: tuple[str, ...], **_: Any) -> None:
+    """Delete, and say how much is free again.  All are tried; the first failure is the exit code."""
+    from edge.model.library import remove
+
+    out = ctx.ensure_object(Output)
+    failure: EdgeError | None = None
+    freed = 0
+    for name in names:
+        try:
+            freed += remove(name)
+        except EdgeError as error:
+            if failure is not None:
+                out.error(str(failure))
+            failure = error
+    if freed or failure is None:
+        out.info(f"deleted {count(len(names) - (failure is not None), 'model')}, freed {human(freed)}")
+    if failure is not None:
+        raise failure

@@ -1,0 +1,190 @@
+"""``bitnet-edge serve``: HTTP for programs (OpenAI's and Ollama's clients), a page for people, Wyoming for voice."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import Any
+
+import click
+
+from edge.cli import options
+from edge.cli.command import Command, Text, heading, option
+from edge.cli.output import Output
+from edge.errors import Busy, UsageError
+
+EPILOG = """\
+Examples:
+  bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
+  bitnet-edge serve --parallel 4 --ctx 2048        # four conversations at once
+  bitnet-edge serve --host 0.0.0.0 --api-key "$KEY"
+
+Programs: base URL http://127.0.0.1:8080/v1 for OpenAI clients, http://127.0.0.1:8080 for Ollama's.
+docs/serve.md shows Home Assistant, Python, curl and systemd.
+"""
+
+
+@click.command(
+    cls=Command,
+    help="Serve the model over HTTP with the APIs of OpenAI and Ollama, and a chat page at the same address.",
+    short_help="Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page.",
+    epilog=EPILOG,
+)
+@heading(
+    "Service",
+    option("--host", type=Text(), metavar="ADDRESS", default="127.0.0.1",
+           help="Address to listen on (default 127.0.0.1: this machine only)."),
+    option("--port", type=click.IntRange(0, 65535), metavar="N", default=8080,
+           help="Port (default 8080; 0: any free one)."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Listen on a Unix socket instead."),
+    option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
+           "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
+    option("--insecure", is_flag=True, help="Allow an address that others can reach, without a key."),
+    option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
+           advanced=True, help="Also accept this host name (of a reverse proxy, in DNS). Addresses and localhost are "
+           "always accepted."),
+    option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
+           advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
+           "Default: none."),
+    option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
+           help="Answers at the same time (default 1). The memory plan has a context for each."),
+    option("--queue", type=click.IntRange(0, 100000), metavar="N", default=64,
+           advanced=True, help="Maximum number of waiting requests (default 64); further ones receive status 429."),
+    option("--state", type=Text(), metavar="DIR", advanced=True, help="Save the KV caches of conversations in "
+           "DIR, so that they continue after a restart without being read again."),
+    option("--state-size", type=Text(), metavar="SIZE", default="1G", advanced=True,
+           help="Maximum size of DIR (default 1G)."),
+    option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
+           "in the file."),
+    option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
+    option("--kiosk", type=Text(), metavar="FILE", help="Serve the kiosk of this house file: on the page, and to "
+           "programs at POST /kiosk/turn (docs/kiosk.md)."),
+    option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
+           help="Also serve Home Assistant's voice assistant."),
+)  # fmt: skip
+@options.system_options
+@options.model_file_options
+@options.model_options
+@options.kv_options
+@options.sampling_options
+@options.output_options
+@click.pass_context
+def serve(ctx: click.Context, **flags: Any) -> int:
+    """Open the port, load, answer until a signal ends it."""
+    from edge.amounts import parse_size
+    from edge.serve.app import Service, Settings, application
+
+    out = ctx.ensure_object(Output)
+    system = options.system_prompt(flags)
+    check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
+    if ctx.get_parameter_source("overflow") is not click.core.ParameterSource.COMMANDLINE:
+        flags["overflow"] = "stop"  # a client learns that its conversation is too long; nothing is cut silently
+    defaults = options.ask_arguments({**flags, "by": None})
+    desk = None
+    if flags["kiosk"] is not None:
+        from edge.kiosk.deliver import delivery
+        from edge.kiosk.house import load
+        from edge.serve.kiosk import Desk
+
+        house = load(flags["kiosk"])
+        desk = Desk(house, delivery(house, os.path.dirname(os.path.abspath(flags["kiosk"])), out.line))
+    settings = Settings(
+        kiosk=desk,
+        name=flags["name"], api_key=flags["api_key"] or None, hosts=tuple(n.lower() for n in flags["host_names"]),
+        cors=flags["cors"], metrics=flags["metrics"], parallel=flags["parallel"], queue=flags["queue"],
+        timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(flags["state_size"], "state_size") or 0,
+        defaults=defaults, system=system,
+    )  # fmt: skip
+    listening = listen(flags["host"], flags["port"], flags["socket_path"])
+    service = Service(settings)
+    return _run(out, flags, service, application, listening)
+
+
+def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: socket.socket) -> int:
+    """Load beside the open port, and serve."""
+    import threading
+
+    import uvicorn
+
+    ended = threading.Event()
+    failure: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            with options.loaded(out, flags) as engine:
+                service.open(engine)
+                out.info(f"{service.name} answers at {address_of(listening)}")
+                ended.wait()
+        except BaseException as error:
+            failure.append(error)
+            service.failure = str(error)
+            server.should_exit = True
+
+    wyoming = None
+    if flags["wyoming"]:
+        from edge.serve.wyoming import Door
+
+        wyoming = Door(flags["wyoming"], service)
+    config = uvicorn.Config(
+        application(service, load, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
+        http="h11", loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=1024,
+        h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        ended.set()
+        listening.close()
+        if flags["socket_path"]:
+            try:
+                os.unlink(flags["socket_path"])
+            except OSError:
+                pass
+    if failure:
+        raise failure[0]
+    return 0
+
+
+def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:
+    """Refuse to open a door to others by mistake.  Raises UsageError."""
+    if socket_path is not None or key or insecure:
+        return
+    try:
+        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        raise UsageError(f"--host {host} can be reached by others: use --api-key KEY, or --insecure to allow everybody")
+
+
+def listen(host: str, port: int, path: str | None) -> socket.socket:
+    """A bound socket.  Raises UsageError, or Busy where another process listens."""
+    import errno
+
+    if path is not None:
+        from edge.cli.listen import Listener
+
+        return Listener(path).socket
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+        listening.setblocking(False)
+        return listening
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Busy(f"another process listens on {host}:{port}; use another --port") from None
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def address_of(listening: socket.socket) -> str:
+    """For people: what to open."""
+    if listening.family == socket.AF_UNIX:
+        return str(listening.getsockname())
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,142 @@
+"""Constraint: one answer on its way through a grammar; the loop of a session asks it about every token.
+
+The model chooses first, from all tokens.  Only where its choice is not allowed it chooses again, among those that are:
+so an answer that would have been valid anyway comes out as it would have without a grammar, bit for bit and drawn by
+the same random numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from edge.constrain import closing
+from edge.constrain.spec import Spec, one_line
+from edge.constrain.vocabulary import Vocabulary
+from edge.errors import EdgeError
+
+#: tokens before the limit of an answer from which on a way to end it validly is kept at hand, beside twice that way
+WATCHED = 32
+#: white space between the parts of JSON; a model that is unsure would write it for ever
+_BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
+
+
+class Constraint:
+    """``allows`` and ``mask`` say what may come next, ``accept`` goes on; ``done``: nothing may follow any more.
+
+    ``lead``: blanks that the model may put before the answer; they are not part of it.  ``most``: tokens at most.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, spec: Spec, lead: str = "", most: int = 1 << 30, ends: bool = True
+    ) -> None:
+        self.done = False
+        self._vocabulary, self._spec = vocabulary, spec
+        self._stop_ids = vocabulary.stop_ids if ends else frozenset()
+        self._stops = vocabulary.stops if ends else 0
+        self._matcher = vocabulary.matcher(spec.rules(lead))
+        self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
+        self._blanks = b""  # white space at the end
+        self._only: list[int] = []  # tokens that end the answer: nothing else may come
+        self._way = closing.way(self._matcher, vocabulary, spec, most)  # from here to a valid end, None if not known
+        self._must_stop = False
+        self._refused = 0  # tokens that the grammar takes and we do not, a bit each
+        self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way behind it
+        self._watched = 0 if self._way is None else 2 * len(self._way) + WATCHED  # tokens left from which it is kept
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether what was accepted is a whole answer."""
+        return bool(self._matcher.is_accepting())
+
+    def allows(self, token: int, left: int) -> bool:
+        """Whether a token may come next, of which ``left`` more may be written, this one included."""
+        if self._only:
+            return token == self._only[0]
+        if token in self._stop_ids:
+            return self.satisfied
+        if token in self._vocabulary.silent and token not in self._spec.allowed:
+            return False
+        if self._matcher.validate_tokens([token]) != 1:
+            return False
+        if self._rambles(token) or (left <= self._watched and not self._can_end(token, left)):
+            self._refused |= 1 << token
+            return False
+        return True
+
+    def mask(self) -> bytes:
+        """The tokens that may come next: a bit each, the lowest of a byte first.  Raises EdgeError if there is none.
+
+        What is chosen from them is asked about again: :meth:`allows` knows more, and refuses no token twice.
+        """
+        vocabulary = self._vocabulary
+        if self._only:
+            bits = 1 << self._only[0]
+        elif self._must_stop:
+            bits = self._stops
+        else:
+            bits = vocabulary.allowed(self._matcher, self._spec) & ~self._refused
+            if self._rambles(vocabulary.newline):
+                bits &= ~vocabulary.blank
+            if self.satisfied:
+                bits |= self._stops
+        if not bits:
+            raise EdgeError(f"the grammar leaves no token: {one_line(self._matcher.get_error()) or 'it has no end'}")
+        return bits.to_bytes((vocabulary.n_vocab + 8) // 8, "little")
+
+    def accept(self, token: int) -> None:
+        """The next token is chosen; it is one that :meth:`allows`."""
+        if not self._matcher.consume_token(token):
+            raise EdgeError(f"the grammar cannot go on: {one_line(self._matcher.get_error())}")
+        self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
+        data = self._vocabulary.token_bytes(token)
+        rest = data.rstrip()
+        self._blanks = data[len(rest) :] if rest else self._blanks + data
+        if self._way and self._way[0] == token:
+            del self._way[0]
+        else:
+            self._way = self._next[1] if self._next[0] == token else None
+        self._next, self._refused = (-1, []), 0
+        if self._only:
+            del self._only[0]
+        self.done = bool(self._matcher.is_stopped())
+
+    def forced(self) -> Sequence[int]:
+        """Tokens that come next for certain, or almost: JSON that may be written in several ways has a usual one."""
+        if self._only:
+            return self._only
+        forced: list[int] = self._matcher.compute_ff_tokens()
+        for style in self._styles:
+            if forced:
+                break
+            forced = style.compute_ff_tokens()
+        return forced
+
+    def _rambles(self, token: int) -> bool:
+        """Whether a token is more white space than JSON needs; in a string, where no line can end, it is text."""
+        vocabulary = self._vocabulary
+        if not self._spec.is_json or token < 0 or not vocabulary.blank >> token & 1:
+            return False
+        if _BLANKS.fullmatch(self._blanks + vocabulary.token_bytes(token)):
+            return False
+        return bool(self._matcher.validate_tokens([vocabulary.newline]))
+
+    def _can_end(self, token: int, left: int) -> bool:
+        """Whether the answer can still be ended behind a token; if not, it is ended now, on the way that is known."""
+        if self._way and self._way[0] == token:
+            return True
+        behind = self._matcher.deep_copy()
+        if behind.consume_token(token):
+            way = closing.again(behind, self._way or [], left - 1)
+            if way is None:
+                way = closing.way(behind, self._vocabulary, self._spec, left - 1)
+            if way is not None:
+                self._next = (token, way)
+                return True
+        if self._way is None:
+            self._way = closing.way(self._matcher, self._vocabulary, self._spec, left)
+        if self._way is None:
+            return True  # no end is near enough: the limit will cut the answer
+        self._only = list(self._way)
+        self._must_stop = not self._only and bool(self._stops)
+        return not self._only and not self._stops

@@ -1,0 +1,225 @@
+"""JSON schemas: as text, dictionary, dataclass or pydantic model -> one schema, every key of which is obeyed.
+
+llguidance ignores keys it does not know.  Here a key that is neither obeyed nor a mere remark is refused by name: an
+answer must never be less than what the schema asks for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edge.errors import UsageError
+
+#: keys that llguidance obeys, by what their values are
+_PLAIN = frozenset((
+    "type", "const", "enum", "required", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
+    "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "$ref",
+))  # fmt: skip
+_ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
+_MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schemas
+_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))  # name -> schema
+#: keys that say nothing about which values are valid; discriminator (OpenAPI, pydantic) repeats what anyOf says
+_REMARKS = frozenset((
+    "$schema", "$id", "id", "$anchor", "$comment", "title", "description", "default", "examples", "example",
+    "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding", "discriminator",
+))  # fmt: skip
+MOST_DEEP = 64  # schemas inside schemas
+
+
+def parse(given: Any) -> tuple[str, type | None]:
+    """(JSON text of the schema, the class to build values with or None).
+
+    ``given``: a mapping, JSON text, true or false, a dataclass or a pydantic model class.  Raises UsageError, naming
+    keys that are not supported.
+    """
+    into = given if isinstance(given, type) else None
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"is not JSON: {error}", argument="schema") from None
+    elif into is not None:
+        given = _of_class(into)
+    if isinstance(given, Mapping) and not isinstance(given, dict):
+        given = dict(given)
+    if not isinstance(given, (dict, bool)):
+        raise UsageError("is a JSON object, its text, a dataclass or a pydantic model", argument="schema")
+    unknown = sorted(set(_unsupported(given, "", 0)))
+    patterns, names = set[str](), set[str]()
+    _collect(given, patterns, names)
+    for pattern in sorted(patterns):
+        if (name := next((name for name in sorted(names) if _matches(pattern, name)), None)) is not None:
+            raise UsageError(f"schema: patternProperties {pattern!r} also holds for the property {name!r}, "
+                             "which is not supported")  # fmt: skip
+    if unknown:
+        raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
+    try:
+        return json.dumps(given, ensure_ascii=False), into
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
+
+
+def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
+    """Paths of the keys that nothing obeys."""
+    if depth > MOST_DEEP:
+        raise UsageError(f"is more than {MOST_DEEP} levels deep", argument="schema")
+    if not isinstance(schema, dict):
+        return  # true, false; anything else is refused by llguidance
+    for key, value in schema.items():
+        path = f"{where}/{key}"
+        if key in _ONE:
+            for each in value if isinstance(value, list) else [value]:
+                yield from _unsupported(each, path, depth + 1)
+        elif key in _MANY and isinstance(value, list):
+            for i, each in enumerate(value):
+                yield from _unsupported(each, f"{path}/{i}", depth + 1)
+        elif key in _NAMED and isinstance(value, dict):
+            for name, each in value.items():
+                yield from _unsupported(each, f"{path}/{name}", depth + 1)
+        elif key not in _PLAIN and key not in _REMARKS and not str(key).startswith("x-") or key == "x-guidance":
+            yield path
+
+
+def _collect(schema: Any, patterns: set[str], names: set[str]) -> None:
+    """All patterns and names of properties, wherever they stand: allOf and $ref may bring any of them together."""
+    if isinstance(schema, list):
+        for each in schema:
+            _collect(each, patterns, names)
+    elif isinstance(schema, dict):
+        for key, into in (("patternProperties", patterns), ("properties", names)):
+            if isinstance(schema.get(key), dict):
+                into |= set(schema[key])
+        for each in schema.values():
+            _collect(each, patterns, names)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    import re
+
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:  # a pattern that only llguidance can read: better refused than wrong
+        return True
+
+
+# ---- classes ---------------------------------------------------------------------------------------------------------
+
+
+def _of_class(kind: type) -> Any:
+    """The schema of a dataclass or a pydantic model; everything a class has is in it, nothing else may be."""
+    if hasattr(kind, "model_json_schema"):  # pydantic: only there if the caller has it
+        return kind.model_json_schema()
+    if not dataclasses.is_dataclass(kind):
+        raise UsageError(f"is {kind.__name__}, which is neither a dataclass nor a pydantic model", argument="schema")
+    defs: dict[str, Any] = {}
+    return {**_of_type(kind, kind.__name__, defs), **({"$defs": defs} if defs else {})}
+
+
+def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
+    import typing
+
+    hints = typing.get_type_hints(kind)
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return {
+        "type": "object",
+        "properties": {field.name: _of_type(hints[field.name], f"{kind.__name__}.{field.name}", defs)
+                       for field in fields},
+        "required": [field.name for field in fields],
+        "additionalProperties": False,
+    }  # fmt: skip
+
+
+_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one annotation; dataclasses go to ``defs``, so that they may hold themselves."""
+    import enum
+    import types
+    import typing
+
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
+    if hint in _SIMPLE:
+        return {"type": _SIMPLE[hint]}
+    if origin is typing.Literal:
+        return {"enum": list(args)}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [_of_type(each, name, defs) for each in args]}
+    if origin is list and args:
+        return {"type": "array", "items": _of_type(args[0], name, defs)}
+    if origin is tuple and args[1:] == (...,):
+        return {"type": "array", "items": _of_type(args[0], name, defs)}
+    if origin is tuple and args:
+        items = [_of_type(each, name, defs) for each in args]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    if origin is dict and args[:1] == (str,):
+        return {"type": "object", "additionalProperties": _of_type(args[1], name, defs)}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {"enum": [each.value for each in hint]}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if hint.__name__ not in defs:
+            defs[hint.__name__] = {}
+            defs[hint.__name__] = _of_dataclass(hint, defs)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    raise UsageError(f"is wrong: {name} is of a type that JSON has no word for: {hint}", argument="schema")
+
+
+def value(text: str, into: type | None) -> Any:
+    """What an answer says: an instance of ``into``, or JSON's own types.  Raises ValueError for half an answer."""
+    parsed = json.loads(text)
+    if into is None:
+        return parsed
+    if hasattr(into, "model_validate"):
+        return into.model_validate(parsed)
+    return _build(parsed, into)
+
+
+def _build(parsed: Any, hint: Any) -> Any:
+    """JSON's types -> those of the annotations."""
+    import enum
+    import types
+    import typing
+
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(parsed, dict):
+        hints = typing.get_type_hints(hint)
+        return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(parsed)
+    if origin in (typing.Union, types.UnionType):
+        for each in args:
+            if _fits(parsed, each):
+                return _build(parsed, each)
+    if origin is list:
+        return [_build(each, args[0]) for each in parsed]
+    if origin is tuple:
+        kinds = [args[0]] * len(parsed) if args[1:] == (...,) else args
+        return tuple(_build(each, kind) for each, kind in zip(parsed, kinds))
+    if origin is dict:
+        return {name: _build(each, args[1]) for name, each in parsed.items()}
+    return float(parsed) if hint is float else parsed
+
+
+def _fits(parsed: Any, hint: Any) -> bool:
+    """Whether a value of JSON can be one of this annotation, to choose among those of a union."""
+    import enum
+    import typing
+
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return parsed in typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return parsed in [each.value for each in hint]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return isinstance(parsed, dict) and {f.name for f in dataclasses.fields(hint) if f.init} == set(parsed)
+    if hint is float:
+        return type(parsed) in (int, float)
+    if hint in _SIMPLE:
+        return type(parsed) is hint
+    return hint is Any or isinstance(parsed, origin if origin is not tuple else list)

@@ -1,0 +1,114 @@
+"""Spec: what a caller asks an answer to be: of a JSON schema, a regular expression, one of some texts, of a grammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edge.constrain import lark
+from edge.errors import UsageError
+
+MOST_TEXT = 4 << 20  # characters of a grammar
+#: how JSON is written where it is free to choose: these are tried as drafts, see Constraint.forced
+_STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
+
+
+@dataclass(frozen=True)
+class Spec:
+    """``grammar``: the rules, a Lark grammar or a JSON schema (``is_json``); ``into``: the class of the value."""
+
+    grammar: str
+    is_json: bool = False
+    into: type | None = None
+    allowed: frozenset[int] = frozenset()  # control tokens that the grammar names by number
+    parts: tuple[tuple[str, str], ...] = ()  # JSON schemas that a Lark grammar names: @name
+
+    @classmethod
+    def of(
+        cls,
+        schema: Any = None,
+        regex: str | None = None,
+        choices: Sequence[str] | None = None,
+        grammar: str | None = None,
+    ) -> Spec | None:
+        """The one that is given, checked as far as that is possible without a model; None without any.
+
+        Raises UsageError that names what is wrong.
+        """
+        given = [name for name, each in (("schema", schema), ("regex", regex), ("choices", choices),
+                                         ("grammar", grammar)) if each is not None]  # fmt: skip
+        if not given:
+            return None
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)}: an answer has one form, give one of them")
+        name = given[0]
+        if name == "schema":
+            from edge.constrain.schema import parse
+
+            text, into = parse(schema)
+            spec = cls(text, True, into)
+        elif name == "regex":
+            spec = cls(f"start: /{_checked(regex, name).replace('/', chr(92) + '/')}/")
+        elif name == "choices":
+            spec = cls(f"start: {lark.choice(_texts(choices))}")
+        else:
+            spec = cls(_checked(grammar, name))
+        if error := spec.problem():
+            raise UsageError(f"is wrong: {error}", argument=name)
+        return spec
+
+    def problem(self) -> str:
+        """What llguidance has against the grammar, in one line; "" if nothing."""
+        from llguidance import LLMatcher
+
+        return one_line(LLMatcher.validate_grammar(self.rules()))
+
+    def rules(self, lead: str = "", style: int | None = None) -> str:
+        """The grammar as llguidance takes it.  ``lead``: blanks that may come first; ``style``: of JSON."""
+        part: dict[str, Any] = {"lark_grammar": self.grammar}
+        if self.is_json:
+            schema = json.loads(self.grammar)
+            if style is not None and isinstance(schema, dict):
+                schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
+            part = {"json_schema": schema}
+        grammars: list[dict[str, Any]] = [part]
+        if lead:
+            blanks = " ".join(f"{lark.text(blank)}?" for blank in lead)
+            grammars = [{"lark_grammar": f"start: {blanks} @answer"}, {"name": "answer", **part}]
+        grammars += [{"name": name, "json_schema": json.loads(schema)} for name, schema in self.parts]
+        return json.dumps({"grammars": grammars})
+
+    @property
+    def styles(self) -> range:
+        """The ways of writing that :meth:`rules` knows besides the free one."""
+        return range(len(_STYLES) if self.is_json else 0)
+
+    def value(self, text: str) -> Any:
+        """What an answer says: for a schema its value or instance, else the text.  ValueError for half an answer."""
+        if not self.is_json:
+            return text
+        from edge.constrain.schema import value
+
+        return value(text, self.into)
+
+
+def _checked(text: Any, name: str) -> str:
+    if not isinstance(text, str) or not text:
+        raise UsageError("is a text of at least one character", argument=name)
+    if len(text) > MOST_TEXT:
+        raise UsageError(f"has {len(text)} characters; {MOST_TEXT} are the most", argument=name)
+    return text
+
+
+def _texts(choices: Any) -> list[str]:
+    texts = [choices] if isinstance(choices, str) else list(choices)
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise UsageError("are texts of at least one character each", argument="choices")
+    return [_checked(text, "choices") for text in texts]
+
+
+def one_line(message: str) -> str:
+    """llguidance explains over several lines, with an arrow below the place."""
+    return " ".join(message.split())[:400]

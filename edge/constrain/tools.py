@@ -1,0 +1,281 @@
+"""Tools: functions a model may call, in OpenAI's form: what the template is given, what an answer must be, the calls.
+
+    tools = Tools.of(request["tools"], request.get("tool_choice"))
+    answer = session.chat(messages, tools=tools)
+    print(answer.content, answer.calls)
+
+A Form is how one model does it.
+
+A call cannot be malformed: its name is one of those given, and its arguments are JSON of that function's schema.  How
+it is written is the family's affair: between <tool_call> marks (Qwen3 and others), or as the whole answer (Llama 3).
+A template that does not know tools is told of them in the system prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edge.constrain import lark
+from edge.constrain.schema import parse
+from edge.constrain.spec import Spec
+from edge.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
+    from edge.session.stream import Decoder
+
+MOST = 128
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_OBJECT = '{"type":"object"}'
+#: text before a call; where calls are the whole answer it must not look like one
+_TEXT = r"TEXT: /(?s:.+)/"
+_NO_BRACE = r"TEXT: /[^\s{](?s:.*)/"
+_NO_MARK = r"TEXT: /[^<](?s:.*)/"
+BEGIN, END = "<tool_call>", "</tool_call>"
+_INSTRUCTION = """\
+You may call one of these functions:
+{definitions}
+
+To call a function, answer only with one JSON object: {{"name": "<function>", "parameters": {{<arguments>}}}}"""
+
+
+class Tool:
+    """One function: ``name``, ``schema`` of its arguments as JSON text, ``given`` as the client wrote it."""
+
+    def __init__(self, given: Any, where: str) -> None:
+        function = given.get("function") if isinstance(given, Mapping) and given.get("type") == "function" else None
+        if not isinstance(function, Mapping):
+            raise UsageError(f'{where} is an object {{"type": "function", "function": {{...}}}}')
+        name = function.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise UsageError(f"{where}.function.name is 1 to 64 letters, digits, '_', '-' and '.'")
+        if not isinstance(function.get("description", ""), (str, type(None))):
+            raise UsageError(f"{where}.function.description is a text")
+        self.name, self.given = name, dict(given)
+        parameters = function.get("parameters")
+        if parameters is None:
+            parameters = {"type": "object", "properties": {}}
+        if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
+            raise UsageError(f"{where}.function.parameters is a JSON schema of type object")
+        closed = {"type": "object", **parameters}
+        if "properties" in closed:
+            closed.setdefault("additionalProperties", False)
+        try:
+            self.schema, _ = parse(closed)
+            if error := Spec(self.schema, True).problem():
+                raise UsageError(f"schema: {error}")
+        except UsageError as error:
+            if function.get("strict"):
+                raise UsageError(f"{where}.function.parameters: {error}") from None
+            self.schema = _OBJECT  # not strict: arguments are an object, of whatever
+
+
+class Tools:
+    """``choice``: "none", "auto", "required" or the name of the one function to call."""
+
+    def __init__(self, tools: Sequence[Tool], choice: str, parallel: bool) -> None:
+        self.tools = list(tools)
+        self.choice = choice
+        self.parallel = parallel
+
+    @classmethod
+    def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Tools | None:
+        """From a request; None where there is nothing to call.  Raises UsageError naming what is wrong."""
+        if tools is None or tools == []:
+            if tool_choice not in (None, "none", "auto"):
+                raise UsageError("tool_choice asks for a call, and there are no tools")
+            return None
+        if not isinstance(tools, list) or len(tools) > MOST:
+            raise UsageError(f"tools is a list of at most {MOST} functions")
+        known = [Tool(each, f"tools[{i}]") for i, each in enumerate(tools)]
+        names = [tool.name for tool in known]
+        if len(set(names)) < len(names):
+            raise UsageError(f"tools has two functions named {next(n for n in names if names.count(n) > 1)}")
+        choice = "auto" if tool_choice is None else tool_choice
+        if isinstance(choice, Mapping):
+            function = choice.get("function")
+            named = function.get("name") if isinstance(function, Mapping) else None
+            if named not in names:
+                raise UsageError(f"tool_choice names {str(named)[:64]!r}, which is not one of the tools")
+            return cls([tool for tool in known if tool.name == named], "required", False)
+        if choice not in ("none", "auto", "required"):
+            raise UsageError("tool_choice is none, auto, required or the name of a function in an object")
+        return cls(known, choice, parallel is not False)
+
+    def form(self, template: Template, tokenizer: Tokenizer) -> Form:
+        """How this model is told of them and calls them."""
+        special = tokenizer.special
+        marks = tuple(special.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
+        return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else ())
+
+
+@dataclass(frozen=True)
+class Form:
+    """``style``: "marked", "whole" or "" (the template does not know tools); ``marks``: ids of <tool_call> and its end,
+    where they are tokens.
+    """
+
+    tools: Tools
+    style: str
+    marks: tuple[int, ...] = ()
+
+    @property
+    def definitions(self) -> list[dict[str, Any]] | None:
+        """What the template is given as ``tools``."""
+        return [tool.given for tool in self.tools.tools] if self.style and self.tools.choice != "none" else None
+
+    def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """A conversation as the template wants it, with calls and results of earlier turns; and tools, if need be."""
+        told = [self._message(message) for message in messages]
+        if self.style or self.tools.choice == "none":
+            return told
+        definitions = "\n".join(json.dumps(tool.given["function"], ensure_ascii=False) for tool in self.tools.tools)
+        text = _INSTRUCTION.format(definitions=definitions)
+        if told and told[0]["role"] == "system":
+            told[0] = {**told[0], "content": f"{told[0]['content']}\n\n{text}"}
+        else:
+            told.insert(0, {"role": "system", "content": text})
+        return told
+
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        role, content = message.get("role"), message.get("content")
+        told: dict[str, Any] = {"role": role, "content": "" if content is None else content}
+        calls = message.get("tool_calls") or []
+        if role == "tool" and not self.style:
+            return {"role": "user", "content": f"Result of the function: {told['content']}"}
+        if role == "assistant" and calls:
+            made = [_made(call) for call in calls]
+            if self.style:
+                told["tool_calls"] = [{"type": "function", "function": each} for each in made]
+            else:
+                written = [json.dumps({"name": each["name"], "parameters": each["arguments"]}) for each in made]
+                told["content"] = "\n".join(filter(None, [told["content"], *written]))
+        return told
+
+    @property
+    def spec(self) -> Spec | None:
+        """What the answer must be; None: whatever the model says."""
+        tools, choice = self.tools.tools, self.tools.choice
+        if choice == "none":
+            return None
+        word = "arguments" if self.style == "marked" else "parameters"
+        calls = [f"{lark.text(json.dumps({'name': tool.name})[:-1] + f', {json.dumps(word)}: ')} @f{i} {lark.text('}')}"
+                 for i, tool in enumerate(tools)]  # fmt: skip
+        rules = [f"object: {' | '.join(calls)}"]
+        first = last = ""
+        if self.marks:
+            first, last = f'<[{self.marks[0]}]> "\\n"', f'"\\n" <[{self.marks[1]}]>'
+        elif self.style == "marked":
+            first, last = lark.text(f"{BEGIN}\n"), lark.text(f"\n{END}")
+        rules.append(f"call: {first} object {last}")
+        many = 'call ("\\n" call)*' if self.tools.parallel and self.style == "marked" else "call"
+        if choice == "required":
+            rules.append(f"start: {many}")
+        elif self.marks:
+            rules += [f"start: TEXT? ({many})?", _TEXT]
+        else:
+            rules += [f"start: TEXT | {many}", _NO_MARK if self.style == "marked" else _NO_BRACE]
+        schemas = tuple((f"f{i}", tool.schema) for i, tool in enumerate(tools))
+        return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=schemas)
+
+    def decoder(self, decoder: Decoder) -> Decoder:
+        """A tokenizer's stream that also writes the marks, which have no text of their own."""
+        return _Marked(decoder, dict(zip(self.marks, (BEGIN, END)))) if self.marks else decoder
+
+    def split(self, text: str) -> tuple[str, list[dict[str, Any]]]:
+        """(content, calls in OpenAI's form) of an answer; a call that was cut is left out."""
+        reader = self.reader()
+        content = reader.feed(text) + reader.flush()
+        return content, reader.calls()
+
+    def reader(self) -> Reader:
+        """Tells content from calls while an answer is written."""
+        return Reader(self)
+
+
+class _Marked:
+    """A decoder to which some tokens are text."""
+
+    def __init__(self, decoder: Decoder, marks: Mapping[int, str]) -> None:
+        self._decoder, self._marks = decoder, marks
+
+    def push(self, id: int, /) -> str:
+        return self._marks.get(id) or self._decoder.push(id)
+
+    def flush(self) -> str:
+        return self._decoder.flush()
+
+
+class Reader:
+    """The text of one answer, as it comes -> the content to show, and the calls."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._content = form.tools.choice == "none"  # there will be no call
+        self._calling = False
+        self._held = ""  # may be the beginning of a call; or the calls
+
+    def feed(self, text: str) -> str:
+        """The part of it that is content."""
+        if self._content:
+            return text
+        self._held += text
+        if self._calling:
+            return ""
+        if self._form.style == "marked":
+            return self._before_mark()
+        opening = self._held.lstrip()
+        self._calling = opening.startswith("{")
+        self._content = bool(opening) and not self._calling
+        return self.flush() if self._content else ""
+
+    def _before_mark(self) -> str:
+        at = self._held.find(BEGIN)
+        self._calling = at >= 0
+        if at < 0:  # the longest end that the mark may begin with is held back
+            n = next((n for n in range(len(BEGIN) - 1, 0, -1) if self._held.endswith(BEGIN[:n])), 0)
+            at = len(self._held) - n
+        text, self._held = self._held[:at], self._held[at:]
+        return text
+
+    def flush(self) -> str:
+        """What was held back and is content after all: at the end."""
+        if self._calling:
+            return ""
+        text, self._held = self._held, ""
+        return text
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls in OpenAI's form; one that was cut is left out."""
+        found, decoder, at = [], json.JSONDecoder(), 0
+        while self._calling and (at := self._held.find("{", at)) >= 0:
+            try:
+                call, at = decoder.raw_decode(self._held, at)
+                arguments = call["arguments"] if "arguments" in call else call["parameters"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                break
+            function = {"name": call["name"], "arguments": json.dumps(arguments, ensure_ascii=False)}
+            found.append({"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function})
+        return found
+
+
+def _made(call: Any) -> dict[str, Any]:
+    """A call of an earlier turn: name and arguments, the latter as an object."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise UsageError("tool_calls are objects with a function, of which name and arguments are known")
+    arguments = function.get("arguments") or {}
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            raise UsageError(f"the arguments of the call of {function['name'][:64]} are not JSON") from None
+    if not isinstance(arguments, Mapping):
+        raise UsageError(f"the arguments of the call of {function['name'][:64]} are a JSON object")
+    return {"name": function["name"], "arguments": dict(arguments)}

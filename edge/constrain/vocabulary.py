@@ -1,0 +1,116 @@
+"""Vocabulary: a model's tokens for llguidance; made when the first answer asks for it, counted in the plan."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from edge.constrain.spec import Spec, one_line
+from edge.errors import UsageError
+
+if TYPE_CHECKING:
+    from edge.prompt.tokenizer import Tokenizer
+
+#: bytes of llguidance's trees and tables, by tokens; measured, see docs/constrain.md
+BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
+MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar; a state takes one or two kB
+KEPT = 16  # grammars that are not compiled again
+
+
+def bytes_for(n_vocab: int) -> int:
+    """What a vocabulary of so many tokens takes."""
+    return BASE_BYTES + n_vocab * TOKEN_BYTES
+
+
+def limits() -> Any:
+    """Bounds of one grammar: as they come, a hostile one could take hundreds of megabytes."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
+
+
+class Vocabulary:
+    """The tokens of ``tokenizer``; ``n_vocab`` rows of logits, of which those behind the tokenizer's are never allowed.
+
+    ``stop_ids`` end an answer: they are allowed where the grammar is satisfied.  Threads may share it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, n_vocab: int, stop_ids: Iterable[int]) -> None:
+        from llguidance import LLTokenizer
+
+        texts = [tokenizer.token_bytes(i) for i in range(n_vocab)]  # control tokens and unused rows have none
+        self.n_vocab = n_vocab
+        self.nbytes = bytes_for(n_vocab)
+        self.token_bytes = tokenizer.token_bytes
+        self.silent = frozenset(i for i, text in enumerate(texts) if not text)
+        self.stop_ids = frozenset(stop_ids)
+        #: sets of tokens, a bit each
+        self.stops, self.blank = _bits(self.stop_ids), _bits(i for i, text in enumerate(texts) if text.isspace())
+        self._speaking = ~_bits(self.silent)
+        single = {text: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
+        #: tokens of one byte that end something, those that always do, and that end a string or a line
+        self.closers = [single[c] for c in (bytes((b,)) for b in b"\"}])>.,;!?0tnf{[:'-/1") if c in single]
+        self.ends = [single[c] for c in (b"}", b"]", b"\"", b")") if c in single]
+        self.newline = single.get(b"\n", -1)
+        self.quote = single.get(b'"', -1)
+        self.tokens = LLTokenizer(_Tokens(tokenizer, texts))  # type: ignore[arg-type]
+        self._compiled: OrderedDict[str, Any] = OrderedDict()
+        self._lock = Lock()
+
+    def matcher(self, rules: str) -> Any:
+        """A matcher at the beginning of a grammar, see Spec.rules.  Raises UsageError if it is too large."""
+        with self._lock:
+            made = self._compiled.pop(rules, None)
+            if made is None:
+                from llguidance import LLMatcher
+
+                made = LLMatcher(self.tokens, rules, log_level=0, limits=limits())
+                if made.is_error():
+                    raise UsageError(f"the grammar cannot be used: {one_line(made.get_error())}")
+            self._compiled[rules] = made
+            if len(self._compiled) > KEPT:
+                self._compiled.popitem(last=False)
+            return made.deep_copy()
+
+    def allowed(self, matcher: Any, spec: Spec) -> int:
+        """The tokens that may come next, a bit each; those that end the answer are left out."""
+        bits = int.from_bytes(matcher.compute_bitmask(), "little")
+        return bits & self._speaking | sum(1 << i for i in spec.allowed if bits >> i & 1)
+
+
+class _Tokens:
+    """What llguidance asks of a tokenizer.  Its end of text is a token of its own, behind all others."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokenizer: Tokenizer, texts: list[bytes]) -> None:
+        # Tokens without text get a name that no grammar can ask for.
+        self.tokens = [text or b"[%d]" % i for i, text in enumerate(texts)] + [b"[end]"]
+        self.special_token_ids = [*(i for i, text in enumerate(texts) if not text), len(texts)]
+        self.eos_token_id = len(texts)
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        """The tokens of a text that continues another."""
+        data = text.encode() if isinstance(text, str) else text
+        encode = self._tokenizer.encode
+        if not self._tokenizer.strips_blank:
+            return encode(data.decode())
+        # SentencePiece puts a blank before a text: let a line end stand between, and take both off again.
+        ids, spelled = encode("\n" + data.decode()), 0
+        for i, id in enumerate(ids):
+            if spelled >= 2:
+                return ids[i:]
+            spelled += len(self._tokenizer.token_bytes(id))
+        return []
+
+
+def _bits(ids: Iterable[int]) -> int:
+    bits = bytearray()
+    for i in ids:
+        bits.extend(bytes(max(0, i // 8 + 1 - len(bits))))
+        bits[i // 8] |= 1 << i % 8
+    return int.from_bytes(bits, "little")

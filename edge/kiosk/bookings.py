@@ -1,0 +1,184 @@
+"""Bookings and names: the fields of what can be booked, out of a turn."""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk import slots
+from edge.kiosk.house import Booking
+from edge.kiosk.mentions import Mention
+from edge.kiosk.operations import RESTART, Book, Name
+from edge.kiosk.phrases import phrases
+from edge.kiosk.reading import Reading, asks, clauses
+from edge.kiosk.state import missing
+from edge.kiosk.words import folded, words
+
+
+class Bookings(Reading):
+    """What a turn books, and under which name; what is left of the turn is read on."""
+
+    def naming(self, text: str) -> str:
+        """Take the guest's name out of the turn."""
+        asked = bool(self.asked and self.kind_of(*self.asked[0]) == "name")
+        if not any(c.isalpha() for c in text):
+            return text
+        value = slots.name(text, self.known, asked)
+        if value and not (asked and value == text and phrases("yes").match(folded(text))):
+            for booking, key in missing(self.house, self.state):
+                if self.kind_of(booking, key) == "name":
+                    self.emit(Book(booking, key, value))
+                    break
+            else:
+                self.emit(Name(value))
+            return re.sub(
+                rf"(?:\b(?:and )?(?:my|the)? ?(?:name(?:'s| is|:)?|under(?: the name(?: of)?)?|in the name of|call me"
+                rf"|it's for|it's|this is"
+                rf"|i'm|i am|that's for|for)[ ,]+)?{re.escape(value)}",
+                " ",
+                text,
+                count=1,
+                flags=re.I,
+            )
+        return text
+
+    def booking(self, text: str) -> str:
+        """Read bookings; what is left of the turn comes back."""
+        if not self.house.bookings:
+            return text
+        low = folded(text)
+        turn = words(text)
+        mentions = self.names.mentions(turn)
+        named = [mention for mention in mentions if mention.kind == "booking"]
+        choices = [mention for mention in mentions if mention.kind == "choice"]
+        verb = phrases("booking").search(low)
+        open_ = [name for name in self.state.bookings if any(m[0] == name for m in missing(self.house, self.state))]
+        target: Booking | None = None
+        for mention in named:
+            target = self.house.booking(mention.value)
+        values = {"day": slots.day(text), "time": None, "phone": slots.phone(text)}
+        bare = text if not values["day"] else text.replace(values["day"], " ")
+        bare = bare if not values["phone"] else bare.replace(values["phone"], " ")
+        values["time"] = slots.time(bare)
+        counts = slots.counts(bare if not values["time"] else bare.replace(values["time"], " "))
+        slotted = bool(values["day"] or values["time"] or counts)
+        thing = re.search(r"\b(?:book|reserve) (?:a|an|my|the|some) ([a-z]+)", low)
+        if target is None and verb and thing:
+            if thing[1] not in ("place", "spot", "slot", "seat", "space", "time", "visit", "reservation"):
+                verb = None  # something that cannot be booked here
+        if target is None and verb:
+            fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
+            target = (fitting or [b for b in self.house.bookings if b.name in open_] or [self.house.bookings[0]])[0]
+            if len(self.house.bookings) > 1 and not fitting and not open_ and not slotted:
+                return text
+        if target is None and choices and (slotted or open_ or phrases("ordering").search(low)):
+            fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
+            target = next((b for b in fitting if b.name in open_), fitting[0] if slotted or not asks(low) else None)
+        fresh = bool(target and target.name not in self.state.bookings)
+        if target is not None and fresh:
+            wants = bool(verb or slotted or choices or phrases("ordering").search(low) or not asks(low))
+            if asks(low) and not (slotted or (phrases("ordering").search(low) and not phrases("wh").search(low))):
+                wants = False
+            if asks(low) and phrases("about booking").search(low):
+                wants = False
+            if re.search(r"\b(?:don'?t|do not|didn'?t|haven'?t|without)\b", low):
+                wants = False
+            if any(m.kind == "item" for m in mentions) and not verb and not slotted:
+                wants = False
+            if not wants:
+                return text
+        if target is None and self.state.bookings:
+            name = (open_ or list(self.state.bookings))[-1]
+            target = self.house.booking(name)
+            meant = target is not None and set(counts) & set(target.fields) and not self.state.lines
+            if any(m.kind == "item" for m in mentions) and not (values["day"] or values["time"] or meant):
+                return text
+        if target is None:
+            return text
+        if asks(low) and not fresh and not phrases("ordering").search(low):
+            return text
+        if (verb or named) and not fresh and phrases("remove").search(low) and not slotted and not choices:
+            if not self.state.lines and len(self.state.bookings) == 1:
+                self.emit(RESTART)
+                return ""
+            return text
+        return self.fields(target, text, bare, values, counts, choices, fresh, mentions)
+
+    def _chosen(self, booking: Booking, mention: Mention) -> str:
+        """The field of a booking that a choice belongs to."""
+        for key, kind in booking.fields.items():
+            if isinstance(kind, tuple) and set(mention.values) & set(kind):
+                return key
+        return ""
+
+    def fields(
+        self,
+        booking: Booking,
+        text: str,
+        bare: str,
+        values: dict[str, str | None],
+        counts: dict[str, str],
+        choices: list[Mention],
+        fresh: bool,
+        mentions: list[Mention],
+    ) -> str:
+        """Fill the fields of a booking from a turn."""
+        have = self.state.bookings.get(booking.name, {})
+        asked = self.asked[0][1] if self.asked and self.asked[0][0] == booking.name else ""
+        got: dict[str, str] = {}
+        rest = text
+        for mention in choices:
+            before = [word.fold for word in words(text)[: mention.first]][-2:]
+            if len(choices) > 1 and before == ["instead", "of"]:
+                continue
+            if key := self._chosen(booking, mention):
+                kind = booking.fields[key]
+                got[key] = next(value for value in mention.values if value in kind)
+        plain = {key: kind for key, kind in booking.fields.items() if isinstance(kind, str)}
+        if asked and plain.get(asked) == "time" and not values["time"]:
+            values["time"] = slots.time(bare, bare=True)
+        for kind in ("day", "time", "phone"):
+            value = values[kind]
+            keys = [key for key, each in plain.items() if each == kind]
+            if value and keys:
+                key = next((key for key in keys if key not in have), keys[0])
+                got[key] = value
+                rest = rest.replace(value, " ")
+        count_keys = [key for key, kind in plain.items() if kind == "count"]
+        for unit, value in counts.items():
+            keys = [key for key in count_keys if key == unit] if unit else [k for k in count_keys if k != "nights"]
+            if not keys and unit == "people":
+                keys = [key for key in count_keys if key not in slots.UNITS]
+            if not keys and unit == "children":
+                keys = [key for key in count_keys if key == "people"]
+            if keys:
+                got.setdefault(keys[0], value)
+        if asked and plain.get(asked) == "count" and asked not in got:
+            numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
+            if numbers and not any(m.kind == "item" for m in mentions):
+                got[asked] = numbers[0]
+        name_keys = [key for key, kind in plain.items() if kind == "name"]
+        if name_keys:
+            name = slots.name(rest, self.known, asked in name_keys)
+            if name and not (asked in name_keys and phrases("yes").match(folded(name))):
+                got[name_keys[0]] = name
+            elif self.state.name and name_keys[0] not in have and (got or fresh):
+                got[name_keys[0]] = self.state.name
+        if asked and plain.get(asked) == "text" and not got and not asks(folded(text)):
+            got[asked] = text
+        if not got and not fresh:
+            return text
+        if fresh:
+            self.emit(Book(booking.name))
+        for key, value in got.items():
+            self.emit(Book(booking.name, key, value.strip(" ,.")))
+        if set(counts) & set(got):  # "12 kids" are guests of the party, not tickets
+            rest = slots.without_counts(rest)
+        items = any(mention.kind == "item" for mention in self.names.mentions(words(rest)))
+        parts = [
+            part for part in clauses(text) if part[1] and not any(v.lower() in part[0].lower() for v in got.values())
+        ]
+        if items:
+            return rest
+        if fresh and parts:
+            parts = [p for p in parts if not any(m.kind == "booking" for m in self.names.mentions(words(p[0])))]
+        return " ".join(f"{part}?" for part, _ in parts)

@@ -1,0 +1,281 @@
+"""The lines that a clause speaks of: which item, how many, what size, with and without what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from edge.kiosk.mentions import Mention
+from edge.kiosk.operations import MAX_COUNT
+from edge.kiosk.reading import Reading
+from edge.kiosk.words import Word, words
+
+DEFINITE = frozenset({"the", "that", "my", "those", "this", "these", "our", "his", "her", "both", "all", "each"})
+_NEGATION = frozenset(
+    {"no", "without", "minus", "hold", "skip", "not", "w/o", "less", "never", "non", "neither", "nor"}
+)
+_PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
+
+
+@dataclass
+class Draft:
+    """A line that is being read: what has been said of it so far."""
+
+    values: tuple[str, ...]
+    count: int = 1
+    counted: bool = False
+    size: str = ""
+    extras: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    definite: bool = False
+    more: bool = False
+    removed: bool = False
+    text: str = ""
+
+
+def negated(between: list[str], still: bool) -> bool:
+    """Whether the words before a mention negate it; ``still``: the one before was negated, and both are extras."""
+    last = next((word for word in reversed(between) if word in _NEGATION or word in ("with", "add", "plus", "w")), "")
+    near = " ".join(between[-5:])
+    if re.search(r"\b(?:instead|in place) of(?: the)?$|\brather than(?: the)?$", near):
+        return True
+    if last in _NEGATION or re.search(r"n't (?:want|need|add|put|have|like)|\bdont\b", near):
+        return True
+    return still and not set(between) - {"or", "and", "any", "the", "&"}
+
+
+class Drafts(Reading):
+    """Drafts of lines, out of what a clause mentions."""
+
+    def told_apart(self, mentions: list[Mention]) -> list[Mention]:
+        """Words that name a size or an extra are what the items that are spoken of have."""
+        spoken = {value for mention in mentions if mention.kind == "item" for value in mention.values}
+        spoken = spoken or {line.item for line in self.state.lines}
+        sizes = {size for name in spoken for size in self._sizes(name)}
+        return [
+            mention.other if mention.kind == "size" and mention.other and not sizes & set(mention.values) else mention
+            for mention in mentions
+        ]
+
+    def drafts(self, turn: list[Word], mentions: list[Mention]) -> tuple[list[Draft], Draft]:
+        """The lines that a clause speaks of, and what it says of none of them."""
+        drafts: list[Draft] = []
+        loose = Draft(())
+        pending = Draft(())
+        negative = False
+        base: Draft | None = None
+        for at, mention in enumerate(mentions):
+            start = mentions[at - 1].last if at else 0
+            between = [word.fold for word in turn[start : mention.first]]
+            breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
+            negative = negated(between, negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
+            following = mentions[at + 1 :]
+            if mention.kind in ("size", "choice") and negative and between[-1:] == ["not"]:
+                continue  # "cans, not bottles"
+            if drafts and mention.kind in ("size", "extra") and between[-1:] in (["both"], ["all"], ["each"]):
+                for draft in drafts:
+                    if mention.kind == "size":
+                        draft.size = self.size_for(draft.values, mention.values) or draft.size
+                    else:
+                        (draft.without if negative else draft.extras).append(mention.value)
+            elif mention.kind == "item":
+                values = self.fitting(mention.values, pending, following, turn)
+                draft = replace(
+                    pending, values=values, text=" ".join(w.text for w in turn[mention.first : mention.last])
+                )
+                draft.extras, draft.without = list(pending.extras), list(pending.without)
+                back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
+                near = between[-3:] if at else back
+                draft.definite = pending.definite or bool(DEFINITE & set(near[-2:]))
+                draft.more = pending.more or bool({"another", "more", "additional", "second"} & set(near))
+                draft.removed = negative
+                drafts.append(draft)
+                base, pending, negative = None, Draft(()), False
+            elif mention.kind == "number":
+                if (
+                    following
+                    and following[0].kind == "number"
+                    and turn[following[0].first].fold == turn[mention.first].fold
+                ):
+                    continue
+                pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True)
+                pending.more = bool({"another", "additional"} & set(between[-2:])) or (
+                    mention.last < len(turn) and turn[mention.last].fold == "more"
+                )
+                after = [word.fold for word in turn[mention.last : mention.last + 2]]
+                pending.definite = bool({"the", "those", "these", "all", "both"} & set(between[-1:])) or after == [
+                    "of",
+                    "the",
+                ]
+                if drafts and between in (["x"], ["×"]) and not drafts[-1].counted:
+                    drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())
+                elif drafts and not self._item_next(following, turn, mention.last):
+                    base = self.split(drafts, base, pending)
+                    pending = Draft(()) if base is not None else pending
+                elif not drafts and not any(m.kind == "item" for m in following):
+                    loose.count, loose.counted, loose.more = pending.count, True, pending.more
+            elif mention.kind == "size":
+                size = mention.values
+                item_next = self._item_next(following, turn, mention.last)
+                if drafts and not (item_next and (breaks or pending.counted or "a" in between or "an" in between)) and (
+                    not item_next or not drafts[-1].size
+                ) and not (item_next and not breaks and "one" in between):  # fmt: skip
+                    if drafts[-1].size and not item_next and "one" in between:
+                        base = self.split(drafts, base, Draft((), count=1))
+                    drafts[-1].size = self.size_for(drafts[-1].values, size) or drafts[-1].size
+                elif item_next or drafts:
+                    pending.size = size[0] if len(size) == 1 else "|".join(size)
+                    pending.definite = pending.definite or bool(DEFINITE & set(between[-1:]))
+                else:
+                    loose.size = "|".join(size)
+            elif mention.kind == "extra":
+                target = loose
+                item_next = self._item_next(following, turn, mention.last)
+                glued = item_next and not (
+                    following and {w.fold for w in turn[mention.last : following[0].first]} - {"and", "&", "-"}
+                )
+                if glued and following[0].kind == "extra":
+                    glued = self._glued(mentions, at, turn)
+                onto = self._onto(following, turn, mention.last)
+                if onto and self._supports(following, mention):
+                    target = pending
+                    pending.definite = True
+                elif (
+                    glued
+                    and (not drafts or not (set(between) & {"with", "plus"}))
+                    and self._supports(following, mention)
+                ):
+                    target = pending
+                    pending.definite = pending.definite or bool(DEFINITE & set(between[-2:]))
+                    pending.more = pending.more or "another" in between
+                elif drafts:
+                    target = drafts[-1]
+                (target.without if negative else target.extras).extend(mention.values[:1])
+        if pending.counted or pending.size or pending.extras:
+            if not drafts:
+                loose.count, loose.counted = (pending.count, True) if pending.counted else (loose.count, loose.counted)
+                loose.size = loose.size or pending.size
+                loose.extras += pending.extras
+                loose.without += pending.without
+        for draft in drafts:
+            if "|" in draft.size or draft.size:
+                draft.size = self.size_for(draft.values, tuple(draft.size.split("|")))
+            self.numbered_size(draft)
+        return [draft for draft in drafts if draft.count > 0], loose
+
+    @staticmethod
+    def _item_next(following: list[Mention], turn: list[Word], at: int) -> bool:
+        """Whether an item comes before anything that would end its description."""
+        for mention in following:
+            between = {word.fold for word in turn[at : mention.first]}
+            if between & {",", "with", ".", "but", "without"} and not (mention.kind == "item" and between <= {","}):
+                return False
+            if mention.kind == "item":
+                return not (between & {"and", "a", "an", ",", "plus", "another", "the"})
+            if mention.kind == "number":
+                return False
+            at = mention.last
+        return False
+
+    @staticmethod
+    def _onto(following: list[Mention], turn: list[Word], at: int) -> bool:
+        """Whether an extra goes to an item that is named next: "sugar in the tea", "slice the loaf"."""
+        for mention in following:
+            between = [word.fold for word in turn[at : mention.first]]
+            if mention.kind == "item":
+                return bool(set(between) & DEFINITE) and not set(between) - DEFINITE - _PLACES - {
+                    "one",
+                    "and",
+                    "&",
+                    "large",
+                }
+            if mention.kind not in ("extra", "size", "number") or set(between) - DEFINITE - _PLACES - {
+                "and",
+                "&",
+                ",",
+            }:
+                return False
+            at = mention.last
+        return False
+
+    @staticmethod
+    def _glued(mentions: list[Mention], at: int, turn: list[Word]) -> bool:
+        """Extras that run on to an item: "ham and cheese croissant"."""
+        while at + 1 < len(mentions):
+            between = {word.fold for word in turn[mentions[at].last : mentions[at + 1].first]}
+            if between - {"and", "&", "-"}:
+                return False
+            if mentions[at + 1].kind == "item":
+                return not between & {"and", "&"} or False
+            if mentions[at + 1].kind != "extra":
+                return False
+            at += 1
+        return False
+
+    def _supports(self, following: list[Mention], extra: Mention) -> bool:
+        item = next((mention for mention in following if mention.kind == "item"), None)
+        if item is None:
+            return False
+        known = [self.house.item(value) for value in item.values]
+        return any(each and extra.value in each.extras for each in known)
+
+    def split(self, drafts: list[Draft], base: Draft | None, part: Draft) -> Draft | None:
+        """ "two lattes, one large": one of the lattes becomes a line of its own."""
+        whole = base or drafts[-1]
+        if whole.count <= 0 or part.count > whole.count or (base is None and whole.count < 2):
+            return None
+        if part.count == whole.count and base is None:
+            return None
+        own = replace(whole, count=part.count, counted=True)
+        own.extras, own.without = list(whole.extras), list(whole.without)
+        if base is not None:
+            own.size, own.extras, own.without = "", list(base.extras), list(base.without)
+        whole.count -= part.count
+        drafts.append(own)
+        return whole
+
+    def fitting(
+        self, values: tuple[str, ...], pending: Draft, following: list[Mention], turn: list[Word]
+    ) -> tuple[str, ...]:
+        """The items, of those that may be meant, that have what is said with them, or are ordered already."""
+        if len(values) < 2:
+            return values
+        wanted = list(pending.extras)
+        for mention in following:
+            if mention.kind in ("item", "number"):
+                break
+            if mention.kind == "extra":
+                wanted += mention.values[:1]
+        items = [item for value in values if (item := self.house.item(value))]
+        rest = [item.name for item in items if all(extra in item.extras for extra in wanted)] or list(values)
+        if pending.size:
+            sizes = set(pending.size.split("|"))
+            rest = [name for name in rest if sizes & set(self._sizes(name))] or rest
+        held = [line.item for line in self.state.lines if line.item in rest]
+        return tuple(dict.fromkeys(held)) if held else tuple(rest)
+
+    def _sizes(self, name: str) -> tuple[str, ...]:
+        item = self.house.item(name)
+        return item.sizes if item else ()
+
+    def numbered_size(self, draft: Draft) -> None:
+        """ "8 gyoza" of an item that is sold by 4 or 8 pieces is one portion of 8."""
+        if draft.counted and draft.count > 1 and not draft.size:
+            for size in self._sizes(draft.values[0]):
+                if (first := words(size)[0]).fold == str(draft.count) and first.fold.isdecimal():
+                    draft.size, draft.count = size, 1
+
+    def size_for(self, values: tuple[str, ...], sizes: tuple[str, ...]) -> str:
+        for size in sizes:
+            if any(size in self._sizes(value) for value in values):
+                return size
+        return ""
+
+    def lines_of(self, draft: Draft) -> list[int]:
+        """Numbers of the lines that a draft may speak of, the best first."""
+        found = []
+        for number, line in enumerate(self.state.lines, 1):
+            if line.item in draft.values:
+                score = 2 * (bool(draft.size) and line.size == draft.size) + sum(e in line.extras for e in draft.extras)
+                found.append((-score, number))
+        return [number for _, number in sorted(found)]

@@ -1,0 +1,241 @@
+"""What of the house a turn mentions: items, sizes, extras, things to book and their choices, numbers.
+
+Names are compared word by word: plural or singular, written together or apart, with small slips, in full or in part
+("sourdough" for "Sourdough loaf", where nothing else there is a sourdough).  The longest match wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from edge.kiosk.house import House
+from edge.kiosk.words import COMMON, Word, close, folded, number, words
+
+#: what guests call a size -> what houses call it, in order of preference
+SIZES = {
+    "large": ("large", "big", "grande", "bowl", "whole", "full", "double", "bottle"),
+    "big": ("large", "big", "bowl", "whole", "full", "bottle"),
+    "larg": ("large", "big"),
+    "grande": ("large",),
+    "huge": ("large",),
+    "small": ("small", "cup", "slice", "travel", "single", "can"),
+    "little": ("small", "travel"),
+    "tiny": ("small",),
+    "mini": ("small", "travel"),
+    "medium": ("medium", "regular"),
+    "normal": ("regular", "medium"),
+    "standard": ("regular", "medium"),
+    "usual": ("regular",),
+    "regular": ("regular", "medium"),
+    "smaller": ("small",),
+    "larger": ("large",),
+    "bigger": ("large",),
+    "piece": ("slice",),
+}
+#: words that say nothing by themselves about which item is meant
+_WEAK = frozenset(
+    """of and with the a an in on set pack pot glass bottle plate full price extra double single hot cold iced fresh big
+    small large black green white red still sparkling plain whole day side set soft""".split()
+)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """Words ``first`` to ``last`` (exclusive) of a turn name something.
+
+    ``kind``: item, size, extra, booking, choice, number.  ``values``: what it may be; several where it is not clear.
+    ``exact``: the whole name was there, not a part of it; ``verbatim``: letter by letter.
+    ``other``: what else the same words may name ("slice": a size of one item, an extra of another).
+    """
+
+    kind: str
+    values: tuple[str, ...]
+    first: int
+    last: int
+    exact: bool = True
+    verbatim: bool = False
+    other: Mention | None = None
+
+    @property
+    def value(self) -> str:
+        return self.values[0]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    kind: str
+    value: str
+    stems: tuple[str, ...]
+    folds: tuple[str, ...]
+
+
+class Vocabulary:
+    """The names of one house, ready to be looked for."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.entries: list[_Entry] = []
+        for item in house.items:
+            for name in (item.name, *item.others):
+                self._add("item", item.name, name)
+            for size in item.sizes:
+                self._add("size", size, size)
+        for extra in house.extras.values():
+            for name in (extra.name, *extra.others):
+                self._add("extra", extra.name, name)
+        for booking in house.bookings:
+            for name in (booking.name, *booking.others):
+                self._add("booking", booking.name, name)
+            for kind in booking.fields.values():
+                for choice in kind if isinstance(kind, tuple) else ():
+                    self._add("choice", choice, choice)
+        self.entries = list(dict.fromkeys(self.entries))
+        #: stem -> the items that have it in a name; what they are (the last word of a name), what tells them apart
+        self.parts: dict[str, dict[str, None]] = {}
+        self.heads = {entry.stems[-1] for entry in self.entries if entry.kind == "item"}
+        own = {item.name for item in house.items}
+        for entry in self.entries:
+            for part in entry.stems if entry.kind == "item" else ():
+                whole = " ".join(entry.folds) in {folded(name) for name in own}
+                if part not in _WEAK and len(part) > 2 and (part == entry.stems[-1] or whole):
+                    self.parts.setdefault(part, {})[entry.value] = None
+        #: stem -> the extra that alone has it as first word of its name
+        first: dict[str, set[str]] = {}
+        for entry in self.entries:
+            if entry.kind == "extra" and len(entry.stems) > 1 and entry.stems[0] not in _WEAK | COMMON:
+                first.setdefault(entry.stems[0], set()).add(entry.value)
+        self.extra_parts = {part: min(values) for part, values in first.items() if len(values) == 1}
+        self.sizes = {entry.value for entry in self.entries if entry.kind == "size"}
+
+    def _add(self, kind: str, value: str, name: str) -> None:
+        parts = [word for word in words(name) if word.fold.isalnum() or word.fold in "£$€" or "'" in word.fold]
+        if parts:
+            self.entries.append(_Entry(kind, value, tuple(w.stem for w in parts), tuple(w.fold for w in parts)))
+
+    def mentions(self, turn: list[Word]) -> list[Mention]:
+        """What the turn mentions, from left to right, without overlaps."""
+        found = [*self._full(turn), *self._partial(turn), *_numbers(turn)]
+        order = {"item": 0, "extra": 1, "choice": 2, "booking": 3, "size": 4, "number": 5}
+        found.sort(key=lambda m: (-(m.last - m.first) - 0.5 * m.exact - 0.25 * m.verbatim, order[m.kind], m.first))
+        taken: set[int] = set()
+        chosen: list[Mention] = []
+        for mention in found:
+            span = set(range(mention.first, mention.last))
+            same = [m for m in chosen if (m.first, m.last, m.kind) == (mention.first, mention.last, mention.kind)]
+            if same and mention.exact == same[0].exact:  # one text, two meanings
+                chosen.remove(same[0])
+                values = tuple(dict.fromkeys((*same[0].values, *mention.values)))
+                chosen.append(Mention(mention.kind, values, mention.first, mention.last, mention.exact))
+            elif twin := next((m for m in chosen if (m.first, m.last) == (mention.first, mention.last)), None):
+                chosen[chosen.index(twin)] = replace(twin, other=twin.other or mention)
+            elif not span & taken:
+                chosen.append(mention)
+                taken |= span
+        return sorted(chosen, key=lambda m: m.first)
+
+    def _full(self, turn: list[Word]) -> Iterator[Mention]:
+        for at, word in enumerate(turn):
+            if not word.fold[0].isalnum() and word.fold not in "£$€":
+                continue
+            for entry in self.entries:
+                if end := _matches(turn, at, entry.stems):
+                    verbatim = entry.folds == tuple(w.fold for w in turn[at:end])
+                    yield Mention(entry.kind, (entry.value,), at, end, verbatim=verbatim)
+            for size in SIZES.get(word.fold, ()):
+                if size in self.sizes and word.fold not in self.sizes:
+                    yield Mention("size", (size,), at, at + 1)
+
+    def _partial(self, turn: list[Word]) -> Iterator[Mention]:
+        """Runs of words that are parts of the names of items, and which items have most of them."""
+        for at, word in enumerate(turn):
+            if word.stem in self.extra_parts and word.stem not in self.parts:
+                yield Mention("extra", (self.extra_parts[word.stem],), at, at + 1, exact=False)
+            owners = self._owners(word)
+            if not owners:
+                continue
+            if (word.stem not in self.heads and not self._alone(turn, at)) or _part_of_another(turn, at):
+                continue
+            end = at + 1
+            best = owners
+            while end < len(turn) and (more := {o: None for o in self._owners(turn[end]) if o in best}):
+                best, end = more, end + 1
+            yield Mention("item", tuple(best), at, end, exact=False)
+
+    def _alone(self, turn: list[Word], at: int) -> bool:
+        """Whether a word that is only a part of a name stands for it: nothing else is described by it."""
+        before = {word.fold for word in turn[max(0, at - 2) : at]}
+        after = turn[at + 1] if at + 1 < len(turn) else None
+        return not before & {"with", "no", "without", "extra", "some", "more"} and (
+            after is None or not after.fold[0].isalpha() or after.stem in COMMON or after.stem in self.parts
+            or after.fold in ("one", "ones", "with", "for", "in", "instead")
+        )  # fmt: skip
+
+    def _owners(self, word: Word) -> dict[str, None]:
+        if word.stem in self.parts:
+            return self.parts[word.stem]
+        if len(word.stem) < 5:
+            return {}
+        for part, owners in self.parts.items():
+            if close(word.stem, part):
+                return owners
+        return {}
+
+
+def _part_of_another(turn: list[Word], at: int) -> bool:
+    """Whether a word is something that goes into what was named before: "with chocolate", "a shot of espresso"."""
+    before = [word.fold for word in turn[max(0, at - 2) : at]]
+    measure = {"pump", "pumps", "shot", "shots", "splash", "dash", "bit", "drop", "touch", "squirt"}
+    return before[-1:] in (["with"], ["extra"], ["without"]) or (before[-1:] == ["of"] and before[0] in measure)
+
+
+def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
+    """Where the name ends that begins at word ``at``, 0 if it does not; joined or split writing counts, too."""
+    here = at
+    for position, part in enumerate(stems):
+        while position and here < len(turn) and (turn[here].fold in ("-", "&", ".") or turn[here].fold == "'"):
+            here += 1
+        if here >= len(turn):
+            return 0
+        word = turn[here]
+        if part.isdecimal():
+            if str(number(word.fold)) != part:
+                return 0
+        elif not close(word.stem, part):
+            rest = "".join(stems[position:])
+            if len(rest) > 5 and len(stems) - position > 1 and word.stem == rest:
+                return here + 1
+            two = here + 1 < len(turn) and len(part) > 5 and word.fold + turn[here + 1].stem == part
+            if not two:
+                return 0
+            here += 1
+        here += 1
+    return here
+
+
+def _numbers(turn: list[Word]) -> Iterator[Mention]:
+    at = 0
+    while at < len(turn):
+        fold = turn[at].fold
+        value = number(fold) if [word.fold for word in turn[at + 1 : at + 2]] != ["%"] else None
+        end = at + 1
+        if value is None:
+            if fold == "half" and [word.fold for word in turn[at + 1 : at + 3]] == ["a", "dozen"]:
+                value, end = 6, at + 3
+            else:
+                at += 1
+                continue
+        elif value in range(20, 100, 10) and not fold.isdecimal():  # twenty five, twenty-five
+            skip = end + (end < len(turn) and turn[end].fold == "-")
+            if skip < len(turn) and 0 < (number(turn[skip].fold) or 0) < 10 and not turn[skip].fold.isdecimal():
+                value, end = value + (number(turn[skip].fold) or 0), skip + 1
+        yield Mention("number", (str(value),), at, end)
+        at = end
+
+
+def vocabulary(house: House) -> Vocabulary:
+    """The vocabulary of a house, made once."""
+    return _VOCABULARIES.setdefault(id(house), (house, Vocabulary(house)))[1]
+
+
+_VOCABULARIES: dict[int, tuple[House, Vocabulary]] = {}

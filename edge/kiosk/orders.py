@@ -1,0 +1,331 @@
+"""Ordering and correcting: drafts of lines -> add, change, remove."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from edge.kiosk.drafts import DEFINITE, Draft, Drafts
+from edge.kiosk.mentions import Mention
+from edge.kiosk.operations import DENY, MAX_COUNT, Add, Change, Remove
+from edge.kiosk.phrases import phrases
+from edge.kiosk.words import NUMBERS, Word
+
+
+class Orders(Drafts):
+    """What a clause does to the order."""
+
+    def order(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
+        """A clause that names items, sizes or extras of the menu."""
+        drafts, loose = self.drafts(turn, mentions)
+        removing = bool(phrases("remove").search(low))
+        if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
+            return self.replaced(low, drafts, turn, mentions)
+        if (
+            drafts
+            and phrases("replace").search(low)
+            and (
+                len(drafts) > 1
+                or re.search(r"\binstead\b|\b(?:it|that|them|this|one|those|mine) (?:for|to|with|into|out for)\b", low)
+            )
+        ):
+            return self.replaced(low, drafts, turn, mentions)
+        if not drafts:
+            return self.detail(low, loose, turn, mentions, removing)
+        removing = removing and self._removes(low, drafts, turn, mentions)
+        done = False
+        for draft in drafts:
+            if removing or (draft.removed and self.lines_of(draft)):
+                done = self.remove(low, draft, mentions) or done
+            else:
+                done = self.put(low, draft, text) or done
+        return done or bool(self.found.unclear)
+
+    def _removes(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:
+        """Whether what is negated is the item, not an extra of an item that is being ordered."""
+        first = phrases("remove").search(low)
+        assert first is not None
+        at = next((m for m in mentions if m.kind in ("item", "extra")), None)
+        if first[0].split()[0] in ("without", "no", "minus", "less", "w/o", "hold", "skip") and at:
+            return first.start() < turn[at.first].start and at.kind == "item"
+        if drafts and any(draft.without for draft in drafts) and not any(self.lines_of(d) for d in drafts):
+            return False
+        return True
+
+    def put(self, low: str, draft: Draft, text: str) -> bool:
+        """Add a draft to the order, or change the line it speaks of."""
+        lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines)]
+        correcting = bool(phrases("correct").search(low)) or bool(re.search(r"\b(?:only|just)\b", low))
+        adding = (
+            draft.more
+            or bool(re.search(r"\b(?:another|as well|too|also|add)\b", low))
+            and not (draft.extras and re.search(r"\b(?:to|on|in|for) (?:the|my|that|both|all)\b", low))
+        )
+        if lines and not adding and (correcting or (draft.definite and (draft.extras or draft.without or draft.size))):
+            number = lines[0]
+            line = self.state.lines[number - 1]
+            targets = [number]
+            if re.search(r"\b(?:both|all|each|every)\b", low) and not draft.counted:
+                targets = lines
+            count = draft.count if draft.counted and draft.count != line.count and not draft.definite else 0
+            if draft.counted and not count and not (draft.extras or draft.without or draft.size):
+                return True
+            if draft.counted and count and count < line.count and (draft.size or draft.extras or draft.without):
+                return self.divide(number, count, draft)
+            done = False
+            for target in targets:
+                done = self.emit(self.change(target, draft, count)) or done
+            self.last = number
+            return done
+        if (
+            lines
+            and draft.definite
+            and draft.counted
+            and not adding
+            and not (draft.extras or draft.without or draft.size)
+        ):
+            return self.emit(Change(lines[0], draft.count))
+        if lines and draft.definite and not (draft.extras or draft.without or draft.size) and not draft.counted:
+            self.last = lines[0]
+            return True  # spoken of, nothing said
+        if len(draft.values) > 1:
+            self.found.unclear.append((draft.text, draft.values))
+            return False
+        item = self.house.item(draft.values[0])
+        assert item is not None
+        extras = [extra for extra in dict.fromkeys(draft.extras) if extra in item.extras]
+        without = [extra for extra in dict.fromkeys(draft.without) if extra in item.extras and extra not in extras]
+        size = draft.size if draft.size in item.sizes else ""
+        if draft.more and lines and not (extras or without or size):
+            like = self.state.lines[lines[0] - 1]
+            done = self.emit(Add(like.item, draft.count, like.size, like.extras, like.without))
+        else:
+            done = self.emit(Add(item.name, draft.count, size, tuple(extras), tuple(without)))
+        if done:
+            self.last = max((n for n, line in enumerate(self.state.lines, 1) if line.item == item.name), default=0)
+        return done
+
+    def change(self, number: int, draft: Draft, count: int = 0, item: str = "") -> Change:
+        """The change of a line that a draft describes, held to what the item offers."""
+        known = self.house.item(item or self.state.lines[number - 1].item)
+        offered = known.extras if known else ()
+        size = self.size_for((known.name,), tuple(draft.size.split("|"))) if known and draft.size else ""
+        extras = tuple(extra for extra in dict.fromkeys(draft.extras) if extra in offered)
+        without = tuple(extra for extra in dict.fromkeys(draft.without) if extra in offered and extra not in extras)
+        return Change(number, count, size, item, extras, without)
+
+    def divide(self, number: int, count: int, draft: Draft) -> bool:
+        """Change ``count`` of a line only."""
+        line = self.state.lines[number - 1]
+        change = self.change(number, draft)
+        extras = tuple(e for e in (*line.extras, *change.extras) if e not in change.without)
+        without = tuple(e for e in (*line.without, *change.without) if e not in change.extras and e not in line.extras)
+        kept = tuple(e for e in without if e not in line.extras)
+        return self.emit(Remove(number, count)) and self.emit(
+            Add(line.item, count, change.size or line.size, tuple(dict.fromkeys(extras)), kept)
+        )
+
+    def remove(self, low: str, draft: Draft, mentions: list[Mention]) -> bool:
+        """Take a line away, some of it, or an extra of it."""
+        lines = self.lines_of(draft)
+        if not lines:
+            return False
+        number = lines[0]
+        line = self.state.lines[number - 1]
+        said = [mention for mention in mentions if mention.kind in ("item", "extra")]
+        extras = [*draft.without, *draft.extras]
+        apart = bool(re.search(r"\b(?:from|off|on|in|out of|for|of|to) (?:the|my|that|those|both|all|one)\b", low)) or (
+            said[0].kind == "item" and bool(extras) and not re.search(r"\bwith\b", low)
+        )
+        if extras and (draft.without or apart or not any(e in line.extras for e in extras)) and apart:
+            gone = tuple(extra for extra in dict.fromkeys(extras))
+            return self.emit(self.change(number, Draft(draft.values, without=list(gone))))
+        if draft.without and not draft.extras and re.search(r"\b(?:without|no)\b", low) and said[0].kind == "item":
+            return self.emit(self.change(number, Draft(draft.values, without=list(draft.without))))
+        if re.search(r"\b(?:all|both|every)\b", low):
+            done = False
+            for each in sorted(lines, reverse=True):
+                done = self.emit(Remove(each)) or done
+            return done
+        if re.search(r"\b(?:another|second|extra|more)\b", low) and line.count > 1 and not draft.counted:
+            return self.emit(Remove(number, 1))
+        if draft.counted and not draft.definite or re.search(r"\bone of\b", low):
+            return self.emit(Remove(number, draft.count if draft.counted else 1))
+        return self.emit(Remove(number))
+
+    def replaced(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:
+        """One item for another: "the bagel instead of the soup", "swap the tea for a latte"."""
+        old: Draft | None = None
+        new: Draft | None = None
+        here = [draft for draft in drafts if [n for n in self.lines_of(draft) if n <= len(self.before.lines)]]
+        if len(drafts) == 1:
+            only = drafts[0]
+            if here or not self.state.lines:
+                return self.put(low + " actually", only, low)
+            old_line = self.last or len(self.state.lines)
+            return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
+        marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
+        starts = {
+            id(draft): at for draft, at in zip(drafts, [turn[m.first].start for m in mentions if m.kind == "item"])
+        }
+        if marker and not re.search(r"\b(?:swap|replace|change|switch|exchange)\b", low):
+            after = [d for d in drafts if starts.get(id(d), 0) > marker.start()]
+            first = [d for d in drafts if d not in after]
+            old = after[0] if after else None
+            new = first[-1] if first else (after[1] if len(after) > 1 else None)
+        else:
+            old, new = drafts[0], drafts[1]
+            if old not in here and new in here and re.search(r"\b(?:replace|substitute)\b.*\bwith\b", low) is None:
+                old, new = new, old
+        if old is None or new is None:
+            return max(self.put(low, draft, low) for draft in [*drafts])
+        lines = self.lines_of(old)
+        if not lines:
+            return self.put(low, new, low)
+        if len(new.values) > 1:
+            self.found.unclear.append((new.text, new.values))
+            return False
+        number = lines[0]
+        line = self.state.lines[number - 1]
+        if set(new.values) & set(old.values):  # the same item, in another form
+            return self.emit(self.change(number, new, new.count if new.counted else 0))
+        if old.counted and old.count < line.count:
+            item = self.house.item(new.values[0])
+            self.emit(Remove(number, old.count))
+            return self.emit(Add(item.name if item else "", new.count if new.counted else old.count, new.size))
+        bare = self.house.item(new.values[0])
+        assert bare is not None
+        count = new.count if new.counted else line.count
+        extras = tuple(e for e in new.extras if e in bare.extras)
+        without = tuple(e for e in new.without if e in bare.extras)
+        size = new.size or (line.size if line.size in bare.sizes else "")
+        done = self.emit(Remove(number)) and self.emit(Add(bare.name, count, size, extras, without))
+        for draft in drafts:
+            if draft is not old and draft is not new:
+                self.put(low, draft, low)
+        return done
+
+    def detail(self, low: str, loose: Draft, turn: list[Word], mentions: list[Mention], removing: bool) -> bool:
+        """A size, a number or an extra without an item: of the line that lacks it, or the last one."""
+        if not self.state.lines:
+            return False
+        lines = list(range(1, len(self.state.lines) + 1))
+        if chosen := self.described(turn, mentions):
+            number, rest = chosen
+            if removing and not rest:
+                return self.emit(Remove(number))
+            drafts, loose = self.drafts(turn, rest)
+            self.last, lines, mentions = number, [number], rest
+            line = self.state.lines[number - 1]
+            if (
+                loose.extras
+                and not loose.without
+                and re.search(r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b", low)
+            ):
+                loose.without = [
+                    e for e in line.extras if e.split()[-1] == loose.extras[0].split()[-1] and e not in loose.extras
+                ]
+        every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either)\b", low))
+        if removing or loose.without:
+            gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
+            if removing and loose.without and loose.extras and not re.search(r"\b(?:instead|and|with)\b", low):
+                gone += loose.extras
+            keep = [extra for extra in loose.extras if extra not in gone]
+            having = [n for n in lines if set(gone) & set(self.state.lines[n - 1].extras)]
+            can = [
+                n
+                for n in lines
+                if (item := self.house.item(self.state.lines[n - 1].item)) and set(gone) & set(item.extras)
+            ]
+            targets = having or can[-1:]
+            if not every and len(having) > 1:
+                targets = [self.last] if self.last in having else having[-1:]
+            done = False
+            for n in targets:
+                done = self.emit(self.change(n, replace(loose, extras=keep, without=gone))) or done
+            return done
+        if loose.extras:
+            swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
+            if swapped and len(loose.extras) > 1:
+                extras = [mention for mention in mentions if mention.kind == "extra"]
+                gone = [m.value for m in extras if turn[m.first].start > swapped.start()]
+                loose = replace(loose, extras=[e for e in loose.extras if e not in gone], without=gone)
+            can = [
+                n
+                for n in lines
+                if (item := self.house.item(self.state.lines[n - 1].item)) and set(loose.extras) & set(item.extras)
+            ]
+            if not can:
+                return False
+            targets = can if every else [self.last if self.last in can else can[-1]]
+            line = self.state.lines[targets[-1] - 1]
+            if loose.counted and not every and loose.count < line.count:
+                return self.divide(targets[-1], loose.count, loose)
+            done = False
+            for n in targets:
+                done = self.emit(self.change(n, loose)) or done
+            return done
+        if loose.size:
+            sizes = tuple(loose.size.split("|"))
+            can = [n for n in lines if set(sizes) & set(self._sizes(self.state.lines[n - 1].item))]
+            if not can:
+                return False
+            unsized = [n for n in can if not self.state.lines[n - 1].size]
+            targets = (
+                (can if not unsized else unsized)
+                if every
+                else (unsized[:1] or [self.last if self.last in can else can[-1]])
+            )
+            line = self.state.lines[targets[-1] - 1]
+            if loose.counted and loose.count < line.count and not every:
+                return self.divide(targets[-1], loose.count, loose)
+            done = False
+            for n in targets:
+                done = self.emit(self.change(n, replace(loose, size=loose.size))) or done
+            return done
+        return False
+
+    def described(self, turn: list[Word], mentions: list[Mention]) -> tuple[int, list[Mention]] | None:
+        """The line that "the large one" or "the one with soy" is, and what else is mentioned."""
+        for at, mention in enumerate(mentions):
+            after = turn[mention.last].fold if mention.last < len(turn) else ""
+            before = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
+            if (
+                (after in ("one", "ones") and set(before[-1:]) & DEFINITE)
+                or before[-2:] == ["one", "with"]
+                and "the" in before
+            ):
+                for number, line in enumerate(self.state.lines, 1):
+                    if {line.size, *line.extras} & set(mention.values):
+                        return number, [m for m in mentions[:at] + mentions[at + 1 :] if m.kind != "number"]
+        return None
+
+    def pronoun(self, low: str, mentions: list[Mention]) -> bool:
+        """ "make it two", "another one", "cancel that": about the last line."""
+        if not self.state.lines:
+            return False
+        number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
+        numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
+        line = self.state.lines[number - 1]
+        if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
+            return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
+        if phrases("remove").search(low) and re.search(r"\b(?:that|it|this|them|those|last|one|never ?mind)\b", low):
+            if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
+                return self.emit(DENY)
+            if re.search(r"\b(?:one of|of one$|one$)\b", low) and not re.search(
+                r"\bthat one\b|\bthis one\b|\blast one\b", low
+            ):
+                return self.emit(Remove(number, 1))
+            return self.emit(Remove(number))
+        if re.search(r"\b(?:another|one more|same again|the same again|again)\b", low) and len(low.split()) < 8:
+            return self.emit(
+                Add(line.item, numbers[0] if numbers and numbers[0] > 1 else 1, line.size, line.extras, line.without)
+            )
+        if numbers and re.search(r"\bmore\b", low) and len(low.split()) < 8:
+            return self.emit(Add(line.item, min(numbers[0], MAX_COUNT), line.size, line.extras, line.without))
+        if numbers and 0 < numbers[0] <= MAX_COUNT and (
+            phrases("count").search(low)
+            or len(phrases("filler").sub(" ", low).split()) <= 2
+        ):  # fmt: skip
+            return self.emit(Change(number, numbers[0]))
+        return False

@@ -1,0 +1,70 @@
+"""What every part of the understanding of a turn shares: the house, the state as it moves on, what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edge.errors import UsageError
+from edge.kiosk.house import House
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.operations import Operation
+from edge.kiosk.phrases import phrases
+from edge.kiosk.state import State, apply, missing
+
+
+@dataclass
+class Understood:
+    """What a turn meant.  ``unclear``: (words of the turn, the items it may be) for what could not be decided."""
+
+    operations: list[Operation] = field(default_factory=list)
+    unclear: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+
+class Reading:
+    """One turn being read; ``state`` follows the operations found."""
+
+    def __init__(self, house: House, state: State, text: str) -> None:
+        self.house, self.state, self.before = house, state, state
+        self.text = text
+        self.names = vocabulary(house)
+        self.found = Understood()
+        self.asked = missing(house, state)[:1]
+        self.last = len(state.lines)  # the line that "it" is
+        self.offered = ""  # the item that this turn asked about
+        self.known = frozenset(self.names.parts) | {
+            part for entry in self.names.entries if entry.kind != "item" for part in entry.stems
+        }
+
+    def emit(self, operation: Operation) -> bool:
+        """Take an operation in if it can be applied."""
+        try:
+            self.state = apply(self.house, self.state, operation)
+        except UsageError:
+            return False
+        self.found.operations.append(operation)
+        return True
+
+    def kind_of(self, booking: str, key: str) -> str:
+        """What a field of a booking holds: one of house.KINDS, or "choice"."""
+        entry = self.house.booking(booking)
+        kind = entry.fields.get(key, "") if entry else ""
+        return kind if isinstance(kind, str) else "choice"
+
+
+def asks(low: str) -> bool:
+    """Whether a folded text has the form of a question; polite orders have it, too."""
+    return bool(phrases("asking").search(low))
+
+
+def clauses(text: str) -> list[tuple[str, bool]]:
+    """The clauses of a turn, and whether each ends in a question mark."""
+    found, start = [], 0
+    for match in phrases("clause").finditer(text):
+        piece = text[start : match.start()]
+        if match[0].strip(" ,").lower() == "actually":
+            piece, start = piece, match.start()
+        else:
+            start = match.end()
+        found.append((piece.strip(" ,"), "?" in match[0]))
+    found.append((text[start:].strip(" ,"), False))
+    return [(piece, ends) for piece, ends in found if piece]

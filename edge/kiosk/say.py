@@ -1,0 +1,135 @@
+"""What the kiosk says: the owner's sentences word for word, and sentences filled from the state; nothing is made up."""
+
+from __future__ import annotations
+
+from edge.kiosk.house import House
+from edge.kiosk.operations import Answer, Book, Name, Operation, Plain, Talk
+from edge.kiosk.state import Line, State, missing, total
+
+#: what is asked for a field of a booking, by its kind
+_ASK = {
+    "day": "For which day?",
+    "time": "At what time?",
+    "count": "For how many?",
+    "name": "Under which name?",
+    "phone": "What is your phone number?",
+}
+
+
+def listed(texts: list[str], last: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}" if texts else ""
+
+
+def line_text(line: Line) -> str:
+    """``2 large Latte with oat milk, without sugar``."""
+    text = " ".join(part for part in (str(line.count), line.size, line.item) if part)
+    if line.extras:
+        text += f" with {listed(list(line.extras))}"
+    if line.without:
+        text += f"{',' if line.extras else ''} without {listed(list(line.without), 'or')}"
+    return text
+
+
+def order_text(house: House, state: State) -> str:
+    """The order read back, with its total where every size is known."""
+    text = f"{listed([line_text(line) for line in state.lines])}."
+    cents = total(house, state)
+    return text if cents is None else f"{text} That is {house.money(cents)}."
+
+
+def booking_text(name: str, fields: dict[str, str]) -> str:
+    """``Table: day tomorrow, time 7 pm.``"""
+    told = ", ".join(f"{key} {value}" for key, value in fields.items())
+    return f"{name[:1].upper()}{name[1:]}: {told}." if told else f"{name[:1].upper()}{name[1:]}."
+
+
+def question(house: House, state: State) -> str:
+    """What has to be asked next; "" for nothing."""
+    asks = missing(house, state)
+    if not asks:
+        return ""
+    name, key = asks[0]
+    item = house.item(name)
+    if key == "size" and item is not None and item.sizes:
+        return f"{name}: {listed(list(item.sizes), 'or')}?"
+    booking = house.booking(name)
+    kind = booking.fields.get(key) if booking else None
+    if isinstance(kind, tuple):
+        return f"{key[:1].upper()}{key[1:]}: {listed(list(kind), 'or')}?"
+    if kind in _ASK and key in (kind, "people", "persons", "guests", "date", "phone"):
+        return f"{name[:1].upper()}{name[1:]}: {_ASK[kind][:1].lower()}{_ASK[kind][1:]}"
+    return f"{name[:1].upper()}{name[1:]}: which {key}?"
+
+
+def help_text(house: House) -> str:
+    """What can be asked of this house."""
+    can = []
+    if house.items:
+        can.append("order: " + listed([item.name for item in house.items]))
+    if house.bookings:
+        can.append("book: " + listed([booking.name for booking in house.bookings]))
+    if house.facts:
+        can.append("ask about the house")
+    return "You can " + "; ".join(can) + "."
+
+
+def reply(
+    house: House,
+    before: State,
+    after: State,
+    operations: list[Operation],
+    unclear: list[tuple[str, tuple[str, ...]]],
+) -> str:
+    """The answer to a turn that led from ``before`` to ``after``."""
+    parts: list[str] = []
+    words = [each.word for each in operations if isinstance(each, Plain)]
+    asked = [each.number for each in operations if isinstance(each, Answer)]
+    statements = house.statements()
+    for number in dict.fromkeys(asked):
+        parts.append(statements[number - 1] if number else house.texts["unknown"])
+    if "restart" in words and after.empty:
+        return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
+    if after.confirmed:
+        return " ".join([*parts, finished(house, after)])
+    for word, names in unclear:
+        parts.append(f"“{word}”: {listed(list(names), 'or')}?")
+    if after.lines != before.lines:
+        parts.append(f"Your order: {order_text(house, after)}" if after.lines else "Your order is empty now.")
+    for name in dict.fromkeys(each.booking for each in operations if isinstance(each, Book)):
+        if name in after.bookings and after.bookings[name] != before.bookings.get(name):
+            parts.append(booking_text(name, after.bookings[name]))
+    if after.name != before.name and any(isinstance(each, Name) for each in operations):
+        parts.append(f"Thank you, {after.name}.")
+    for kind in (each.kind for each in operations if isinstance(each, Talk)):
+        parts.append({
+            "greeting": house.texts["greeting"] if after.empty else "Hello.", "thanks": "You are welcome.",
+            "goodbye": "Goodbye.", "apology": "No problem.", "help": help_text(house),
+            "order": "" if after.empty else read_back(house, after),
+        }.get(kind, ""))  # fmt: skip
+    asking = question(house, after)
+    if after.done and not after.empty:
+        parts.append(asking or f"{read_back(house, after)} Is that right?")
+    elif "done" in words:
+        parts.append("Goodbye." if after.empty else "")
+    elif "deny" in words and before.done:
+        parts.append("What should be different?")
+    elif "deny" in words:
+        parts.append("All right.")
+    elif asking and (after != before or not any(parts)):
+        parts.append(asking)
+    elif after.lines != before.lines and after.lines and not unclear:
+        parts.append("Anything else?")
+    text = " ".join(part for part in parts if part)
+    return text or question(house, after) or house.texts["unclear"]
+
+
+def read_back(house: House, state: State) -> str:
+    """Everything that was ordered and booked."""
+    parts = [f"Your order: {order_text(house, state)}"] if state.lines else []
+    return " ".join([*parts, *(booking_text(name, fields) for name, fields in state.bookings.items())])
+
+
+def finished(house: House, state: State) -> str:
+    """The last words of a visit that ended with an order or a booking."""
+    return f"Thank you{', ' + state.name if state.name else ''}. {read_back(house, state)}"

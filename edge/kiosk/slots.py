@@ -1,0 +1,184 @@
+"""Days, times, numbers of people, telephone numbers and names in a turn, as spans of it."""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk.phrases import listed
+from edge.kiosk.words import NUMBERS, folded, stem
+
+_NUMBER = rf"(?:\d+|{'|'.join(NUMBERS)})"
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)"
+)
+_ORDINAL = (
+    r"(?:\d{1,2}(?:st|nd|rd|th)|(?:twenty[ -]|thirty[ -])?(?:first|second|third|fourth|fifth|sixth|seventh"
+    r"|eighth|ninth)"
+    r"|tenth|eleventh|twelfth|(?:thir|four|fif|six|seven|eigh|nine)teenth|twentieth|thirtieth)"
+)
+_DATE = (
+    rf"(?:(?:the )?{_ORDINAL}(?: of)? {_MONTH}|\d{{1,2}} {_MONTH}|{_MONTH} (?:the )?(?:{_ORDINAL}|\d{{1,2}})"
+    rf"|\d{{1,2}}[/.]\d{{1,2}}(?:[/.]\d{{2,4}})?|the {_ORDINAL})"
+)
+DAY = re.compile(
+    rf"\b(?:the day after tomorrow|today|tonight|tomorrow|tmrw|tomorow"
+    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATE}| week| after next)?"
+    rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
+)
+_HALF = (
+    r"(?:half(?: past)?|quarter (?:past|to|after)|(?:\d{1,2}|five|ten|twenty|twenty[ -]five) (?:minutes )?(?:past|to))"
+)
+_PART = r"(?: ?(?:[ap]\.? ?m\b\.?|o'? ?clock)|ish\b|(?: in the (?:morning|afternoon|evening)| at night))"
+_HOUR = r"(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+_CLOCK = rf"(?:{_HALF} {_HOUR}|{_HOUR} (?:thirty|fifteen|forty[ -]five)|\d{{1,2}}[:.h]\d{{2}}|{_HOUR})"
+TIME = re.compile(
+    rf"\b(?:{_HALF} {_HOUR}{_PART}?|\d{{1,2}}[:.]\d{{2}}{_PART}?|{_HOUR} (?:thirty|fifteen|forty[ -]five){_PART}?"
+    rf"|{_HOUR}{_PART}|noon|midday|midnight)(?!\w)"
+)
+#: a bare hour counts only where these words stand before it
+_AT = re.compile(
+    rf"\b(?:at|around|about|from|by|till|until|for|@|make it|say)(?: (?:around|about))? ({_CLOCK}{_PART}?)(?![\w:])"
+)
+PHONE = re.compile(r"(?<![\w.])\+?\d[\d ()/-]{4,}\d(?!\w)")
+_COUNT = re.compile(
+    rf"\b({_NUMBER})(?: more)?(?: (?:little|small|young|other))? "
+    r"(people|persons?|guests?|adults?|of us|pax|nights?|child(?:ren)?|kids?|friends|seats|boys|girls"
+    r"|places|visitors)\b"
+)
+_PARTY = re.compile(
+    rf"\b(?:for|party of|group of|we are|we're|we'll be|there(?:'ll be| will be| are|'s|s)|us) ({_NUMBER})\b"
+)
+#: what a count of a booking counts -> what guests call it
+UNITS = {
+    "people": {"people", "person", "persons", "guest", "adult", "of us", "pax", "friends", "seat", "place", "visitor"},
+    "nights": {"night"},
+    "children": {"child", "kid", "boy", "girl"},
+}
+
+#: words that can follow "for" or "it's" and are not a name
+_NOT_NAMES = listed("not names")
+_NAME_WORD = r"[^\W\d_]+(?:['’.-][^\W\d_]+)*"
+_NAMED = re.compile(
+    rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)"
+    r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
+    rf"|\bthe name(?:'s|s| is)|(?:^|[,.;!] ?)name(?:'s|s| is|:)?|\bcall me|\bname of"
+    rf"|\bunder(?: the name(?: of)?)?|\bin the name of|\b(?:my|the) (?:last |sur|first )name is|\bunder my name,?)"
+    rf"\s+((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
+    re.IGNORECASE,
+)
+#: a question: what follows "for" in it is not a name
+_ASKED = re.compile(r"\?|^(?:is|are|do|does|have|what|when|where|how|who|which|why)\b", re.IGNORECASE)
+_SOFT = re.compile(
+    rf"\b(?:[Ff]or|[Ii]t's(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for)\s+"
+    rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
+)  # fmt: skip
+
+
+def number_of(text: str) -> str:
+    """A number word as digits, digits as they are."""
+    value = NUMBERS.get(folded(text))
+    return str(value) if value is not None else text
+
+
+def day(text: str) -> str | None:
+    """The day that is named, as it was said."""
+    found = DAY.search(folded(text)) if len(folded(text)) == len(text) else DAY.search(text.lower())
+    return text[found.start() : found.end()] if found else None
+
+
+def time(text: str, bare: bool = False) -> str | None:
+    """The time that is named, as it was said; ``bare``: a lone hour counts, too."""
+    low = text.lower()
+    if len(low) != len(text):
+        return None
+    if found := TIME.search(low):
+        return text[found.start() : found.end()].strip()
+    for match in _AT.finditer(low):
+        unit = low[match.end() : match.end() + 10].strip().split(" ")[0]
+        before = low[match.start() : match.start(1)].split()
+        if stem(unit) not in {"person", "night", "child", "guest", "adult", "of", "seat", "friend"} and (
+            before[0] not in ("for", "make", "say", "about", "by", "from") or bare
+        ):
+            return text[match.start(1) : match.end(1)].strip()
+    if bare and (found := re.search(rf"\b{_CLOCK}\b", low)):
+        return text[found.start() : found.end()]
+    return None
+
+
+def counts(text: str) -> dict[str, str]:
+    """Unit ("people", "nights", "children", or "" where none was said) -> number."""
+    low = text.lower()
+    found: dict[str, str] = {}
+    for match in _COUNT.finditer(low):
+        unit = stem(match[2]) if match[2] != "of us" else "of us"
+        for kind, names in UNITS.items():
+            if unit in {stem(name) for name in names} | {"of us"} & names:
+                found.setdefault(kind, number_of(match[1]))
+    if re.search(r"\b(?:just|only) (?:me|myself)\b|\bon my own\b|\bby myself\b", low):
+        found.setdefault("people", "1")
+    two = r"\b(?:(?:me|myself) and (?:my|a|one) \w+|my \w+ and (?:me|i|myself)|(?:the )?two of us|both of us)\b"
+    if re.search(two, low):
+        found.setdefault("people", "2")
+    if "people" not in found:
+        rest = re.sub(rf"{DAY.pattern}|{TIME.pattern}", lambda m: "_" * len(m[0]), low)
+        party = _PARTY.search(rest)
+        if party and not re.match(r"\s*(?:[:.]\d|night|o'?clock|[ap]m|hour|minute|_)", rest[party.end() :]):
+            found[""] = number_of(party[1])
+    return found
+
+
+def without_counts(text: str) -> str:
+    """The text without its numbers of people and nights."""
+    return re.sub(_COUNT.pattern, lambda match: " " * len(match[0]), text, flags=re.IGNORECASE)
+
+
+def phone(text: str) -> str | None:
+    """The telephone number that is given, as it was written."""
+    found = PHONE.search(text)
+    return found[0] if found and sum(c.isdigit() for c in found[0]) >= 6 else None
+
+
+def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) -> str | None:
+    """The guest's name, as it was written; ``known`` stems of the house are not names.
+
+    ``asked``: the guest was asked for it, so that a name alone counts.
+    """
+    if found := _NAMED.search(text):
+        return _cut(text, found.start(1), found.end(1), known, strict=False)
+    for found in _SOFT.finditer(text):
+        for_ = found[0].lower().startswith(("for", "it's for", "that's for"))
+        last = found.end() >= len(text.rstrip(" .!?,"))
+        proper = found[1][0].isupper() and not text.isupper()
+        if proper or (for_ and last):
+            value = _cut(text, found.start(1), found.end(1), known, strict=True)
+            whole = value is not None and text[found.start(1) :].strip(" .!?,") == value
+            if value and (proper and value[0].isupper() or (for_ and whole and not _ASKED.search(text))):
+                return value
+    if asked:
+        plain = re.sub(
+            r"^(?:it's|its|it is|that's|that would be|yes,?|sure,?|ok,?|okay,?|um,?|uh,?|oh,?)\s+",
+            "",
+            text.strip(),
+            flags=re.I,
+        )
+        match = re.fullmatch(
+            rf"({_NAME_WORD}(?: {_NAME_WORD}){{0,2}})[.!]?(?:\s*,?\s*(?:please|thanks|thank you)[.!]?)?", plain
+        )
+        if match:
+            return _cut(plain, match.start(1), match.end(1), known, strict=True)
+    return None
+
+
+def _cut(text: str, start: int, end: int, known: frozenset[str], strict: bool) -> str | None:
+    """The words from ``start`` on that can be a name, up to the first that cannot."""
+    kept = start
+    for found in re.finditer(_NAME_WORD, text[start:end]):
+        fold = folded(found[0])
+        if fold in _NOT_NAMES or (stem(fold) in known and not (kept == start and not strict)):
+            break
+        if kept > start and found[0][0].islower() and text[start].isupper():
+            break  # "Anna thanks": the name ended
+        kept = start + found.end()
+    return text[start:kept].strip() or None

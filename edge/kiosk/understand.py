@@ -1,0 +1,180 @@
+"""What a turn means, as far as code can tell: understand(house, state, text) -> operations.
+
+A turn is cut into clauses; each clause orders, corrects, books, asks or is small talk.  Names of the house come from
+edge.kiosk.mentions, days and numbers from edge.kiosk.slots, statements that answer questions from edge.kiosk.facts.
+Operations are applied on the way, so that a later clause sees the order as an earlier one left it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk import facts
+from edge.kiosk.bookings import Bookings
+from edge.kiosk.house import House
+from edge.kiosk.mentions import Mention
+from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Talk
+from edge.kiosk.orders import Orders
+from edge.kiosk.phrases import kinds, phrases
+from edge.kiosk.reading import Understood, clauses
+from edge.kiosk.state import State, missing
+from edge.kiosk.words import folded, words
+
+__all__ = ["Understood", "understand"]
+
+
+def understand(house: House, state: State, text: str) -> Understood:
+    """The operations that ``text``, a guest's turn, means to a house where ``state`` stands.
+
+    All of them can be applied in order.  Never empty: what means nothing here is [UNKNOWN].
+    """
+    return _Turn(house, state, " ".join(text.split())).read()
+
+
+class _Turn(Orders, Bookings):
+    """One turn: its clauses one after the other, after what is booked in it."""
+
+    def read(self) -> Understood:
+        rest = self.booking(self.text)
+        rest = self.naming(rest)
+        for clause, asks in clauses(rest):
+            self.clause(clause, asks)
+        if not self.found.operations and not self.found.unclear:
+            self.found.operations = [UNKNOWN]
+        return self.found
+
+    def clause(self, text: str, asks: bool) -> None:
+        low = folded(text).strip(" ,.!?")
+        if not re.search(r"\w", low):
+            return
+        turn = words(text)
+        mentions = self.told_apart(self.names.mentions(turn))
+        named = {mention.kind for mention in mentions}
+        asking = bool(asks or phrases("asking").search(low))
+        ordering = bool(phrases("ordering").search(low))
+        menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
+        if phrases("restart").search(low):
+            self.emit(RESTART)
+            return
+        if (
+            phrases("remove").search(low)
+            and phrases("all").search(low)
+            and "item" not in named
+            and not self.before.empty
+        ):
+            self.emit(RESTART)
+            return
+        if phrases("can do").search(low) and not named & {"item", "extra"}:
+            self.emit(Talk("help"))
+            return
+        if phrases("read back").search(low) and not menu:
+            self.emit(Talk("order"))
+            return
+        greeting = kinds("talk")["greeting"].search(low)
+        if greeting and not menu and len(low.split()) <= 4 and not re.search(r"\b(?:till|until|open|hours)\b", low):
+            self.emit(Talk("greeting"))
+            return
+        if asking and self.question(text, low, mentions, ordering, menu):
+            return
+        if menu and self.order(text, low, turn, mentions):
+            return
+        if (
+            not menu
+            and self.offered
+            and phrases("ordering").search(low)
+            and re.search(r"\b(?:one|it|that|them|those|two)\b", low)
+        ):
+            count = next((int(m.value) for m in mentions if m.kind == "number"), 1)
+            self.emit(Add(self.offered, max(1, min(count, MAX_COUNT))))
+            return
+        if not menu and self.pronoun(low, mentions):
+            return
+        if self.small(low, asking):
+            return
+        if self.found.operations and not asking and len(words(text)) < 4:
+            return
+        number = 0
+        wanting = ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
+        if not wanting or phrases("wh").search(low):
+            number = facts.choose(self.house, text, asking)
+        if number or asking:
+            self.emit(Answer(number))
+        elif not self.found.operations:
+            self.emit(UNKNOWN)
+
+    def question(self, text: str, low: str, mentions: list[Mention], ordering: bool, menu: bool) -> bool:
+        """Whether the clause is a question, answered now, and not a polite order."""
+        items = [mention for mention in mentions if mention.kind == "item"]
+        wh = bool(phrases("wh").search(low))
+        if phrases("price").search(low) and not (
+            ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)
+        ):
+            if items:
+                values = items[0].values
+                if len(values) > 1 and (held := [line.item for line in self.state.lines if line.item in values]):
+                    values = tuple(held[:1])
+                best = facts.choose(self.house, text, True)
+                if best and best <= len(self.house.facts) and facts.certain(self.house, text, best):
+                    return self.emit(Answer(best))
+                return self.emit(Answer(self.row(values[0])))
+            extras = [mention.value for mention in mentions if mention.kind == "extra"]
+            if extras and not facts.choose(self.house, text, True):
+                return self.emit(Answer(self.extra_row(extras[0])))
+            return self.emit(Answer(facts.choose(self.house, text, True)))
+        if menu and ordering and not wh:
+            return False
+        if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
+            return False  # "a latte?"
+        if menu and re.match(r"^(?:can|could) (?:you|it|that|i|we|they)\b", low) and self.state.lines:
+            return False
+        if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
+            first = turn_before(text, items[0])
+            if first & {"a", "an", "some", "another", "our", "me", "us"} or any(m.kind == "number" for m in mentions):
+                return False
+        number = facts.choose(self.house, text, True)
+        if (
+            not number
+            and items
+            and not wh
+            and re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low)
+        ):
+            said = facts.content(text)
+            named = {word.stem for word in words(text)[items[0].first : items[0].last]}
+            number = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
+        self.offered = items[0].value if items else ""
+        self.emit(Answer(number))
+        return True
+
+    def row(self, item: str) -> int:
+        """The number of the statement that holds an item's prices."""
+        names = [each.name for each in self.house.items]
+        return len(self.house.facts) + names.index(item) + 1
+
+    def extra_row(self, extra: str) -> int:
+        return len(self.house.facts) + len(self.house.items) + list(self.house.extras).index(extra) + 1
+
+    def small(self, low: str, asking: bool) -> bool:
+        """Yes, no, that is all, and small talk."""
+        ready = self.state.done or bool(self.state.bookings) and not missing(self.house, self.state)
+        if phrases("done").search(low) and not asking:
+            if phrases("no").match(low) or not self.state.empty or not phrases("yes").match(low):
+                return self.emit(DONE)
+        if phrases("no").match(low) and len(low.split()) <= 5:
+            if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
+                return self.emit(DONE if not self.state.done else DENY)
+            return self.emit(DENY)
+        if phrases("yes").match(low) and (len(low.split()) <= 5 or ready):
+            return self.emit(CONFIRM)
+        if phrases("agreed").search(low) and not asking and not phrases("remove").search(low):
+            return self.emit(CONFIRM)
+        for kind, pattern in kinds("talk").items():
+            if pattern.search(low) and (not asking or kind in ("other", "help", "greeting")):
+                if asking and kind == "help" and facts.choose(self.house, low, True):
+                    continue
+                return self.emit(Talk(kind))
+        return not phrases("filler").sub("", low).strip()
+
+
+def turn_before(text: str, mention: Mention) -> set[str]:
+    """The folded words of a text before a mention."""
+    return {word.fold for word in words(text)[: mention.first]}

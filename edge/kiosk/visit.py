@@ -1,0 +1,120 @@
+"""Visit: one guest at one house, turn by turn: guard, understand, apply, say.  No terminal code, no model needed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge.errors import EdgeError
+from edge.kiosk import say
+from edge.kiosk.guards import guard, is_foreign
+from edge.kiosk.house import House
+from edge.kiosk.operations import UNKNOWN, Operation, write
+from edge.kiosk.state import State, apply, as_dict, line_price, total
+from edge.kiosk.understand import Understood, understand
+from edge.kiosk.words import words
+
+Reads = Callable[[House, State, str], Understood]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a turn led to.  ``guard``: the kind of fixed text, if one was said; ``order``: the finished order."""
+
+    say: str
+    operations: tuple[Operation, ...] = ()
+    guard: str = ""
+    order: dict[str, Any] | None = None
+
+
+@dataclass
+class Visit:
+    """One guest.  ``reads``: what understands turns; code by default, an instruct model if one is given.
+
+    ``deliver`` is called with each finished order before the guest is thanked; what it raises is told to the guest,
+    and the order stays open.
+    """
+
+    house: House
+    deliver: Callable[[dict[str, Any]], object] = lambda order: None
+    reads: Reads = understand
+    state: State = field(default_factory=State)
+    _doubt: tuple[str, str, tuple[str, ...]] | None = None  # the last turn, a word of it, and what that may be
+
+    def greet(self) -> Turn:
+        """The first words."""
+        return Turn(self.house.texts["greeting"])
+
+    def turn(self, text: str) -> Turn:
+        """Answer what the guest said."""
+        house, before = self.house, self.state
+        if fixed := guard(house, text):
+            return Turn(fixed[1], guard=fixed[0])
+        understood = self.reads(house, before, self._meant(text))
+        self._doubt = (text, *understood.unclear[0]) if len(understood.unclear) == 1 else None
+        operations = understood.operations
+        after = before
+        for operation in operations:
+            after = apply(house, after, operation)
+        if operations == [UNKNOWN] and not understood.unclear and is_foreign(text):
+            return Turn(house.texts["language"], tuple(operations), "language")
+        said = say.reply(house, before, after, operations, understood.unclear)
+        order = None
+        if after.confirmed:
+            order = {"id": secrets.token_hex(8), "house": house.name, **as_dict(house, after)}
+            try:
+                self.deliver(order)
+            except (OSError, EdgeError):
+                self.state = before
+                return Turn(f"Your order could not be passed on. {house.texts['unknown']}", tuple(operations))
+            after = State()
+        self.state = after
+        return Turn(said, tuple(operations), order=order)
+
+    def _meant(self, text: str) -> str:
+        """``text``, or the turn before with the name in it that this turn chooses: "3 teas" and then "green"."""
+        if self._doubt is None:
+            return text
+        turn, word, names = self._doubt
+        said = {each.stem for each in words(text)}
+        parts = {name: {each.stem for each in words(name)} for name in names}
+        others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
+        fitting = [name for name in names if said & (parts[name] - others[name])]
+        if len(fitting) != 1 or len(said) > 4 or word not in turn:
+            return text
+        return turn.replace(word, fitting[0], 1)
+
+    def shown(self) -> dict[str, Any]:
+        """The order as a screen shows it: texts and amounts."""
+        house, state = self.house, self.state
+        lines = []
+        for line in state.lines:
+            cents = line_price(house, line)
+            lines.append({"text": say.line_text(line), "amount": "" if cents is None else house.money(cents)})
+        lines += [{"text": say.booking_text(name, fields), "amount": ""} for name, fields in state.bookings.items()]
+        cents = total(house, state)
+        return {"lines": lines, "total": house.money(cents) if state.lines and cents is not None else "",
+                "name": state.name}
+
+    def suggestions(self) -> list[str]:
+        """What a guest may want to say next, for buttons."""
+        asks = say.question(self.house, self.state)
+        if self.state.done and not asks:
+            return ["Yes", "No"]
+        if not self.state.empty:
+            return ["That is all", "Start again"]
+        return ["What do you have?"] if self.house.items else []
+
+
+def event(visit: Visit, turn: Turn) -> dict[str, Any]:
+    """A turn as one JSON object: what was understood, the state, what to say, the finished order."""
+    return {
+        "ev": "turn",
+        "say": turn.say,
+        "operations": [write(operation) for operation in turn.operations],
+        **({"guard": turn.guard} if turn.guard else {}),
+        "state": as_dict(visit.house, visit.state),
+        **({"order": turn.order} if turn.order else {}),
+    }

@@ -1,0 +1,344 @@
+"""codec: a KVState <-> bytes.  Session files, parked sessions and stored prefixes are the same bytes.
+
+Little endian throughout, no padding:
+
+    magic 8 bytes | version u32 | length of the header u32 | CRC-32 of all so far and the header, u32 | header, JSON
+    tokens i32 [n_tokens] | pages as pyx.kv.KVCache.dump gives them | CRC-32 of everything before, u32
+
+The header names the model (edge.model.fingerprint), the plan of the KV cache, its counters, the messages, the state of
+the sampler.  The file's size follows from it exactly, which is checked before anything is read into memory.  A file is
+hostile until validated: a wrong one raises InvalidFile and leaves nothing behind.  The checksums find damage, not
+forgery; a forged file can make a model talk nonsense, and no more.
+
+A save goes to a hidden file beside the old one, reaches the disk, then takes its name: whenever the power fails, the
+path holds the old session or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import struct
+import zlib
+from array import array
+from collections.abc import Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.kv.space import KVSpace
+from edge.kv.state import KVState
+
+MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
+VERSION = 2
+HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
+ROLES = ("system", "user", "assistant")
+_START = struct.Struct("<8sII")
+_CRC = struct.Struct("<I")
+
+
+class Talk(NamedTuple):
+    """What a session is beside its KV cache: nothing of it for a stored prefix."""
+
+    messages: Sequence[dict[str, str]] = ()
+    forgotten: int = 0  # oldest messages that are not part of the prompt any more
+    seed: int = 0
+
+
+# ---- save -----------------------------------------------------------------------------------------------------------
+
+
+def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
+    """Write a state, None for an empty one, and the talk to ``path``, replacing an older session file there.
+
+    Raises UsageError where that cannot be written or is no session file, Busy when another process is writing it, and
+    EdgeError when the disk is full or fails; then the old file is untouched.
+    """
+    talk = talk or Talk()
+    path = os.path.realpath(os.fspath(path))  # a link stays a link
+    mode = _replaceable(path)
+    if not all(map(_message, talk.messages)):
+        raise UsageError(f"messages that are saved have a role ({', '.join(ROLES)}) and a content, and nothing else")
+    kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
+    n_tokens, most = kv.counters if kv else (0, 0)
+    facts = {
+        "model": space.model.fingerprint,
+        "name": space.model.config.name.encode("utf-8", "replace").decode(),
+        "kv": plan_of(space),
+        "n_tokens": n_tokens,
+        "most": most,
+        "sampled": list(state.sampled) if state else [],
+        "seed": talk.seed & (1 << 64) - 1,  # as many bits as the sampler looks at
+        "sampler": list(state.sampler.state) if state else None,
+        "messages": list(talk.messages),
+        "forgotten": talk.forgotten,
+    }
+    header = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(header) > HEADER_LIMIT:
+        raise EdgeError(f"the conversation has {len(header)} bytes; a session file holds {HEADER_LIMIT}")
+    start = _START.pack(MAGIC, VERSION, len(header))
+    parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
+    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.tmp")
+    try:
+        fd = _lock(temporary)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    renamed = False
+    try:
+        with open(fd, "wb") as file:  # locked until it is closed
+            try:
+                file.truncate(0)
+                os.fchmod(fd, mode)
+                crc = 0
+                for part in (*parts, *(kv.dump() if kv else ())):
+                    crc = zlib.crc32(part, crc)
+                    file.write(part)
+                file.write(_CRC.pack(crc))
+                file.flush()
+                os.fsync(fd)
+                os.replace(temporary, path)
+                renamed = True
+            finally:
+                if not renamed:
+                    os.unlink(temporary)
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replaceable(path: str) -> int:
+    """The mode of the new file: that of the old one; conversations are private otherwise.  UsageError if it cannot be.
+
+    A file that is no session is not replaced: it is somebody's notes, and a slip of the keyboard.
+    """
+    try:
+        facts = os.stat(path)
+        if stat.S_ISREG(facts.st_mode):
+            with open(path, "rb") as file:
+                if file.read(len(MAGIC)) in (MAGIC, b""):
+                    return stat.S_IMODE(facts.st_mode)
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise UsageError(f"cannot write {path}: there is no such folder") from None
+        return 0o600
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    raise UsageError(f"{path} is no session file, and will not be replaced")
+
+
+def _lock(path: str) -> int:
+    """Descriptor of the hidden file, ours alone; what a killed process left in it is overwritten."""
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            raise Busy(f"another process is writing {path}") from None
+        except FileNotFoundError:  # another process has just finished: the name is free again
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ---- load -----------------------------------------------------------------------------------------------------------
+
+
+def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
+    """The state and the talk that were saved, ready to go on.
+
+    Raises InvalidFile when the file is damaged, of another version, model or KV plan; UsageError when it cannot be
+    read; MemoryRefused when there is no memory for it.
+    """
+    name = os.fspath(path)
+    try:
+        # a pipe must not make us wait
+        with open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise InvalidFile("not a file")
+            return _read(space, _Reader(file, facts.st_size))
+    except InvalidFile as error:
+        raise InvalidFile(f"session file {name}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read session file {name}: {error.strerror}") from None
+
+
+def sinks_of(path: str | os.PathLike[str]) -> int | None:
+    """First tokens that the session in a file pins; None where that cannot be told: loading it will say why."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            magic, version, length = _START.unpack(file.read(_START.size))
+            if magic != MAGIC or version != VERSION or length > HEADER_LIMIT:
+                return None
+            sinks = _facts(file.read(_CRC.size + length)[_CRC.size :])["kv"].get("sinks")
+    except (OSError, struct.error, InvalidFile):
+        return None
+    return sinks if _natural(sinks, 1 << 20) else None
+
+
+class _Reader:
+    """Reads exactly what is asked for, and sums it up."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.size = size
+        self.crc = 0
+        self._file = file
+
+    def fill(self, view: memoryview) -> None:
+        """The next bytes into a writable buffer."""
+        at = 0
+        while at < len(view):
+            n = self._file.readinto(view[at:])  # type: ignore[attr-defined]
+            if not n:
+                raise InvalidFile("ends too early")
+            at += n
+        self.crc = zlib.crc32(view, self.crc)
+
+    def take(self, n: int) -> bytearray:
+        """The next n bytes; n was checked against the file's size."""
+        data = bytearray(n)
+        self.fill(memoryview(data))
+        return data
+
+    def check(self) -> None:
+        """The next four bytes are the checksum of all before."""
+        expected = self.crc
+        if _CRC.unpack(self.take(_CRC.size))[0] != expected:
+            raise InvalidFile("damaged (its checksum is wrong)")
+
+
+def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
+    if reader.size < _START.size + 2 * _CRC.size:
+        raise InvalidFile("not a session file, or cut off at its beginning")
+    magic, version, length = _START.unpack(reader.take(_START.size))
+    if magic != MAGIC:
+        raise InvalidFile("not a session file")
+    if version != VERSION:
+        raise InvalidFile(f"version {version} of the format; this program reads {VERSION}")
+    before = _START.size + _CRC.size + length
+    if length > min(HEADER_LIMIT, reader.size):
+        raise InvalidFile("damaged (the length of its header is impossible)")
+    start = reader.crc
+    expected = _CRC.unpack(reader.take(_CRC.size))[0]
+    header = reader.take(length)
+    if zlib.crc32(header, start) != expected:
+        raise InvalidFile("damaged (the checksum of its header is wrong)")
+    facts = _facts(header)
+    config = space.model.config
+    if facts["model"] != space.model.fingerprint:
+        other = _short(facts["name"])
+        same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
+        raise InvalidFile(f"made with another model {same}")
+    plan = plan_of(space)
+    if {"hadamard": False, **facts["kv"]} != plan:  # files of before there was a choice do not say it
+        raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
+    n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab
+    if n_tokens * 4 > reader.size:
+        raise InvalidFile("damaged (it has not as many tokens as it says)")
+
+    state = space.new_state(facts["seed"])
+    try:
+        size = before + 4 * n_tokens + state.kv.dump_bytes(n_tokens, most) + _CRC.size
+    except ValueError as error:
+        raise InvalidFile(f"damaged ({error})") from None
+    if size != reader.size:
+        raise InvalidFile(f"damaged (it has {reader.size} bytes and should have {size})")
+    tokens = array("i", bytes(reader.take(4 * n_tokens)))
+    for ids in (tokens, facts["sampled"]):
+        if ids and not 0 <= min(ids) <= max(ids) < n_vocab:
+            raise InvalidFile("damaged (a token is not in the vocabulary)")
+    try:
+        state.kv.restore(n_tokens, most, reader.fill)
+    except ValueError as error:
+        raise InvalidFile(f"damaged ({error})") from None
+    reader.check()
+    state.tokens, state.sampled = tokens, array("i", facts["sampled"])
+    if facts["sampler"] is not None:
+        state.sampler.state = facts["sampler"]
+    return state, Talk(facts["messages"], facts["forgotten"], facts["seed"])
+
+
+def plan_of(space: KVSpace) -> dict[str, Any]:
+    """What two KV caches must have in common to hold the same pages."""
+    c, plan = space.model.config, space.plan.cache
+    budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
+    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim]}
+
+
+def _words(plan: dict[str, Any]) -> str:
+    """A plan as a person would have asked for it."""
+    words = [f"--{name} {plan.get(key)}" for name, key in (
+        ("kv", "kv_type"), ("ctx", "n_ctx"), ("window", "window"), ("sinks", "sinks"))]  # fmt: skip
+    for name, key, usual in (("kv-policy", "policy", "recent"), ("positions", "positions", "absolute")):
+        words += [f"--{name} {plan.get(key)}"] if plan.get(key, usual) != usual else []
+    words += ["--kv-hadamard on"] if plan.get("hadamard") else []
+    words += ["--kv-budget"] if plan.get("budgets") else []
+    return _short(" ".join(words))
+
+
+def _short(text: str) -> str:
+    """One line of printable text out of a file."""
+    return "".join(c if c.isprintable() else "?" for c in text[:100])
+
+
+def _natural(value: Any, below: int = 1 << 60) -> bool:
+    return type(value) is int and 0 <= value < below
+
+
+def _message(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and set(value) == {"role", "content"} and value["role"] in ROLES
+        and isinstance(value["content"], str) and _is_text(value["content"])
+    )  # fmt: skip
+
+
+def _is_text(text: str) -> bool:
+    """Without halves of surrogate pairs, which nothing could print."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+#: key of the header -> is the value of the right kind?
+_KINDS = {
+    "model": lambda v: isinstance(v, str),
+    "name": lambda v: isinstance(v, str) and _is_text(v),
+    "kv": lambda v: isinstance(v, dict),
+    "n_tokens": _natural,
+    "most": _natural,
+    "sampled": lambda v: isinstance(v, list) and len(v) <= 1 and all(_natural(i, 1 << 31) for i in v),
+    "seed": lambda v: _natural(v, 1 << 64),
+    "sampler": lambda v: (
+        v is None or (isinstance(v, list) and len(v) == 4 and all(_natural(i, 1 << 64) for i in v) and any(v))
+    ),
+    "messages": lambda v: isinstance(v, list) and all(map(_message, v)),
+    "forgotten": _natural,
+}
+
+
+def _facts(header: bytes | bytearray) -> dict[str, Any]:
+    """The header, every value of the right kind; values are judged later.  Unknown keys are ignored."""
+    try:
+        facts = json.loads(header.decode())
+    except (ValueError, RecursionError):
+        raise InvalidFile("damaged (its header is not JSON)") from None
+    for key, good in _KINDS.items():
+        if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
+            raise InvalidFile(f"damaged ({key} in its header is wrong)")
+    return facts

@@ -1,0 +1,106 @@
+"""What a KV cache keeps beside a plain window: policies by name, and budgets per head out of a plan file.
+
+A budget file is JSON:
+
+    {"version": 1, "n_layer": L, "n_kv_head": H, "sinks": S, "keep": [[tokens per head] per layer]}
+
+and, where it was calibrated, the ``fingerprint`` of its model.  A head keeps its first S tokens and the latest others,
+``keep`` in all; one that keeps no more than S keeps the latest only.  Other keys are remarks of whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from edge.config import ModelConfig
+from edge.errors import InvalidFile, UsageError
+
+#: name -> what it does; the last is there to be compared with
+POLICIES = {
+    "recent": "the oldest tokens behind the sinks go first",
+    "heavy": "the pages go first that got the least attention lately",
+    "quarter": "a token sees a quarter of what came before it, 128 at most",
+}
+POSITIONS = ("absolute", "cache")
+#: the window of policy quarter, as published: max_keep = min(128, seq_len // 4)
+QUARTER = 128
+LIMIT = 4 << 20  # bytes of a budget file; thousands of layers
+VERSION = 1
+
+
+class Budget(NamedTuple):
+    """Tokens that each head keeps, ``keep[layer][KV head]``, ``sinks`` among them."""
+
+    keep: tuple[tuple[int, ...], ...]
+    sinks: int
+    fingerprint: str | None = None
+
+    @property
+    def mean(self) -> float:
+        """Tokens that a head keeps on average."""
+        return sum(map(sum, self.keep)) / sum(map(len, self.keep))
+
+
+def read_budget(path: str, config: ModelConfig) -> Budget:
+    """The budgets in a file, for this model.  Raises UsageError if it cannot be read, InvalidFile if it is wrong."""
+    import json
+
+    try:
+        with open(path, "rb") as file:
+            text = file.read(LIMIT + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        if len(text) > LIMIT:
+            raise InvalidFile(f"it has more than {LIMIT} bytes")
+        return _budget(json.loads(text.decode()), config)
+    except InvalidFile as error:
+        raise InvalidFile(f"KV budget {path}: {error}") from None
+    except (ValueError, RecursionError):
+        raise InvalidFile(f"KV budget {path}: it is not JSON") from None
+
+
+def _budget(facts: Any, config: ModelConfig) -> Budget:
+    """Every value of the right kind, and the model's shape."""
+    if not isinstance(facts, dict) or facts.get("version") != VERSION:
+        raise InvalidFile(f"it is no budget of version {VERSION}")
+    shape = facts.get("n_layer"), facts.get("n_kv_head")
+    if not all(map(_whole, shape)):
+        raise InvalidFile("n_layer and n_kv_head are not whole numbers from 1")
+    if shape != (config.n_layer, config.n_kv_head):
+        raise InvalidFile(
+            f"it is for {shape[0]} layers of {shape[1]} KV heads, the model has {config.n_layer} of {config.n_kv_head}"
+        )
+    keep, sinks, fingerprint = facts.get("keep"), facts.get("sinks", 0), facts.get("fingerprint")
+    rows = keep if isinstance(keep, list) and len(keep) == config.n_layer else [None]
+    if not all(isinstance(row, list) and len(row) == config.n_kv_head and all(map(_whole, row)) for row in rows):
+        raise InvalidFile("keep is not a list of whole numbers from 1 for each layer and KV head")
+    if not _whole(sinks + 1 if type(sinks) is int else None):
+        raise InvalidFile("sinks is not a whole number from 0")
+    if not isinstance(fingerprint, str | None):
+        raise InvalidFile("fingerprint is not a text")
+    return Budget(tuple(map(tuple, rows)), sinks, fingerprint)
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= 1 << 20
+
+
+def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tuple[int, ...]:
+    """``"0,3"``, a number or several -> layer numbers from 0.  Raises UsageError."""
+    if isinstance(value, str):
+        words: list[str | int] = [word.strip() for word in value.split(",") if word.strip()]
+    else:
+        words = [value] if isinstance(value, int) else list(value)
+    if not all((isinstance(word, str) and word.isdecimal()) or (type(word) is int and word >= 0) for word in words):
+        raise UsageError(f"is {value!r}", argument=name, hint="it is a list of layers such as 0,3")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def without_layers(keep: Sequence[Sequence[int]], layers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The same budgets where ``layers`` see nothing but the token at hand."""
+    beyond = [layer for layer in layers if layer >= len(keep)]
+    if beyond:
+        raise UsageError(f"the model has no layer {beyond[0]}; its layers are 0 to {len(keep) - 1}")
+    return tuple(tuple(1 if i in layers else n for n in row) for i, row in enumerate(keep))

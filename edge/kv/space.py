@@ -1,0 +1,107 @@
+"""KVSpace: the memory of all KV caches: the plan, the page pool, the spill file; new states within the plan.
+
+One space belongs to one model.  It refuses before it allocates.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from edge.errors import MemoryRefused
+from edge.kv.config import KVPlan
+from edge.kv.state import KVState
+from edge.model.model import Model
+from edge.session.drafting import OFF, Drafting
+
+
+class KVSpace:
+    """``new_cache`` makes a KV cache in place of :class:`pyx.kv.KVCache`; for tests."""
+
+    def __init__(
+        self, model: Model, plan: KVPlan, drafting: Drafting = OFF, new_cache: Callable[[], Any] | None = None
+    ) -> None:
+        self.model = model
+        self.plan = plan
+        self.drafting = drafting
+        self.pool: Any = None  # of pages that caches share; None until there is a reason for one
+        self._new_cache = new_cache
+        self._pooled = plan.room is not None
+        self._lock = threading.Lock()
+        self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
+        self._clock = 0
+
+    def share_pages(self) -> None:
+        """From now on caches take their pages from one pool, so that forks of one can be held by another."""
+        self._pooled = True
+
+    def new_cache(self, plan: KVPlan | None = None) -> Any:
+        """An empty KV cache, as planned; or by another plan, outside the pool, for comparisons."""
+        if self._new_cache is not None:
+            return self._new_cache()
+        from pyx.kv import KVCache
+        from pyx.pool import PagePool
+
+        pool = None
+        if plan is None and self._pooled:
+            with self._lock:
+                if self.pool is None:
+                    self.pool = PagePool(self.plan.room, huge=True)
+                pool = self.pool
+        config, plan = self.model.config, plan or self.plan
+        return KVCache(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache, pool=pool, spill=plan.offload)
+
+    def new_sampler(self, seed: int) -> Any:
+        """The random numbers and tables of one state."""
+        from pyx.sampler import Sampler
+
+        return Sampler(self.model.config.n_vocab, seed)
+
+    def new_state(self, seed: int) -> KVState:
+        """An empty state with random numbers of its own; where as many as planned are held, an idle one gives way.
+
+        It is busy until :meth:`release`.  Raises MemoryRefused.
+        """
+        planned = self.plan.parallel
+        while planned is not None and len(self._states) >= planned and self.give_way():
+            pass
+        n_vocab = self.model.config.n_vocab
+        try:
+            cache, sampler = self.new_cache(), self.new_sampler(seed)
+            rows = memoryview(array("f", bytes(4 * n_vocab * (self.drafting.most + 1))))
+        except MemoryError as error:
+            raise MemoryRefused(f"no memory for a session: {error}") from None
+        state = KVState(cache, sampler, rows, self.drafting.new(), self.model)
+        with self._lock:
+            self._states.add(state)
+        return state
+
+    def take(self, state: KVState) -> bool:
+        """Begin to use a state; False where it has given way meanwhile."""
+        with self._lock:
+            state.busy = state.kv is not None
+            return state.busy
+
+    def release(self, state: KVState) -> None:
+        """The state is idle again."""
+        with self._lock:
+            self._clock += 1
+            state.used, state.busy = self._clock, False
+
+    def give_way(self) -> bool:
+        """Take back the memory of the state that has been idle longest; False: there is none."""
+        with self._lock:
+            idle = [state for state in self._states if not state.busy and state.kv is not None]
+            if not idle:
+                return False
+            first = min(idle, key=lambda state: state.used)
+            first.drop()
+            self._states.discard(first)
+            return True
+
+    def close(self) -> None:
+        """Forget the pool; pages that caches still hold go with them."""
+        self.pool = None

@@ -1,0 +1,262 @@
+"""KVState: one KV cache, the tokens whose keys and values it holds, in order, and the sampler that goes on from there.
+
+That cache and tokens agree is the invariant everything here keeps.  A new prompt is compared token by token with what
+is held: the common beginning stays, the rest is cropped and evaluated.
+
+Nothing here runs a step: what has to be evaluated is handed out as a :class:`edge.model.model.Segment`, and whoever
+drives the answer has it evaluated, together with the segments of others (edge/session/scheduler.py).
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from edge.kv.config import PAGE
+from edge.model.model import Model, Segment
+
+# A chunk is the time within which cancel() and a timeout act.  Measured on a 2B model, one thread: chunks of 8, 16, 32,
+# 64, 128 tokens reach 73, 86, 93, 97, 100 % of the speed, so slow boards get 16 and fast ones more.
+FIRST_CHUNK = 32  # tokens of prompt in the first step, before its speed is known
+LEAST_CHUNK = 16
+CHUNK_SECONDS = 1.0
+#: rows of a step beyond which one more costs as much as the first: drafts of several answers stay within it together
+FEW_ROWS = 8
+
+#: called with (tokens done, tokens in all, tokens that were held already)
+OnPrefill = Callable[[int, int, int], None]
+
+
+def common(a: array[int], b: array[int]) -> int:
+    """Length of the common beginning."""
+    n = min(len(a), len(b))
+    if a[:n] == b[:n]:
+        return n
+    return next(i for i in range(n) if a[i] != b[i])
+
+
+class KVState:
+    """Made by :meth:`edge.kv.space.KVSpace.new_state`.  One thread at a time.
+
+    ``tokens`` are those held; ``sampled`` is an answer's last token where that was not evaluated.  ``logits``, float32
+    [n_vocab], are those behind the last token once a prompt was evaluated.
+    """
+
+    def __init__(self, kv: Any, sampler: Any, rows: memoryview, draft: Any, model: Model) -> None:
+        self.kv = kv
+        self.sampler = sampler
+        self.tokens = array("i")
+        self.sampled = array("i")
+        self.draft = draft
+        n_vocab = model.config.n_vocab
+        n_row = len(rows) // n_vocab
+        one = array("i", [0]) if draft is None else draft.ids
+        self._ids = [memoryview(one)[: n + 1] for n in range(n_row)]
+        self._rows = [rows[i * n_vocab : (i + 1) * n_vocab] for i in range(n_row)]
+        self._many = [rows[: (n + 1) * n_vocab] for n in range(n_row)]
+        self._company = 1  # segments of the latest step
+        self._one: Segment | None = None  # of a single token
+        self._row = -1  # where the logits of the token at hand are, if it was drafted
+        self.logits = self._rows[0]
+        self.busy = True  # somebody goes on with it; otherwise its memory may be taken back
+        self.used = 0  # when it was last given free, counted by its space
+        self._model = model
+
+    def check(self) -> None:
+        """Start afresh when an interrupt came between a step and its bookkeeping."""
+        if self.kv.n_tokens != len(self.tokens):
+            self.kv.reset()
+            del self.tokens[:]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache allocated now."""
+        kv = self.kv
+        return 0 if kv is None else int(kv.nbytes)
+
+    @property
+    def evicted(self) -> int:
+        """Tokens seen that are no longer attended."""
+        kv = self.kv
+        return 0 if kv is None else int(kv.evicted)
+
+    @property
+    def offload_error(self) -> str | None:
+        """Why pages that left the window can no longer be kept."""
+        spill = getattr(self.kv, "spill", None)
+        return None if spill is None else spill.error
+
+    def drop(self) -> None:
+        """Give the cache back; the state is of no use afterwards."""
+        self.kv = self._one = None
+        self.tokens, self.sampled = array("i"), array("i")
+
+    # ---- what is held ------------------------------------------------------------------------------------------------
+
+    def keep(self, ids: array[int]) -> int:
+        """Crop to what is in common with the beginning of ids; returns how much that is."""
+        n = common(self.tokens, ids)
+        if n < len(self.tokens):
+            self.crop(n)
+        return len(self.tokens)
+
+    def crop(self, n: int) -> None:
+        """Drop the tail, so that at most n tokens stay; a sealed page goes as a whole."""
+        del self.tokens[self.kv.crop(n) :]
+        self.sampled = array("i")
+
+    def adopt(self, tokens: array[int], kv: Any) -> None:
+        """Hold these tokens in this cache from now on, in place of what was held."""
+        self.tokens, self.kv = tokens, kv
+        self.sampled = array("i")
+
+    def fork(self) -> Any:
+        """A second cache in the same state; pages are shared until one of the two writes to them."""
+        return self.kv.fork()
+
+    def splice(self, ids: array[int]) -> array[int]:
+        """Keep answers in the tokens the model wrote where the tokenizer would cut the same bytes differently.
+
+        Otherwise every such answer would have to be evaluated again, and a ring that has moved on could not even go
+        back to its beginning.  Special tokens are never exchanged: equal bytes do not make a text one of them.
+        """
+        held = self.tokens + self.sampled
+        i = j = common(held, ids)
+        while i < len(held) and j < len(ids):
+            if held[i] == ids[j]:
+                i, j = i + 1, j + 1
+            elif not (step := self._same_bytes(held, i, ids, j)):
+                break
+            else:
+                i, j = step
+        return held[:i] + ids[j:]
+
+    def _same_bytes(self, held: array[int], i: int, ids: array[int], j: int) -> tuple[int, int] | None:
+        """Where both next have spelled the same bytes with ordinary tokens, None if they do not."""
+        token_bytes, special = self._model.tokenizer.token_bytes, self._model.special
+        a = b = b""
+        while not a or a != b:
+            if len(a) <= len(b):
+                if i == len(held) or held[i] in special:
+                    return None
+                a += token_bytes(held[i])
+                i += 1
+            else:
+                if j == len(ids) or ids[j] in special:
+                    return None
+                b += token_bytes(ids[j])
+                j += 1
+            if not a.startswith(b) and not b.startswith(a):
+                return None
+        return i, j
+
+    # ---- one token of an answer --------------------------------------------------------------------------------------
+
+    def advance(
+        self, token: int, winners: int, most: int, forced: Callable[[], Sequence[int]] | None = None
+    ) -> Segment | None:
+        """What has to be evaluated for the logits behind ``token``; None where they are there.  Then :meth:`take`.
+
+        Further tokens may be evaluated with it that are likely to come next, at most so many that ``most`` tokens are
+        held then, and none that would fill a page: a full page is sealed, and could not be cropped.  Once they have
+        come they are held as any other; see :meth:`settle`.  ``forced`` gives those that a grammar makes certain.
+        """
+        draft = self.draft
+        if draft is None:
+            return self._alone(token, winners)
+        self._row = draft.follow(token)
+        if self._row >= 0:
+            return None
+        self.settle()
+        certain = forced() if forced is not None else ()
+        if draft.idle and not certain:
+            return self._alone(token, winners)
+        held = len(self.tokens) + 1
+        room = min(most - held, PAGE - 1 - held % PAGE if held % PAGE else 0, FEW_ROWS // self._company - 1)
+        n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
+        self._begun = time.perf_counter()
+        return Segment(self.kv, self._ids[n], self._many[n], True, winners)
+
+    def _alone(self, token: int, winners: int) -> Segment:
+        """A segment of this token; the same one again, as long as nothing else of it changes."""
+        self._ids[0][0] = token
+        one = self._one
+        if one is None or one.kv is not self.kv or one.winners != winners:
+            one = self._one = Segment(self.kv, self._ids[0], self.logits, False, winners)
+        one.company = 1
+        return one
+
+    def take(self, token: int, segment: Segment | None) -> memoryview:
+        """The logits behind ``token``, which is held from now on; ``segment`` is what was evaluated for it."""
+        self.tokens.append(token)
+        if segment is None:
+            return self._rows[self._row]
+        self._company = segment.company
+        if segment.all_logits and segment.company == 1:
+            self.draft.took(len(segment.ids), time.perf_counter() - self._begun)
+        return self.logits
+
+    @property
+    def drafts(self) -> tuple[int, int]:
+        """Tokens drafted since the last prompt, and of these right."""
+        return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
+
+    def settle(self) -> None:
+        """Take back what was drafted and has not come."""
+        if self.draft is not None:
+            self.draft.stop()
+            if len(self.tokens) < self.kv.n_tokens:
+                self.kv.crop(len(self.tokens))
+
+    # ---- a prompt ----------------------------------------------------------------------------------------------------
+
+    def prefill(
+        self,
+        ids: array[int],
+        interrupted: Callable[[], str | None],
+        report: OnPrefill | None = None,
+        logits: bool = True,
+        share: int = 0,
+        winners: int = 0,
+        shared: Callable[[KVState], object] | None = None,
+    ) -> Generator[Segment, None, tuple[int, str | None]]:
+        """Hold exactly ids, with the logits behind the last; yields what has to be evaluated.
+
+        Returns (tokens reused, what interrupted or None).  With ``logits`` at least the last token is evaluated, even
+        if all are held: its logits are needed, of which only the ``winners`` largest have to be there (0: all).
+        ``shared`` is called when exactly the first ``share`` tokens are held: what other sessions begin with, too.
+        """
+        tokens, n = self.tokens, len(ids)
+        limit = self._model.chunk
+        cached = self.keep(ids[:-1] if logits else ids)
+        self.sampled = array("i")
+        chunk = min(FIRST_CHUNK, limit)
+        if self.draft is not None:
+            self.draft.begin()
+        if report:
+            report(cached, n, cached)
+        while len(tokens) < n:
+            if reason := interrupted():
+                return cached, reason
+            begin = len(tokens)
+            stop = begin + chunk
+            part = ids[begin : min(stop, share) if begin < share else stop]
+            begun = time.perf_counter()
+            segment = Segment(
+                self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners, True
+            )
+            yield segment
+            done = self.kv.n_tokens - begin  # all of it, where nobody else wants anything
+            tokens.extend(part[:done])
+            if len(tokens) == share and shared is not None:
+                shared(self)
+            if report:
+                report(len(tokens), n, cached)
+            if segment.company == 1:
+                seconds = max(time.perf_counter() - begun, 1e-9)
+                if self.draft is not None and done >= LEAST_CHUNK:
+                    self.draft.took(done, seconds)
+                chunk = min(limit, max(LEAST_CHUNK, int(done / seconds * CHUNK_SECONDS) // LEAST_CHUNK * LEAST_CHUNK))
+        return cached, None

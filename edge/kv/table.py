@@ -1,0 +1,180 @@
+"""The KV memory table of a model: every type, context and way of forgetting, exactly as it would be allocated.
+
+A cell is what :class:`edge.kv.config.KVConfig` plans and :class:`pyx.kv.KVCache` allocates; there is no second formula.
+Published tables count bytes per token times tokens; ``bytes_per_token`` is that figure (what one more token takes once
+its page is sealed), and the cells show what comes on top: the open page, sinks, and pages rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edge.amounts import count
+from edge.config import ModelConfig
+from edge.errors import UsageError
+from edge.kv.config import PAGE, KVConfig, parse_kv_type
+from edge.kv.policy import Budget
+from pyx.page import MARKS, NAMES
+
+#: all of them, and the usual one with two
+TYPES = (*NAMES, "int8:int4")
+TERNARY_BITS = 2.0  # of a weight in memory
+PAPER_BITS = 1.58  # of a weight on paper: log2(3)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Sizes of a model's weights in bytes, by count of parameters."""
+
+    parameters: int
+    projections: int  # ternary, in memory
+    head: int  # as decode reads it by default: int8 rows with a float32 scale each, or Q8_0 rows as stored
+    paper: int  # what "every parameter, the embedding too, at 1.58 bits" comes to
+
+    @classmethod
+    def of(cls, c: ModelConfig, stored: str = "") -> Weights:
+        """From the dimensions of a model; ``stored``: type of the table behind its output head, if there is a file."""
+        from pyx.head import placement
+
+        layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
+        norms = 2 * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
+        tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
+        parameters = c.n_layer * (layer + norms) + c.hidden + tables
+        return cls(
+            parameters,
+            int(c.n_layer * layer * TERNARY_BITS / 8),
+            placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
+            int(parameters * PAPER_BITS / 8),
+        )
+
+    @property
+    def read(self) -> int:
+        """Bytes that decoding one token reads, the KV cache apart."""
+        return self.projections + self.head
+
+
+@dataclass(frozen=True)
+class Row:
+    """One KV type and one way of forgetting."""
+
+    type: str
+    full: str  # what happens when the context is full
+    bytes_per_token: int
+    bytes: dict[int, int | None]  # context -> exactly what is allocated; None where it does not fit
+    share: float  # of weights, head and KV together, at the longest context
+    gain: float  # decode cannot get faster than this over F16 pages at the longest context, were memory the only bound
+
+
+@dataclass(frozen=True)
+class Table:
+    """The whole table; ``rows`` in the order of types."""
+
+    config: ModelConfig
+    weights: Weights
+    contexts: tuple[int, ...]
+    rows: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.config.name,
+            "config": asdict(self.config),
+            "weights": {**asdict(self.weights), "read": self.weights.read},
+            "contexts": list(self.contexts),
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For people; sizes in MB, powers of ten."""
+        c, w = self.config, self.weights
+        layers, heads = count(c.n_layer, "layer"), count(c.n_kv_head, "key/value head")
+        yield f"{c.name}: {layers}, {heads} of {c.head_dim}, trained on {c.n_ctx_train} tokens"
+        yield (
+            f"a token reads {w.projections / 1e6:.1f} MB of ternary weights and {w.head / 1e6:.1f} MB of output head "
+            f"({w.parameters / 1e6:.1f} million parameters; all at 1.58 bits: {w.paper / 1e6:.1f} MB)"
+        )
+        yield ""
+        yield "KV cache in MB (1e6 bytes), as allocated; at the longest context its share of all memory read for a"
+        yield "token, and how much faster than with f16 decoding can get at most"
+        wide = max(len("when full"), *(len(row.full) for row in self.rows))
+        contexts = "".join(f"{n:>9}" for n in self.contexts)
+        yield f"{'type':<10}{'when full':<{wide}}{'B/token':>10}{contexts}{'share':>9}{'gain':>8}"
+        for row in self.rows:
+            cells = "".join(f"{'-' if n is None else f'{n / 1e6:.1f}':>9}" for n in row.bytes.values())
+            yield (
+                f"{row.type:<10}{row.full:<{wide}}{row.bytes_per_token:>10,}{cells}{row.share:>8.1%}"
+                f"{row.gain:>7.2f}x"
+            )
+        shown = {part for row in self.rows for part in row.type.split(":")}
+        marked = [f"{name} is {mark}" for name, mark in MARKS.items() if name in shown]
+        if marked:
+            yield ""
+            yield from marked
+
+
+def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
+    """What one more token takes in all layers and heads, its scales included, once its page is sealed."""
+    from pyx.kv import KVCache
+
+    one, two = (
+        KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, pages * PAGE, kv_type) for pages in (1, 2)
+    )
+    return int(two - one) // PAGE
+
+
+def default_contexts(n_ctx_train: int) -> tuple[int, ...]:
+    """512, 1024, ... up to what the model was trained on."""
+    doubled = [512 << i for i in range(20) if 512 << i < n_ctx_train]
+    return (*doubled, n_ctx_train)
+
+
+def table(
+    config: ModelConfig,
+    contexts: Sequence[int] = (),
+    types: Sequence[str] = TYPES,
+    windows: Sequence[int] = (),
+    sinks: int | None = None,
+    budget: Budget | str | None = None,
+    stored: str = "",
+) -> Table:
+    """Plan every combination.  Without contexts: the usual ones; ``stored`` as in :meth:`Weights.of`.
+
+    Raises UsageError for values that cannot be used.
+    """
+    contexts = tuple(sorted(set(contexts))) or default_contexts(config.n_ctx_train)
+    if not types:
+        raise UsageError("give at least one KV type")
+    modes: list[tuple[str, dict[str, Any]]] = [("stop", {"overflow": "stop"}), ("slide", {"sinks": sinks})]
+    modes += [(f"window {window}", {"window": window, "sinks": sinks}) for window in windows]
+    if budget is not None:
+        modes.append(("budget", {"overflow": "stop", "sinks": sinks, "kv_budget": budget}))
+    weights = Weights.of(config, stored)
+    longest = contexts[-1]
+    f16 = weights.read + longest * bytes_per_token(config, "f16")
+    rows = []
+    for kv_type in dict.fromkeys(parse_kv_type(each) for each in types):
+        for name, mode in modes:
+            sizes: dict[int, int | None] = {}
+            full = name
+            for n_ctx in contexts:
+                try:
+                    plan = KVConfig(n_ctx, kv_type, **mode).plan(config)
+                except UsageError:
+                    if n_ctx == longest:
+                        raise
+                    sizes[n_ctx] = None
+                    continue
+                sizes[n_ctx] = plan.kv_bytes
+                if plan.window:
+                    full = f"{name}, {count(plan.sinks, 'sink')}"
+            per_token = bytes_per_token(config, kv_type)
+            attended = min(longest, plan.window + plan.sinks) if plan.window else longest
+            if plan.budgets is not None:
+                kept = [min(n, longest) for row in plan.budgets for n in row]
+                attended = sum(kept) // len(kept)
+            read = weights.read + attended * per_token
+            kv = sizes[longest] or 0
+            rows.append(Row(kv_type, full, per_token, sizes, kv / (weights.read + kv), f16 / read))
+    return Table(config, weights, contexts, tuple(rows))

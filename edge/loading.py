@@ -1,0 +1,363 @@
+"""load(): a file or folder -> an Engine: choices checked, memory planned, refused or taken.
+
+(The module is not called load: importing it would put it in the place of the function ``edge.load``.)
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edge.engine import Engine
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
+from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
+from edge.kv.space import KVSpace
+from edge.model.footprint import Footprint, available_memory
+from edge.model.model import MAP, Model
+from edge.model.threads import claim, refuse_after_fork
+from edge.session.drafting import OFF, Drafting
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+    from edge.formats.checkpoint import Checkpoint
+
+#: the model that ships inside the package
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundled")
+#: how the output head may lie in memory; native: exactly the values of the file; auto: int8, or Q8_0 as stored
+HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
+#: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
+LOGIT_BYTES, SAMPLER_BYTES = 4, 12
+
+#: engines that may be open: the instruction set is the whole process's
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def load(
+    model: str | os.PathLike[str] | None = None,
+    *,
+    ctx: int | None = None,
+    kv: str | KVConfig = "int8",
+    window: int = 0,
+    sinks: int | None = None,
+    threads: int | None = None,
+    memory: str | int | None = None,
+    force_memory: bool = False,
+    head: str = "auto",
+    weights: str = "auto",
+    draft: str | int = "auto",
+    isa: str | None = None,
+    template: str | None = None,
+    think: bool | None = None,
+    i2s_layout: str = "auto",
+    activation: str | None = None,
+    overflow: str = "slide",
+    positions: str = "absolute",
+    kv_policy: str = "recent",
+    kv_budget: str | os.PathLike[str] | None = None,
+    kv_drop_layers: str | Sequence[int] = (),
+    kv_offload: str | os.PathLike[str] | None = None,
+    kv_offload_size: str | int = DEFAULT_OFFLOAD,
+    kv_hadamard: str = "auto",
+    parallel: int | None = None,
+    system: str | None = None,
+    constrained: bool = False,
+    progress: Callable[[float, float], None] | None = None,
+    on_plan: Callable[[KVPlan], object] | None = None,
+) -> Engine:
+    """Load a model file or folder; None is the model that ships inside.
+
+    ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all that begin with kv: see
+    :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: always so many; default up to one
+    for each performance core, fewer while other programs need the cores (see pyx.pace).  head: one of HEADS.
+    weights: "map" (run from the file's map), "huge" (copied into 2 MiB pages first) or
+    "auto" (begins with the map, the copy is made between steps if memory is plenty, see :mod:`edge.model.placement`).
+    isa: force an instruction set.  template: a chat template by name.  think: whether models that can shall think
+    before they answer; None: as they do by themselves.  i2s_layout and activation: for files that do not
+    say.  system: the system prompt of sessions that are not given another; it is pinned where the context slides and
+    ``sinks`` is None.  progress: called with (done, total).  draft: "auto", "off" or a number of tokens, see
+    :mod:`edge.session.drafting`.  constrained: answers will follow grammars, and the memory for that is part of the
+    plan.  on_plan: called with the memory plan before anything of it is taken, but for a large
+    output head where memory is plenty.
+
+    Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
+    """
+    begun = time.perf_counter()
+    refuse_after_fork()
+    given = KVConfig(
+        ctx, kv if isinstance(kv, str) else "int8", window, sinks, memory, overflow, force_memory, positions, kv_policy,
+        None if kv_budget is None else os.fspath(kv_budget), kv_drop_layers,
+        None if kv_offload is None else os.fspath(kv_offload), kv_offload_size, kv_hadamard, parallel,
+    )  # fmt: skip
+    if isinstance(kv, KVConfig) and given != KVConfig():
+        raise UsageError("kv is a KVConfig, which says all about the cache: give its settings there")
+    wishes = kv if isinstance(kv, KVConfig) else given
+    if head not in HEADS:
+        raise UsageError(f"is {head!r}", argument="head", hint=f"it is {', '.join(HEADS[:-1])} or {HEADS[-1]}")
+    if weights not in ("auto", "map", "huge"):
+        raise UsageError(f"is {weights!r}", argument="weights", hint="it is auto, map or huge")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
+        raise UsageError(f"is {threads!r}", argument="threads", hint="it is a whole number from 1 to 256")
+    drafting = Drafting.parse(draft).under(wishes.kv_policy)
+    _choose_isa(isa)
+    report = progress or (lambda done, total: None)
+
+    import pyx.sampler
+    import pyx.transformer  # noqa: F401  both imported here so that the program's size is measured with them
+    from edge.formats import open_checkpoint
+    from edge.model import placement
+    from edge.model import weights as building
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
+    from pyx import cpu
+    from pyx.memory import rss
+
+    path = bundled() if model is None else str(model)
+    checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
+    report(1, 10)
+    n_threads, few = claim(threads or cpu.cores())
+    ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
+    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    chat = Template.for_model(checkpoint, name=template, think=think)
+    report(3, 10)
+    if system:
+        wishes = wishes.pinning(chat.beginning(tokenizer, system), checkpoint.config.n_ctx_train)
+
+    reading = None
+    if checkpoint.open:
+        from edge.model.reading import remembered_at, settle
+
+        reading = remembered_at(checkpoint)  # here, as what that takes stays and is part of the program's size
+    output = ahead.result() if ahead else None
+    placement.release_pages(checkpoint)
+    program = rss()["rss"] - (output.allocated if output else 0)
+    # refuse before anything large is touched
+    grammars = 0
+    if constrained:
+        from edge.constrain.vocabulary import bytes_for
+
+        grammars = bytes_for(checkpoint.config.n_vocab)
+    place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads, drafting, grammars)
+    if on_plan:
+        on_plan(plan)
+    if checkpoint.open:
+        checkpoint = settle(checkpoint, n_threads, reading)
+    try:
+        transformer = building.build(
+            checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None)
+        if weights == "huge":
+            placement.copy(transformer.matrices)
+    except MemoryError as error:
+        raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
+    placement.release_pages(checkpoint)
+    measured = _measure(transformer, checkpoint, program, place == "huge", drafting)
+    plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))
+    report(10, 10)
+    loaded = Model(
+        checkpoint.config,
+        transformer,
+        tokenizer,
+        chat,
+        path=path,
+        checkpoint=checkpoint,
+        placement=MAP if weights == "huge" else place,
+    )
+    engine = Engine(
+        loaded,
+        KVSpace(loaded, plan, drafting),
+        system=system,
+        notes=[*checkpoint.notes, *plan.notes, *few],
+        load_seconds=time.perf_counter() - begun,
+    )
+    _engines.add(engine)
+    if wishes.kv_budget is not None and isinstance(wishes.kv_budget, str):
+        check_budget(loaded, wishes.kv_budget)
+    return engine
+
+
+def check_budget(model: Model, path: str) -> None:
+    """Raises InvalidFile where the budgets were calibrated on another model."""
+    from edge.kv.policy import read_budget
+
+    made_for = read_budget(path, model.config).fingerprint
+    if made_for is not None and made_for != model.fingerprint:
+        raise InvalidFile(f"KV budget {path}: it was made for another model, not this {model.config.name}")
+
+
+def arrange(
+    checkpoint: Checkpoint,
+    wishes: KVConfig,
+    head: str,
+    weights: str,
+    program: int,
+    n_threads: int,
+    drafting: Drafting,
+    vocabulary: int = 0,
+) -> tuple[str, KVPlan]:
+    """Where the weights will lie ("map", "huge", "collapse": see :mod:`edge.model.placement`), and the plan for that.
+
+    ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
+    """
+    from edge.model import placement
+
+    def plan(kind: str, available: int | None) -> KVPlan:
+        expected = expect(checkpoint, head, kind, program, n_threads, drafting)
+        return wishes.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
+
+    available = available_memory()
+    codes = placement.advise(checkpoint)
+    if weights == "auto":
+        plan("map", available)
+        weights = placement.choose(codes, plan, available)
+    return weights, plan(weights, available)
+
+
+class _Ahead(threading.Thread):
+    """Something that is made while other things load."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__(name="ahead")
+        self._make = make
+        self._made: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._made = self._make()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> Any:
+        """What was made; raises what went wrong with it."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+
+def _head_ahead(
+    checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
+) -> _Ahead | None:
+    """Begin to make a large output head while the rest is loaded, unless it makes itself (int8) or is used as stored.
+
+    Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
+    the memory that is available left.
+    """
+    from edge.model import weights as building
+    from edge.model.placement import LEAST
+
+    available = available_memory()
+    if head in ("auto", "int8") or available is None or wishes.memory is not None or n_threads == 1:
+        return None
+    expected = expect(checkpoint, head, weights, 0, n_threads)
+    try:
+        wishes.plan(checkpoint.config, expected, available // 2)
+    except EdgeError:
+        return None
+    if expected.head_allocated < LEAST:
+        return None
+    return _Ahead(lambda: building.output_head(checkpoint, head, n_threads))
+
+
+def expect(
+    checkpoint: Checkpoint,
+    head: str = "auto",
+    weights: str = "auto",
+    program: int = 0,
+    n_threads: int = 1,
+    drafting: Drafting = OFF,
+) -> Footprint:
+    """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
+    from edge.formats.checkpoint import GROUP_TYPES
+    from edge.model.placement import code_bytes, in_place
+    from pyx import scratch
+    from pyx.head import placement
+
+    config = checkpoint.config
+    mapped = allocated = 0
+    grouped = config.activation_quant == "int8-128"
+    for name, tensor in checkpoint.tensors.items():
+        if len(tensor.shape) != 2 or not name.startswith("blk."):
+            allocated += 4 * tensor.shape[0] if len(tensor.shape) == 1 else 0  # a norm
+            continue
+        scales_inside = grouped or tensor.type in GROUP_TYPES
+        allocated += 0 if scales_inside else 4
+        if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
+            mapped += code_bytes(tensor, grouped)
+        else:
+            allocated += code_bytes(tensor, grouped)
+    table = checkpoint.tensors.get(checkpoint.head)
+    stored = table.type if table else ""
+    place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
+    return Footprint(
+        mapped=mapped,
+        allocated=allocated,
+        head_mapped=place.nbytes if place.mapped else 0,
+        head_allocated=0 if place.mapped else place.nbytes,
+        scratch=scratch.bytes_for(config, n_threads) + place.scratch + _session_bytes(config, drafting),
+        session=_session_bytes(config, drafting),
+        program=program,
+    )
+
+
+def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
+    """Of logits and of the sampler."""
+    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
+
+
+def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
+    """The same from the loaded transformer, exactly; with all its weights ``copied``, if that is what will be done."""
+    allocated = transformer.weight_bytes if copied else transformer.weight_bytes_allocated
+    head_allocated = transformer.head_bytes_allocated
+    return Footprint(
+        mapped=transformer.weight_bytes - allocated,
+        allocated=allocated + transformer.vector_bytes,
+        head_mapped=transformer.head_bytes - head_allocated,
+        head_allocated=head_allocated,
+        scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
+        session=_session_bytes(checkpoint.config, drafting),
+        program=program,
+    )
+
+
+def _any_open() -> bool:
+    """Whether somebody holds an engine that was not closed; those that wait for the collector are let go first."""
+    if all(engine.closed for engine in list(_engines)):
+        return False
+    gc.collect()
+    return not all(engine.closed for engine in list(_engines))
+
+
+def _choose_isa(isa: str | None) -> None:
+    """Force an instruction set, or see that the one in BITNET_EDGE_ISA can be used."""
+    try:
+        from pyx import cpu
+    except ImportError as error:
+        raise EdgeError(f"the compiled part is missing or does not fit this Python ({error}): "
+                        "python setup.py build_ext --inplace builds it") from error
+    try:
+        before = cpu.isa() if isa is None or _any_open() else None
+        if isa is not None:
+            cpu.use(isa)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except RuntimeError as error:
+        raise UnsupportedCPU(str(error)) from None
+    if before is not None and cpu.isa() != before:
+        cpu.use(before)
+        raise UsageError(
+            f"is {isa!r}, but an open engine uses {before!r}, and a process has one for all", argument="isa",
+            hint="close that engine first, or leave isa out")
+
+
+def bundled() -> str:
+    """The path of the model that ships inside.  Raises ModelNotFound."""
+    models = sorted(name for name in os.listdir(MODELS) if name.endswith(".gguf")) if os.path.isdir(MODELS) else ()
+    if not models:
+        raise ModelNotFound("no model ships inside this copy; give the path of a .gguf file or a Hugging Face folder")
+    return os.path.join(MODELS, models[0])

@@ -1,0 +1,1 @@
+"""Model: weights and where they lie, footprint, fingerprint, shapes of published models."""

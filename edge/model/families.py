@@ -1,0 +1,98 @@
+"""Families: what differs between the architectures that we run, one row each; and the ones that we refuse, with why.
+
+A reader of files looks its row up here and fills a ModelConfig from it and from the metadata.  What a row cannot say
+(norms beside sub-norms, biases, multipliers, stretched rotation) is told by the tensors and keys of the file itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How the makers of a family advise to choose tokens."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture.
+
+    ``arch`` is ``general.architecture`` in GGUF; ``huggingface`` are the ``architectures`` of config.json that it
+    covers.  ``rope_style`` is how GGUF files keep rows of Q and K (Hugging Face: "half" always).  ``weight_only``: its
+    models were not trained with rounded activations, so how these are rounded is ours to choose: int8 per 128 values.
+    """
+
+    arch: str
+    about: str
+    huggingface: tuple[str, ...] = ()
+    rope_style: str = "half"
+    activation: str = "silu"
+    qk_norm: str = ""
+    weight_only: bool = False
+    multipliers: bool = False  # has keys for embedding, residual and logit multipliers
+    sampling: Sampled | None = None  # for answers
+    thinking: Sampled | None = None  # for answers with thoughts in front; None: it has none
+
+
+FAMILIES = {
+    family.arch: family
+    for family in (
+        Family("bitnet", "BitNet b1.58 of 1bitLLM", ("BitnetForCausalLM",)),
+        Family("bitnet-b1.58", "BitNet b1.58 2B-4T", ("BitNetForCausalLM",), activation="relu2"),
+        Family("bitnet-25", "BitNet b1.58 2B-4T, first upload", activation="relu2"),
+        Family("llama", "Llama with ternary weights: Falcon3, Falcon-E, Llama3-8B-1.58, TriLM", ("LlamaForCausalLM",),
+               rope_style="interleaved"),
+        Family("qwen2", "Qwen2 with ternary weights", ("Qwen2ForCausalLM",), weight_only=True),
+        Family("qwen3", "Qwen3 with ternary weights: Ternary-Bonsai, BitNet-embedding-0.6B",
+               ("Qwen3ForCausalLM", "Qwen3Model"), qk_norm="before", weight_only=True,
+               sampling=Sampled(0.7, 0.8, 20), thinking=Sampled(0.6, 0.95, 20)),
+        Family("minicpm", "BitCPM of OpenBMB", ("MiniCPMForCausalLM",), rope_style="interleaved", weight_only=True,
+               multipliers=True),
+        Family("hunyuan-dense", "Hy-MT of Tencent", ("HunYuanDenseV1ForCausalLM",), qk_norm="after", weight_only=True,
+               sampling=Sampled(0.7, 0.6, 20)),
+    )
+}  # fmt: skip
+
+#: "architectures" of a config.json -> family
+BY_HUGGINGFACE = {name: family for family in FAMILIES.values() for name in family.huggingface}
+
+_HYBRID = ("its recurrent layers (Gated DeltaNet) are not implemented; use Ternary-Bonsai 1.7B, 4B or 8B, which are "
+           "plain Qwen3")
+_OTHER_KIND = "not a transformer of the kind that runs here; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
+_MOE = "a mixture of experts, which is not implemented; use a dense model such as Ternary-Bonsai 8B"
+
+#: what is known and not run, by a part of the architecture's name in small letters -> what it is, and what to do
+REFUSED = {
+    "qwen35": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
+    "qwen3_5": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
+    "qwen3next": f"a Qwen3-Next hybrid: {_HYBRID}",
+    "qwen3_next": f"a Qwen3-Next hybrid: {_HYBRID}",
+    "maple": f"maple: {_MOE}",
+    "moe": _MOE,
+    "bitmamba": f"BitMamba, a state-space model: {_OTHER_KIND}",
+    "mamba": f"a state-space model (Mamba): {_OTHER_KIND}",
+    "hgrn": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
+    "mmfree": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
+    "bitvla": "BitVLA, which sees images and moves arms; only its language model's kind (BitNet-b1.58-2B-4T) runs here",
+    "gemma": "Gemma 3 (BitNet-embedding-270M), whose norms behind each part and windows are not implemented; use "
+             "BitNet-embedding-0.6B",
+    "vibevoice": "VibeVoice, a model of speech; use its text twin or another program",
+    "olmo": "OLMo-Bitnet, published as pickled weights of an old kind; use BitNet-b1.58-2B-4T",
+}  # fmt: skip
+
+
+def refusal(name: str) -> str | None:
+    """What to say of an architecture that is known and not run; None for one that nobody knows."""
+    plain = name.lower().replace("-", "_")
+    return next((why for part, why in REFUSED.items() if part in plain or part in plain.replace("_", "")), None)
+
+
+def supported() -> str:
+    """The architectures that run, for messages."""
+    return ", ".join(FAMILIES)

@@ -1,0 +1,58 @@
+"""Footprint: what a model takes beside its KV cache; and what memory there is."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+
+class Footprint(NamedTuple):
+    """Bytes a model takes beside its KV cache."""
+
+    mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
+    allocated: int = 0  # weights copied into memory of our own
+    head_mapped: int = 0
+    head_allocated: int = 0
+    scratch: int = 0  # activations, logits, sampler; with those of one session
+    session: int = 0  # logits and sampler of each further session
+    vocabulary: int = 0  # for answers that follow a grammar, see edge.constrain.vocabulary
+    program: int = 0  # resident before the weights were touched: interpreter, libraries, tokenizer
+
+    @property
+    def total(self) -> int:
+        """Everything, the program included."""
+        return self.program + self.coming
+
+    @property
+    def coming(self) -> int:
+        """What loading will add to the process as it is."""
+        return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch + self.vocabulary
+
+
+def _read(*path: str) -> str:
+    with open(os.path.join(*path), encoding="utf-8", errors="surrogateescape") as file:  # names of groups are any bytes
+        return file.read()
+
+
+def available_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
+    """Bytes that can be taken without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
+    found = []
+    try:
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc, "meminfo"), re.MULTILINE)
+        if match:
+            found.append(int(match[1]) * 1024)
+        match = re.search(r"^0::(/.*)$", _read(proc, "self/cgroup"), re.MULTILINE)
+    except OSError:
+        match = None
+    names = [name for name in match[1].split("/") if name] if match else []
+    for depth in range(len(names), -1, -1):  # a group's own limit, and those of the groups it is in
+        folder = os.path.join(cgroups, *names[:depth])
+        try:
+            limit = int(_read(folder, "memory.max"))
+            used = int(_read(folder, "memory.current"))
+            cache = re.search(r"^inactive_file (\d+)$", _read(folder, "memory.stat"), re.MULTILINE)
+            found.append(max(0, limit - used + (int(cache[1]) if cache else 0)))
+        except (OSError, ValueError):  # no such file, or "max": no limit here
+            pass
+    return min(found, default=None)

@@ -1,0 +1,170 @@
+"""Models by name: which ones are known, where pulled models lie, and how a name becomes a path.
+
+A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which says where they came from:
+
+    MODELS/bonsai-1.7b/Ternary-Bonsai-1.7B-Q2_0.gguf
+    MODELS/bonsai-1.7b/pull.json
+
+``pull.json`` is written last, so a folder without it is not a model.  :mod:`edge.tools.pull` fills these folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edge.errors import ModelNotFound, UsageError
+
+RECORD = "pull.json"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A published model: where it is, its approximate size in bytes, and its licence.
+
+    ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
+    """
+
+    name: str
+    repo: str
+    file: str | None
+    nbytes: int
+    licence: str
+    about: str
+
+
+#: sizes are those of the published files, rounded; the exact size comes from the hub before anything is downloaded
+KNOWN = {
+    each.name: each
+    for each in (
+        Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf", 463_000_000,
+              "Apache-2.0", "chat, thinking; fits a 2 GB board"),
+        Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0.gguf", 1_070_000_000,
+              "Apache-2.0", "chat, thinking; fits a 4 GB board"),
+        Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-Q2_0.gguf", 2_180_000_000,
+              "Apache-2.0", "chat, thinking; fits an 8 GB board"),
+        Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
+              "MIT", "chat; fits a 4 GB board"),
+        Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_900_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("falcon-e-1b", "tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf", 665_000_000,
+              "Falcon LLM Licence 2.0", "chat; fits a 2 GB board"),
+        Known("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
+              "Falcon LLM Licence 2.0", "chat"),
+        Known("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT", "continues text; 0.7 B"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """A model on this machine.  ``path`` is what ``load`` opens; ``sha256`` is that of ``file`` as downloaded."""
+
+    name: str
+    path: str
+    source: str  # hf:owner/name/file
+    revision: str  # commit of the repository
+    nbytes: int
+    sha256: str | None
+    licence: str
+    converted: bool = False  # rewritten by `convert` after the download, so that it starts faster
+
+
+def folder() -> str:
+    """Where pulled models lie: $BITNET_EDGE_MODELS, else the user's data folder (XDG_DATA_HOME)."""
+    chosen = os.environ.get("BITNET_EDGE_MODELS")
+    if chosen:
+        return os.path.abspath(os.path.expanduser(chosen))
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(data, "bitnet-edge", "models")
+
+
+def checked_name(name: str) -> str:
+    """``name`` if it can be that of a model.  Raises UsageError."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"'{name[:60]}' cannot be the name of a model; use small letters, digits, '.', '-' and '_'",
+                         )
+    return name
+
+
+def find(name: str) -> Pulled | None:
+    """The pulled model of that name; None if there is none, or its record cannot be read."""
+    if not NAME.fullmatch(name):
+        return None
+    place = os.path.join(folder(), name)
+    try:
+        with open(os.path.join(place, RECORD), "rb") as file:
+            record = json.loads(file.read(1 << 20))
+        inside = record.pop("file")
+        path = place if inside is None else os.path.join(place, os.path.basename(inside))
+        return Pulled(name=name, path=path, **record)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def pulled() -> list[Pulled]:
+    """All models on this machine, by name."""
+    try:
+        names = sorted(os.listdir(folder()))
+    except OSError:
+        return []
+    return [model for name in names if (model := find(name)) is not None]
+
+
+def write_record(model: Pulled, file: str | None) -> None:
+    """Make the files in the folder of ``model`` a model: the last step of a pull, atomic."""
+    place = os.path.join(folder(), model.name)
+    record: dict[str, Any] = {k: v for k, v in asdict(model).items() if k not in ("name", "path")}
+    record["file"] = file
+    temporary = os.path.join(place, RECORD + ".new")
+    with open(temporary, "w", encoding="utf-8") as out:
+        json.dump(record, out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, os.path.join(place, RECORD))
+
+
+def remove(name: str) -> int:
+    """Delete a pulled model, or what an interrupted pull has left of it; returns the bytes freed.
+
+    Raises ModelNotFound.
+    """
+    import shutil
+
+    place = os.path.join(folder(), name)
+    if not NAME.fullmatch(name) or not os.path.isdir(place) or os.path.islink(place):
+        raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
+    nbytes = sum(entry.stat().st_size for entry in os.scandir(place) if entry.is_file(follow_symlinks=False))
+    try:
+        os.unlink(os.path.join(place, RECORD))  # first: half a model must not be found
+    except FileNotFoundError:
+        pass
+    shutil.rmtree(place)
+    return nbytes
+
+
+def resolve(model: str) -> str:
+    """The path of a model given as a path or by name; what is neither comes back as it is.
+
+    A path that exists wins over a name.  Raises ModelNotFound for a known name that was not pulled yet.
+    """
+    if os.path.exists(model):
+        return model
+    name = model[len("hf:") :] if model.startswith("hf:") else model
+    if model.startswith("hf:"):
+        for each in pulled():
+            if each.source == model or each.source.rpartition("/")[0] == model:
+                return each.path
+        raise ModelNotFound(f"{model} is not on this machine; get it with: bitnet-edge pull {model}")
+    found = find(name.lower())
+    if found is not None:
+        return found.path
+    if name.lower() in KNOWN:
+        raise ModelNotFound(f"{name} is not on this machine; get it with: bitnet-edge pull {name.lower()}")
+    return model

@@ -1,0 +1,212 @@
+"""Model: one loaded model: configuration, compiled transformer, tokenizer, template; and the lock around a step.
+
+    segments of different KV caches -> Model.step(batch) -> logits
+
+Nothing here knows of conversations.  Whatever runs on the compiled floor goes through :meth:`Model.step` or, for tools
+that look inside between steps, through :meth:`Model.alone`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edge.amounts import human
+from edge.errors import InvalidFile, MemoryRefused, UsageError
+from edge.model.families import FAMILIES
+from edge.model.threads import refuse_after_fork
+from edge.session.sampling import Sampling
+
+if TYPE_CHECKING:
+    from edge.config import ModelConfig
+    from edge.constrain.vocabulary import Vocabulary
+
+#: where codes of weights may lie, see edge.model.placement; "map" is where they are when a model has been built
+MAP = "map"
+
+
+class Segment:
+    """Tokens of one cache for the next step, behind what the cache holds.
+
+    ``logits``: float32 buffer [n_vocab] for those behind the last token, [n][n_vocab] with ``all_logits``, or None.
+    ``winners`` > 0: only so many of the largest have to be there.  ``part``: a prompt, of which a step may take less;
+    the logits are then those behind its last token, in the step that takes that.
+
+    What the scheduler notes: ``waiting`` for a step; ``company``, segments of the step it was in; ``error``, what went
+    wrong with it; ``done``, a lock that is released then.
+    """
+
+    __slots__ = (
+        "all_logits", "company", "compiled", "done", "error", "ids", "kv", "logits", "part", "waiting", "winners",
+    )  # fmt: skip
+
+    def __init__(
+        self, kv: Any, ids: Any, logits: Any = None, all_logits: bool = False, winners: int = 0, part: bool = False
+    ) -> None:
+        self.kv = kv
+        self.ids = ids
+        self.logits = logits
+        self.all_logits = all_logits
+        self.winners = winners
+        self.part = part
+        self.waiting = True
+        self.company = 1
+        self.error: BaseException | None = None
+        self.done: threading.Lock | None = None
+        self.compiled: Any = None  # the same for the compiled floor, made once: a segment may be evaluated again
+
+    def cut(self, n: int) -> None:
+        """Take the first n tokens only."""
+        if n < len(self.ids):
+            self.ids, self.logits, self.compiled = self.ids[:n], None, None
+
+
+def _compiled(segment: Segment) -> Any:
+    from pyx.transformer import Segment as Compiled
+
+    ids, logits = segment.ids, segment.logits
+    segment.compiled = Compiled(segment.kv, ids, logits, segment.all_logits, segment.winners)
+    return segment.compiled
+
+
+class Model:
+    """Made by :func:`edge.load`; tests may put the parts together themselves.
+
+    ``transformer`` is a pyx.transformer.Transformer, ``tokenizer`` and ``template`` are those of
+    edge.prompt.tokenizer and edge.prompt.template, ``checkpoint`` owns the file's map.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        transformer: Any,
+        tokenizer: Any,
+        template: Any,
+        *,
+        path: str = "",
+        checkpoint: Any = None,
+        placement: str = MAP,
+    ) -> None:
+        self.config = config
+        self.transformer = transformer
+        self.tokenizer = tokenizer
+        self.template = template
+        self.path = path
+        self.n_threads: int = transformer.n_threads
+        self.chunk: int = transformer.chunk  # most tokens of a step
+        self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
+        self.special = frozenset(tokenizer.special.values())
+        self.answer_lead: str = template.answer_lead()
+        family = FAMILIES.get(config.arch)
+        #: whether answers in a conversation may begin with thoughts
+        self.thinks = family is not None and family.thinking is not None
+        advised = family and (family.sampling if not self.thinks or template.think is False else family.thinking)
+        #: how the makers of the model advise to choose tokens; the same as everywhere where they advise nothing
+        self.sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
+        self.closed = False
+        from pyx.memory import lost
+
+        self._gone = lost  # how many parts of mapped files were cut off
+        self._gone_before = lost()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()  # of the vocabulary
+        self._checkpoint = checkpoint
+        self._fingerprint: str | None = None
+        self._vocabulary: Vocabulary | None = None
+        self._moving: threading.Thread | None = None
+        if placement != MAP:
+            from edge.model.placement import start
+
+            self._moving = start(placement, transformer, self._lock, lambda: self.closed)
+
+    def step(self, batch: Sequence[Segment]) -> None:
+        """Evaluate the tokens of every segment and append their keys and values, or of none of them.
+
+        Raises UsageError once the model is closed, and MemoryError where a cache may take no more pages.
+        """
+        refuse_after_fork()
+        with self._lock:
+            if self.closed:
+                raise UsageError("the engine was closed during an answer")
+            self.transformer.step([each.compiled or _compiled(each) for each in batch])
+            if self._gone() != self._gone_before:
+                raise InvalidFile(
+                    f"{self.path}: the file was cut or replaced in place while it was in use; restart with a whole one "
+                    "(to replace a model, move the new file over it)")
+
+    @contextmanager
+    def alone(self) -> Iterator[Any]:
+        """The transformer, while nobody else steps: for tools that look inside between steps."""
+        with self._lock:
+            if self.closed:
+                raise UsageError("the engine is closed")
+            yield self.transformer
+
+    def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> array[int]:
+        """The prompt for the answer to ``messages``; ``tools``: functions that may be called, see Template.render."""
+        if tools is None:
+            return array("i", self.template.encode(self.tokenizer, messages, add_generation_prompt=True))
+        return array("i", self.template.encode(self.tokenizer, messages, add_generation_prompt=True, tools=tools))
+
+    def encode_raw(self, prompt: str | Sequence[int]) -> array[int]:
+        """A prompt without a template: text behind the model's BOS, or ids as they are.  Raises UsageError."""
+        tokenizer, n_vocab = self.tokenizer, self.config.n_vocab
+        if isinstance(prompt, str):
+            bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
+            ids = array("i", [*bos, *tokenizer.encode(prompt)])
+        else:
+            ids = array("i")
+            for token in prompt:
+                if not isinstance(token, int) or not 0 <= token < n_vocab:
+                    raise UsageError(f"token {token!r} is not one of the {n_vocab} of the vocabulary")
+                ids.append(token)
+        if not ids:
+            raise UsageError("the prompt is empty")
+        return ids
+
+    def vocabulary(self, room: int | None = None) -> Vocabulary:
+        """The tokens for answers that follow a grammar; made on first use.
+
+        Raises MemoryRefused if that takes more than ``room`` bytes, see KVPlan.for_grammars.
+        """
+        with self._making:
+            if self._vocabulary is None:
+                from edge.constrain.vocabulary import Vocabulary, bytes_for
+
+                if room is not None and bytes_for(self.config.n_vocab) > room:
+                    take, left = human(bytes_for(self.config.n_vocab)), human(max(0, room))
+                    raise MemoryRefused(f"answers that follow a grammar take {take}, the memory limit leaves {left}")
+                self._vocabulary = Vocabulary(self.tokenizer, self.config.n_vocab, self.stop_ids)
+            return self._vocabulary
+
+    @property
+    def vocabulary_bytes(self) -> int:
+        """Bytes that :meth:`vocabulary` has taken."""
+        return 0 if self._vocabulary is None else self._vocabulary.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this model from others, see :mod:`edge.model.fingerprint`."""
+        if self._fingerprint is None:
+            from edge.model.fingerprint import fingerprint
+
+            if self.closed:
+                raise UsageError("the engine is closed")
+            self._fingerprint = fingerprint(self.config, self._checkpoint)
+        return self._fingerprint
+
+    def settle(self) -> None:
+        """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""
+        if self._moving is not None:
+            self._moving.join()
+
+    def close(self) -> None:
+        """Give the weights back, behind the step that is running."""
+        self.closed = True
+        with self._lock:
+            self.transformer = self._checkpoint = None
+        self.settle()

@@ -1,0 +1,246 @@
+"""Reading: what a file does not say about itself, found out by how well the model predicts a short text.
+
+The arrangement of I2_S codes stands in no file, converters disagree about the activation of BitNet models, and some
+wrote the reciprocal of the weight scales.  A wrong reading is fluent nonsense or plain garbage, and either costs nats:
+a trained model predicts :data:`TEXT` at one to three nats a token, a wrongly read one at four and more.
+
+So a file that leaves something open is scored once.  If the usual reading predicts well it is taken; else all others
+are tried and the clear winner is taken, with a note.  What was found is kept by the model's fingerprint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import EdgeError
+from edge.formats import open_checkpoint
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import Checkpoint
+
+#: what anybody who has read much knows by heart
+TEXT = (
+    "One, two, three, four, five, six, seven, eight, nine, ten. Monday, Tuesday, Wednesday, Thursday, Friday, "
+    "Saturday, Sunday. The capital of France is Paris, and the capital of Italy is Rome. There are seven days in a "
+    "week and twelve months in a year."
+)
+#: nats per token below which the usual reading is right
+FLUENT = 2.5
+#: nats per token by which another reading must be better
+CLEAR = 0.75
+#: of what guessing costs (the logarithm of the vocabulary): a model that has learned something stays below
+LEARNED = 0.8
+#: tokens of a step, each with logits of its own: 2 MB for a vocabulary of 128 k
+CHUNK = 4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a file: options of open_checkpoint, and how well it predicts then."""
+
+    options: Mapping[str, Any]
+    nats: float  # per token
+
+    def words(self) -> str:
+        """For people: "layout 64, relu2"."""
+        return ", ".join(_word(name, value) for name, value in self.options.items()) or "as it says"
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "inverted":
+        return "scales inverted" if value else "scales as stored"
+    return f"layout {value}" if name == "i2s_layout" else str(value)
+
+
+def guess(checkpoint: Checkpoint) -> float:
+    """Nats per token of somebody who has learned nothing."""
+    return math.log(checkpoint.config.n_vocab)
+
+
+def score(checkpoint: Checkpoint, n_threads: int = 1, text: str = TEXT) -> float:
+    """Nats per token of ``text``; infinite where the arithmetic overflows.  Raises InvalidFile, or UsageError for a
+    model without a tokenizer."""
+    from edge.model import placement
+    from edge.model.weights import build
+    from edge.prompt.tokenizer import Tokenizer
+    from pyx.compare import log_likelihoods
+    from pyx.kv import KVCache
+    from pyx.transformer import Segment
+
+    tokenizer, c = Tokenizer.build(checkpoint.tokenizer), checkpoint.config
+    ids = tokenizer.encode(text)
+    if tokenizer.add_bos and tokenizer.bos_id is not None:
+        ids.insert(0, tokenizer.bos_id)
+    ids = ids[: c.n_ctx_train]
+    del tokenizer
+    placement.release_pages(checkpoint)  # of its words
+    model = build(checkpoint, n_threads=n_threads, chunk=CHUNK)
+    cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f16")
+    logits = memoryview(array("f", bytes(4 * CHUNK * c.n_vocab)))
+    total = 0.0
+    for start in range(0, len(ids) - 1, CHUNK):
+        part = array("i", ids[start : min(start + CHUNK, len(ids) - 1)])
+        rows = logits[: len(part) * c.n_vocab]
+        model.step([Segment(cache, part, rows, all_logits=True)])
+        with contextlib.suppress(ValueError):  # logits that are not numbers
+            total -= sum(log_likelihoods(rows, array("i", ids[start + 1 : start + 1 + len(part)]), c.n_vocab))
+            continue
+        return math.inf
+    return total / (len(ids) - 1) if math.isfinite(total) else math.inf
+
+
+def readings(checkpoint: Checkpoint, n_threads: int = 1, text: str = TEXT, every: bool = False) -> list[Reading]:
+    """How well each reading predicts, the usual one first; only that one where it predicts well, unless ``every``."""
+    from edge.model import placement
+
+    names = list(checkpoint.open)
+    found: list[Reading] = []
+    for values in itertools.product(*checkpoint.open.values()):
+        options = dict(zip(names, values, strict=True))
+        if found and not _room(checkpoint):
+            break  # a wrong reading is better than none
+        opened = reopened(checkpoint, options) if found else checkpoint
+        try:
+            found.append(Reading(options, score(opened, n_threads, text)))
+        except EdgeError:
+            if not found:
+                raise
+        placement.release_pages(opened)  # each of them has the file mapped for itself
+        if len(found) == 1 and found[0].nats <= FLUENT and not every:
+            break
+    return found
+
+
+def _room(checkpoint: Checkpoint) -> bool:
+    """Whether there is memory to rearrange all matrices, as another reading may need."""
+    from edge.model.footprint import available_memory
+
+    available = available_memory()
+    need = sum(len(tensor.data) for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
+    return available is None or 2 * need <= available
+
+
+def winner(checkpoint: Checkpoint, found: list[Reading]) -> Reading:
+    """The reading to take: the usual one, unless another is clearly better and predicts like a model that learned."""
+    best = min(found, key=lambda reading: reading.nats)
+    if best.nats <= found[0].nats - CLEAR and best.nats <= LEARNED * guess(checkpoint):
+        return best
+    return found[0]
+
+
+def reopened(checkpoint: Checkpoint, options: Mapping[str, Any]) -> Checkpoint:
+    """The same file, opened as before but for ``options``."""
+    return open_checkpoint(checkpoint.path, **{**checkpoint.options, **options})
+
+
+def note(found: list[Reading], taken: Reading) -> str:
+    """One line that says what was found out."""
+    return (f"read with {taken.words()}: a short text costs {taken.nats:.1f} nats a token that way and "
+            f"{found[0].nats:.1f} with {found[0].words()}")
+
+
+def settle(checkpoint: Checkpoint, n_threads: int = 1, place: str | None = None) -> Checkpoint:
+    """The checkpoint, read the way that predicts; as it is where its file leaves nothing open.
+
+    Kept from one start to the next in ``place``, which is found where it is not given, see :func:`remembered_at`.
+    """
+    if not checkpoint.open or checkpoint.tokenizer.kind == "none":
+        return checkpoint
+    place = place or remembered_at(checkpoint)
+    kept = _kept(place, checkpoint)
+    if kept is None:
+        try:
+            found = readings(checkpoint, n_threads)
+        except EdgeError:  # whoever needs what is broken will say so
+            return checkpoint
+        taken = winner(checkpoint, found)
+        kept = {"options": dict(taken.options), "note": note(found, taken) if taken is not found[0] else ""}
+        _keep(place, kept)
+    if not kept["note"]:
+        return checkpoint
+    settled = reopened(checkpoint, kept["options"])
+    settled.notes.append(kept["note"])
+    return settled
+
+
+def remembered_at(checkpoint: Checkpoint) -> str:
+    """The file that remembers what was found out, named by the model's fingerprint.
+
+    Taking that needs 8 MB for good (OpenSSL behind hashlib, the list of words): a plan of memory has to count them.
+    """
+    from edge.model.fingerprint import fingerprint
+
+    home = os.environ.get("BITNET_EDGE_STATE")
+    if not home:
+        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.join(state, "bitnet-edge")
+    return os.path.join(home, "readings", fingerprint(checkpoint.config, checkpoint)[:32] + ".json")
+
+
+def _kept(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What was found out before, if it can be read and makes sense."""
+    import json
+
+    try:
+        with open(place, "rb") as file:
+            kept = json.loads(file.read(4096))
+        options, words = kept["options"], kept["note"]
+        sound = isinstance(words, str) and len(words) < 400 and words.isprintable() and all(
+            value in checkpoint.open[name] for name, value in options.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {"options": options, "note": words} if sound else None
+
+
+def _keep(place: str, kept: Mapping[str, Any]) -> None:
+    """Remember it; where nothing can be written it is found out again."""
+    import json
+
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        part = f"{place}.{os.getpid()}"
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+        os.replace(part, place)
+
+
+def faults(checkpoint: Checkpoint) -> Iterator[str]:
+    """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, hardly a
+    zero, numbers that are none."""
+    from edge.formats import names
+    from edge.formats.checkpoint import TERNARY_TYPES
+    from edge.model.weights import build
+
+    try:
+        build(checkpoint, head="native")
+    except EdgeError as error:
+        yield str(error)
+        return
+    for name, tensor in checkpoint.tensors.items():
+        if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
+            continue
+        zeros = names.zeros(tensor)
+        if zeros is None:
+            yield f"tensor {name} holds codes that ternary weights never have"
+        elif zeros < names.LEAST_ZEROS:
+            yield f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised first"
+
+
+def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
+    """What the scores of all readings say against the file."""
+    if not found:
+        return []
+    taken = winner(checkpoint, found)
+    if taken is not found[0]:
+        return [f"it is not what it claims: {note(found, taken)}"]
+    if taken.nats > LEARNED * guess(checkpoint):
+        return [f"a short text costs {taken.nats:.1f} nats a token, where guessing costs {guess(checkpoint):.1f}: "
+                "damaged, or never a language model of English"]
+    return []

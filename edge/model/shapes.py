@@ -1,0 +1,109 @@
+"""Published shapes of ternary models: what planning and made-up models need to know without the file.
+
+Dimensions are those of the published configurations (Hugging Face config.json, GGUF metadata).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edge.config import ModelConfig
+from edge.model.families import FAMILIES
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Dimensions of a model, as the published files and configurations give them."""
+
+    arch: str
+    n_layer: int
+    hidden: int
+    ffn: int
+    n_head: int
+    n_kv_head: int
+    head_dim: int
+    n_vocab: int
+    n_ctx: int
+    theta: float
+    eps: float
+    tied: bool
+    vocabulary: str  # "llama3", "falcon", "qwen2", "tiny" (byte-level BPE) or "sentencepiece"
+    n_merge: int | None = None  # None: one per way to split a word
+
+    @property
+    def sub_norm(self) -> bool:
+        """Whether a norm stands in front of attn_output and ffn_down."""
+        return self.arch.startswith("bitnet")
+
+    @property
+    def qk_norm(self) -> str:
+        """Whether every query and key head has a norm, "before" or "after" the rotation; "" without."""
+        return FAMILIES[self.arch].qk_norm
+
+    def config(self, name: str) -> ModelConfig:
+        """As the configuration of a model file of this shape."""
+        return ModelConfig(
+            self.arch,
+            name,
+            self.n_layer,
+            self.hidden,
+            self.ffn,
+            self.n_head,
+            self.n_kv_head,
+            self.head_dim,
+            self.n_vocab,
+            self.n_ctx,
+            rope_theta=self.theta,
+            rope_dim=self.head_dim,
+            rope_style="interleaved" if self.arch == "llama" else "half",
+            eps=self.eps,
+            activation="relu2" if self.arch == "bitnet-b1.58" else "silu",
+            sub_norm=self.sub_norm,
+            tied=self.tied,
+            qk_norm=self.qk_norm,
+            activation_quant="int8-128" if FAMILIES[self.arch].weight_only else "int8",
+        )
+
+
+SHAPES = {
+    "2b-4t": Shape("bitnet-b1.58", 30, 2560, 6912, 20, 5, 128, 128256, 4096, 5e5, 1e-5, True, "llama3", 280147),
+    "large": Shape("bitnet", 24, 1536, 4096, 16, 16, 96, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "xl": Shape("bitnet", 24, 2048, 5460, 32, 32, 64, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "3b": Shape("bitnet", 26, 3200, 8640, 32, 32, 100, 32002, 2048, 1e4, 1e-5, True, "sentencepiece"),
+    "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
+    "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
+    # 24 layers and an untied head are published; the other numbers are assumed from the size of the file
+    "falcon-e-1b": Shape("llama", 24, 2048, 8192, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387),
+    "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387),
+    "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387),
+}
+
+#: the names under which they were published
+ALIASES = {
+    "bitnet-b1.58-2b-4t": "2b-4t",
+    "bitnet-2b-4t": "2b-4t",
+    "bitnet_b1_58-large": "large",
+    "bitnet_b1_58-xl": "xl",
+    "bitnet_b1_58-3b": "3b",
+    "llama3-8b-1.58-100b-tokens": "llama3-8b",
+    "falcon3-1b-instruct-1.58bit": "falcon3-1b",
+    "falcon3-3b-instruct-1.58bit": "falcon3-3b",
+    "falcon-e-1b-instruct": "falcon-e-1b",
+    "ternary-bonsai-1.7b": "bonsai-1.7b",
+    "ternary-bonsai-4b": "bonsai-4b",
+    "ternary-bonsai-8b": "bonsai-8b",
+}
+
+
+def names() -> dict[str, list[str]]:
+    """Short name -> the names under which that model was published."""
+    return {short: [name for name, of in ALIASES.items() if of == short] for short in SHAPES}
+
+
+def find(name: str) -> ModelConfig | None:
+    """The configuration of a published model by one of its names, None if there is none of that name."""
+    short = name.lower().rpartition("/")[2]
+    short = ALIASES.get(short, short)
+    return SHAPES[short].config(short) if short in SHAPES else None

@@ -1,0 +1,166 @@
+"""Weights: from the tensors of a checkpoint to the compiled transformer.
+
+The only place that knows which stored tensor becomes which part of a model.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import InvalidFile
+from edge.formats import names
+from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.mapped import Map
+
+if TYPE_CHECKING:
+    from pyx.head import Head
+    from pyx.table import Table
+    from pyx.ternary import TernaryMatrix
+    from pyx.transformer import Transformer
+
+#: projections whose output is added to the residual stream
+RESIDUAL = ("attn_output", "ffn_down")
+
+
+def build(
+    checkpoint: Checkpoint, n_threads: int = 1, head: str | Head = "auto", chunk: int = 128, adapt: bool = False
+) -> Transformer:
+    """The compiled transformer over the checkpoint's tensors.
+
+    ``head``: a kind, see :mod:`pyx.head`, or one that :func:`output_head` has made.  Ternary tensors are used where
+    they lie in the file's map, if their layout is ours; :mod:`edge.model.placement` may move them.  Raises
+    InvalidFile naming the tensor that is missing or does not fit.  ``adapt``: steps take fewer threads while other
+    programs need the cores, see :mod:`pyx.pace`.
+    """
+    from pyx.transformer import Transformer
+
+    config = checkpoint.config
+    embedding = _rows(checkpoint, "token_embd.weight", n_threads)
+    layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
+    ternary = any(not layer[name].is_dense for layer in layers for name in names.PROJECTIONS)
+    if not ternary and config.activation_quant != "none":
+        raise InvalidFile("no projection of this model is ternary: it is a dense model, which other runtimes serve")
+    freqs = checkpoint.tensors.get("rope_freqs.weight")
+    output_norm = _vector(checkpoint, "output_norm.weight", config.hidden)
+    if config.logit_scale != 1.0:  # the head is linear
+        output_norm = array("f", [value * config.logit_scale for value in output_norm])
+    output = output_head(checkpoint, head, n_threads) if isinstance(head, str) else head
+    divisors = None if freqs is None else _vector(checkpoint, freqs.name, config.rope_dim // 2)
+    try:
+        return Transformer(
+            config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt
+        )
+    except ValueError as error:
+        raise InvalidFile(f"this model cannot be run: {error}") from None
+
+
+def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor:
+    tensor = checkpoint.tensors.get(name)
+    if tensor is None:
+        raise InvalidFile(f"tensor {name} is missing: the file is incomplete or of another architecture")
+    if tuple(tensor.shape) != shape:
+        raise InvalidFile(f"tensor {name} has shape {tuple(tensor.shape)}, the model's configuration asks for {shape}")
+    return tensor
+
+
+def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
+    """A vector as float32 array [n]."""
+    from pyx.table import Table
+
+    tensor = _tensor(checkpoint, name, (n,))
+    try:
+        return Table(tensor.type, tensor.data, 1, n).row(0)
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
+
+
+def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Table:
+    from pyx.table import Table
+
+    tensor = _tensor(checkpoint, name, (n_row, k))
+    try:
+        return Table(tensor.type, tensor.data, n_row, k)
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
+
+
+def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
+    """A table of one row a token, read from the file rather than from its map."""
+    config = checkpoint.config
+    table = _table(checkpoint, name, config.n_vocab, config.hidden)
+    source = checkpoint.tensors[name].data.obj
+    if isinstance(source, Map):
+        table.read_from(source, source.file.fileno(), n_threads)
+    return table
+
+
+def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
+    """The output head, made and used by ``n_threads``.  Raises InvalidFile."""
+    from pyx.head import Head
+
+    return Head(_rows(checkpoint, checkpoint.head, n_threads), kind, n_threads)
+
+
+def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
+    config = checkpoint.config
+    prefix = f"blk.{index}."
+    layer: dict[str, Any] = {}
+    for full, shape in names.layer_shapes(config).items():
+        name, _, kind = full.rpartition(".")
+        if len(shape) == 1:
+            layer[name if kind == "weight" else f"{name}_{kind}"] = _vector(checkpoint, prefix + full, shape[0])
+            continue
+        factor = config.residual_scale if name in RESIDUAL else 1.0
+        layer[name] = _projection(checkpoint, prefix + full, (shape[0], shape[1]), factor)
+    return layer
+
+
+def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], factor: float) -> Any:
+    """A ternary matrix; a float tensor that is not ternary stays dense when the file mixes both on purpose.
+
+    ``factor`` multiplies its output.
+    """
+    from pyx.ternary import TernaryMatrix
+
+    tensor = _tensor(checkpoint, name, shape)
+    rows, k = shape
+    scale = tensor.scale * factor
+    exact = checkpoint.config.activation_quant == "none"
+    try:
+        if tensor.type in FLOAT_TYPES and (exact or tensor.floats == "dense"):
+            return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
+        if tensor.type in TERNARY_TYPES or tensor.type in ("F32", "F16", "BF16"):
+            try:
+                latent = tensor.floats == "latent"
+                matrix = TernaryMatrix.pack(
+                    tensor.type,
+                    tensor.data,
+                    rows,
+                    k,
+                    scale=scale,
+                    layout=tensor.layout,
+                    quantize=latent,
+                    groups=checkpoint.config.activation_quant == "int8-128",
+                )
+                return TernaryMatrix.dense("F32", _floats(matrix), rows, k) if exact else matrix
+            except ValueError as error:
+                if tensor.floats != "either" or "dense" not in str(error):
+                    raise
+        if tensor.type in FLOAT_TYPES:
+            return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
+        raise ValueError(f"type {tensor.type} is not supported")
+    except ValueError as error:
+        raise InvalidFile(f"tensor {name}: {error}") from None
+
+
+def _floats(matrix: TernaryMatrix) -> array[float]:
+    """The numbers of a ternary matrix, [n_row * k]: slow, for the reference that rounds nothing."""
+    weights, scales, k = matrix.unpack(), matrix.scales, matrix.k
+    per_row = max(1, len(scales) // matrix.n_row)
+    group = -(-k // (128 * per_row)) * 128 if per_row > 1 else k
+    out = array("f", bytes(4 * len(weights)))
+    for i, weight in enumerate(weights):
+        row, column = divmod(i, k)
+        out[i] = weight * scales[(row * per_row + column // group) % len(scales)]
+    return out

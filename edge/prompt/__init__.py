@@ -1,0 +1,1 @@
+"""Prompt: messages to text by a template, text to token ids."""

@@ -1,0 +1,378 @@
+"""Chat templates: from messages to the parts of a prompt, and to token ids.
+
+A prompt is a list of parts: text that a template wrote, in which control tokens count, and text that people or the
+model wrote, in which they never do ("<|eot_id|>" typed by a user stays the characters it is made of).  Between two
+control tokens all text is tokenised as one string, because a blank joins the word behind it: "User: " + "Hello" is
+"User", ":", " Hello".
+
+The families below are written out in Python, so the usual models start without Jinja; ``templates/NAME.jinja`` holds
+the same for other programs, for ``convert``, and to recognise it inside a file (tests hold the two equal).  Any other
+template of a model file is rendered by :mod:`edge.prompt.sandbox`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edge.errors import InvalidFile, UsageError
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+    from edge.prompt.tokenizer import Tokenizer
+
+Messages = Sequence[Mapping[str, Any]]
+Definitions = Sequence[Mapping[str, Any]] | None  # of tools, in OpenAI's form
+
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+MAX_FILE = 1 << 20
+#: stands in the template of the official 2B-4T files, which is not the one that the model was trained with; fine-tunes
+#: of it bring one of their own
+OUTDATED = "BITNETAssistant"
+
+
+class Part(NamedTuple):
+    """A part of a prompt; control tokens are read only where ``special`` is true."""
+
+    text: str
+    special: bool
+
+
+class Family(NamedTuple):
+    """A known chat format: each message is header, content, footer; ``{role}`` and ``{Role}`` stand for its role."""
+
+    header: str
+    footer: str
+    prompt: str  # begins the answer
+    bos: bool | None = None  # begins with BOS: always, or None = as the tokenizer says
+    strip: bool = True
+    answer_footer: str | None = None  # footer of the assistant's messages, where it differs
+    between: str = ""  # between two messages
+    stops: tuple[str, ...] = ()  # control tokens that end an answer besides the tokenizer's own
+    unthought: str = ""  # begins an answer that is to come without thoughts
+
+    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
+        for i, message in enumerate(messages):
+            role, content = message["role"], message["content"]
+            yield Part((self.between if i else "") + self._named(self.header, role), True)
+            yield Part(content.strip() if self.strip else content, False)
+            answered = role == "assistant" and self.answer_footer is not None
+            yield Part((self.answer_footer or "") if answered else self.footer, True)
+        if add_generation_prompt:
+            yield Part(self.prompt, True)
+
+    @staticmethod
+    def _named(text: str, role: str) -> str:
+        return text.replace("{role}", role).replace("{Role}", role.capitalize())
+
+
+_HEADER = "<|start_header_id|>{role}<|end_header_id|>\n\n"
+
+FAMILIES: dict[str, Family] = {
+    # microsoft/BitNet, gpu/tokenizer.py: every message, the system's too, ends in <|eot_id|>.
+    "bitnet": Family("{Role}: ", "<|eot_id|>", "Assistant: ", bos=True, stops=("<|eot_id|>", "<|end_of_text|>")),
+    # The same with the blank left to the answer: "Assistant:" + " Hello" is how training cut it.
+    "bitnet-edge": Family("{Role}: ", "<|eot_id|>", "Assistant:", bos=True, stops=("<|eot_id|>", "<|end_of_text|>")),
+    "llama3": Family(_HEADER, "<|eot_id|>", _HEADER.replace("{role}", "assistant"), bos=True,
+                     stops=("<|eot_id|>", "<|end_of_text|>")),
+    "chatml": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+                     stops=("<|im_end|>",)),
+    # ChatML whose answers may begin with thoughts; an empty pair of marks forbids them.
+    "qwen3": Family("<|im_start|>{role}\n", "<|im_end|>\n", "<|im_start|>assistant\n", strip=False,
+                    stops=("<|im_end|>",), unthought="<think>\n\n</think>\n\n"),
+    "falcon3": Family("<|{role}|>\n", "\n", "<|assistant|>\n", strip=False, answer_footer="<|endoftext|>\n",
+                      stops=("<|endoftext|>", "<|user|>", "<|system|>")),
+    # Base models know no turns: the texts as they are.
+    "plain": Family("", "", "", strip=False, between="\n"),
+}  # fmt: skip
+
+
+def source(name: str) -> str:
+    """A family as a Jinja template, for a model file's metadata."""
+    if name not in FAMILIES:
+        raise UsageError(f"no chat template {name!r}; known are {', '.join(FAMILIES)}")
+    with open(os.path.join(_FOLDER, f"{name}.jinja"), encoding="utf-8") as file:
+        return file.read().rstrip("\n")
+
+
+class Template:
+    """How one model wants conversations written.  ``name``: a family, "model" (from the file), or a file's name."""
+
+    def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
+                 bos: bool | None = None, stops: Sequence[str] = (), tools: str = "",
+                 think: bool | None = None) -> None:
+        self.name = name
+        self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
+        self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
+        self._parts = parts
+        self._bos = bos
+        self._stops = tuple(stops)
+
+    @classmethod
+    def for_model(cls, checkpoint: Checkpoint, name: str | None = None, think: bool | None = None) -> Template:
+        """The template to use for a model: ``name`` if given (a family, "model", or a file with a Jinja template).
+
+        ``think``: whether models that can shall think before they answer; None: as they do by themselves.
+
+        Otherwise the family that the model was trained with where that is known better than the file knows it, then
+        the file's own template, then none ("plain").  Raises UsageError for an unknown name.
+        """
+        spec = checkpoint.tokenizer
+        embedded = checkpoint.chat_template
+        if name is not None and name != "model":
+            return cls._by_name(name, spec, think)
+        if name is None and checkpoint.config.arch in ("bitnet-b1.58", "bitnet-25") and _is_llama3(spec) and (
+            not embedded or OUTDATED in embedded
+        ):
+            return cls._family("bitnet")
+        if embedded is not None and embedded.strip():
+            known = next((key for key in FAMILIES if embedded.strip() == source(key).strip()), None)
+            if known:
+                return cls._family(known, think)
+            return cls._jinja("model", embedded, "the model's chat template", spec, think)
+        if name == "model":
+            raise UsageError("the model's file brings no chat template; choose another with --template")
+        return cls._family("qwen3" if checkpoint.config.arch == "qwen3" else "plain", think)
+
+    @classmethod
+    def _by_name(cls, name: str, spec: TokenizerSpec, think: bool | None) -> Template:
+        if name in FAMILIES:
+            return cls._family(name, think)
+        try:
+            if not os.path.isfile(name):
+                raise UsageError(f"no chat template {name!r}: neither a file nor one of {', '.join(FAMILIES)}, model")
+            with open(name, encoding="utf-8") as file:
+                text = file.read(MAX_FILE)
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name no file can have
+            raise UsageError(f"chat template {name!r} cannot be read ({error})") from None
+        return cls._jinja(os.path.basename(name), text.removesuffix("\n"), f"chat template {name}", spec, think)
+
+    @classmethod
+    def _family(cls, name: str, think: bool | None = None) -> Template:
+        family = FAMILIES[name]
+        if think is False:
+            family = family._replace(prompt=family.prompt + family.unthought)
+        return cls(name, family.parts, family.bos, family.stops, think=think)
+
+    @classmethod
+    def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
+        knows = re.search(r"\btools\b", text) and re.search(r"\btool_calls\b", text)
+        style = "marked" if "<tool_call>" in text else "whole" if re.search(r"\bparameters\b", text) else ""
+        return cls(name, _Jinja(text, where, spec, think).parts, tools=style if knows else "", think=think)
+
+    def render(
+        self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
+    ) -> list[Part]:
+        """The prompt's parts, without BOS unless the template writes it.
+
+        ``messages``: mappings with ``role`` and ``content``; ``tools``: functions in OpenAI's form, for a template that
+        knows them (:attr:`tools`); then messages may have ``tool_calls``, too, see
+        edge.constrain.tools.  Raises UsageError for other ones and for those that the template refuses, InvalidFile
+        when a template from a file does not work.
+        """
+        for message in messages:
+            _check(message)
+        return [part for part in self._parts(messages, add_generation_prompt, tools) if part.text]
+
+    def encode(
+        self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
+    ) -> list[int]:
+        """The prompt's token ids, with exactly one BOS where the model has one."""
+        ids: list[int] = []
+        run: list[str] = []  # ordinary text since the last control token
+        for text, special in self.render(messages, add_generation_prompt, tools):
+            for piece in tokenizer.split(text) if special else (text,):
+                if isinstance(piece, str):
+                    run.append(piece)
+                    continue
+                ids += tokenizer.encode("".join(run))
+                run.clear()
+                ids.append(piece)
+        ids += tokenizer.encode("".join(run))
+        bos = tokenizer.bos_id
+        if bos is None:
+            return ids
+        first = next((i for i, number in enumerate(ids) if number != bos), len(ids))
+        wanted = first > 0 or self._bos or (self._bos is None and tokenizer.add_bos)
+        return [bos, *ids[first:]] if wanted else ids
+
+    def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
+        """Ids that end an answer."""
+        named = (tokenizer.special.get(text) for text in self._stops)
+        return {*tokenizer.eos_ids, *(number for number in named if number is not None)}
+
+    def beginning(self, tokenizer: Tokenizer, system: str) -> int:
+        """Tokens that every conversation with this system prompt begins with.  Raises as :meth:`encode`."""
+        first, second = (
+            self.encode(tokenizer, [{"role": "system", "content": system}, {"role": "user", "content": question}])
+            for question in ("a", "1")
+        )
+        return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
+
+    def answer_lead(self) -> str:
+        """What the model writes between the end of a prompt and its answer proper: " " after "Assistant:", else "".
+
+        It belongs to the format and not to the answer: whoever shows the answer drops it once at the beginning.
+        """
+        asked = [{"role": "user", "content": "a"}]
+        try:
+            prompt = "".join(part.text for part in self.render(asked))
+            turn = "".join(part.text for part in self.render([*asked, {"role": "assistant", "content": "b"}], False))
+        except (UsageError, InvalidFile):
+            return ""
+        between = turn[len(prompt) :].partition("b")[0] if turn.startswith(prompt) else ""
+        return between if between.isspace() else ""
+
+
+def _check(message: Any) -> None:
+    role, content = (message.get(key) for key in ("role", "content")) if isinstance(message, Mapping) else (None, None)
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise UsageError("a message is a dictionary with role and content, both text")
+    if not _ROLE.fullmatch(role):  # it becomes part of what the template writes
+        raise UsageError(f"role {role[:40]!r} is no role; use system, user or assistant")
+
+
+def _is_llama3(spec: TokenizerSpec) -> bool:
+    """Whether the vocabulary is Llama 3's: two elements are looked at, for the rest is decoded only on access."""
+    return (spec.kind == "bpe" and len(spec.tokens) >= 128256 and spec.tokens[128006] == "<|start_header_id|>"
+            and spec.tokens[128009] == "<|eot_id|>")  # fmt: skip
+
+
+# ---- Jinja -----------------------------------------------------------------------------------------------------------
+
+#: characters whose twins are tried in turn: all, all but the model's own thinking marks, all but letters and digits,
+#: only what control tokens are framed with
+_OPAQUE: tuple[tuple[Callable[[str], bool], bool], ...] = (
+    (lambda c: True, False),
+    (lambda c: True, True),
+    (lambda c: not c.isalnum(), False),
+    (lambda c: c in "<>[]{}|", False),
+)
+_LAST_RESORT = 2
+_THINKING = re.compile("(</?think>)")
+
+
+class _Jinja:
+    """A Jinja template whose output is told apart into what it wrote and what the messages brought.
+
+    Messages are rendered with each character replaced by a twin in a private-use plane of Unicode, white space
+    excepted, so a template may strip, split, join and measure them; what comes out as a twin came from a message.  A
+    rendering with the plain messages must give the same text.  Where it does not (the template looks at letters, or
+    changes them) fewer characters are replaced, and if nothing helps the template has to do without seeing the
+    punctuation of the messages: control tokens never come from them.
+    """
+
+    def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
+        self._more = {} if think is None else {"enable_thinking": think}
+        self._text = text
+        self._where = where
+        self._bos = lambda: _stored_text(spec, spec.bos_id)
+        self._eos = lambda: _stored_text(spec, spec.eos_ids[0] if spec.eos_ids else None)
+        self._render: Callable[[Messages, bool, Definitions], str] | None = None
+
+    def _compiled(self) -> Callable[[Messages, bool, Definitions], str]:
+        """Compiled on first use: a model whose template is broken can still complete raw prompts."""
+        if self._render is None:
+            from edge.prompt.sandbox import Renderer
+
+            renderer = Renderer(self._text, self._where)
+            names = {"bos_token": self._bos(), "eos_token": self._eos(), **self._more}
+
+            def render(messages: Messages, add_generation_prompt: bool, tools: Definitions) -> str:
+                return renderer.render(messages=[{**message} for message in messages], tools=tools, documents=None,
+                                       add_generation_prompt=add_generation_prompt, **names)
+
+            self._render = render
+        return self._render
+
+    def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
+        render = self._compiled()
+        contents = "".join(message["content"] for message in messages)
+        base = 0x100000 if any(0xF0000 <= ord(c) < 0x100000 for c in contents) else 0xF0000
+        plain = render(messages, add_generation_prompt, tools)
+        definitions = _unframed(tools, base)
+        found = {}
+        for level, (opaque, thinking) in enumerate(_OPAQUE):
+            twins = [{**_unframed({**message}, base), "content": _twins(message, base, opaque, thinking)}
+                     for message in messages]  # fmt: skip
+            try:
+                found[level] = render(twins, add_generation_prompt, definitions)
+            except (InvalidFile, UsageError):
+                continue
+            if _untwin(found[level], base) == plain:
+                break
+        else:
+            level = _LAST_RESORT if _LAST_RESORT in found else 0
+            if level not in found:
+                raise InvalidFile(f"{self._where} only works on text it can read, which would let messages write "
+                                  "control tokens; choose another with --template")
+        return _told_apart(found[level], base)
+
+
+def _unframed(value: Any, base: int) -> Any:
+    """Definitions of tools and calls of them with twins for what control tokens are framed with, and nothing else.
+
+    Templates look into these, and print them as JSON; neither changes such characters.
+    """
+    if isinstance(value, str):
+        return "".join(chr(base + ord(c)) if c in "<>[]{}|" else c for c in value)
+    if isinstance(value, Mapping):
+        return {_unframed(key, base): _unframed(each, base) for key, each in value.items()}
+    return [_unframed(each, base) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _twins(message: Mapping[str, str], base: int, opaque: Callable[[str], bool], thinking: bool) -> str:
+    """The content with its characters moved to the plane at ``base``; white space and what is beyond the BMP stay.
+
+    ``thinking``: so do "<think>" and "</think>" in an answer, which templates cut out of older answers.
+    """
+    out = []
+    visible = thinking and message["role"] == "assistant"
+    for i, text in enumerate(_THINKING.split(message["content"]) if visible else [message["content"]]):
+        if i % 2:
+            out.append(text)
+            continue
+        for c in text:
+            number = ord(c)
+            if number >= base:
+                out.append("\ufffd" if number < base + 0x10000 else c)  # a private character where our twins are
+            elif number > 0xFFFF or 0xD800 <= number < 0xE000 or c.isspace() or not opaque(c):
+                out.append(c)
+            else:
+                out.append(chr(base + number))
+    return "".join(out)
+
+
+def _untwin(text: str, base: int) -> str:
+    return "".join(chr(ord(c) - base) if base <= ord(c) < base + 0x10000 else c for c in text)
+
+
+def _told_apart(text: str, base: int) -> Iterator[Part]:
+    """Parts by twins.  White space and characters beyond the BMP beside twins belong to the message."""
+    twin = f"[{chr(base)}-{chr(base + 0xFFFF)}]"
+    other = 0xF0000 + 0x100000 - base
+    wide = f"[\U00010000-\U000effff{chr(other)}-{chr(other + 0xFFFF)}]"
+    start = 0
+    for match in re.finditer(rf"{wide}*{twin}(?:(?:{twin}|{wide}|\s)*(?:{twin}|{wide}))?", text):
+        yield Part(text[start : match.start()], True)
+        yield Part(_untwin(match[0], base), False)
+        start = match.end()
+    yield Part(text[start:], True)
+
+
+def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
+    """A token as the file writes it, e.g. "<s>"; "" when there is none."""
+    if number is None:
+        return ""
+    for text, added in spec.added.items():
+        if added == number:
+            return text
+    tokens = spec.tokens
+    if spec.model is not None:
+        from edge.formats import sentencepiece_model
+
+        tokens = sentencepiece_model.parse(spec.model, "tokenizer.model").pieces
+    return tokens[number] if 0 <= number < len(tokens) else ""

@@ -1,0 +1,195 @@
+"""Byte-level BPE: a split pattern cuts the text, :mod:`pyx.bpe` joins the bytes of each piece.
+
+A rank is the position of the first merge that makes a token, or its id where every split of it is listed.  That equals
+applying the merges for every vocabulary that BPE training made: while both ends of a token's bytes stay token
+boundaries, its inside is merged as if it stood alone, which is the way training found it.  (Measured on four
+vocabularies: every vector of llama.cpp, and no difference to the ``tokenizers`` and ``tiktoken`` libraries in many
+million characters; those take 0.1 s and more to load a vocabulary of 128 thousand tokens.)
+
+The letters of ASCII need no tables: the ``re`` module cuts such text by the same pattern.  ``regex``, which knows all
+others, takes longer to load than everything else here (benchmarks/SPEED.md), so it waits for a text that needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from edge.errors import InvalidFile
+from edge.formats.mapped import shown
+from edge.formats.texts import StringArray
+from edge.prompt.tokenizer.vocabulary import NORMAL, UNUSED, USER, Encode, one_line
+from pyx import bpe
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import TokenizerSpec
+
+MAX_PATTERN = 8192
+#: longest run of white space handed to a split pattern at once; its look-ahead fails somewhere above 100 thousand
+MAX_BLANKS = 16384
+#: seconds a split pattern that a file brought may take for one text
+PATTERN_SECONDS = 10.0
+
+
+def _alphabet() -> str:
+    """The character that stands for each byte in a byte-level vocabulary (GPT-2, bytes_to_unicode)."""
+    same = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return "".join(chr(b if b in same else next(others)) for b in range(256))
+
+
+ALPHABET = _alphabet()
+#: kind of token -> what its text is; markers add no bytes to an answer, user-defined texts are no letters
+_ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
+
+_CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
+_GPT2 = rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    rf"(?i:{_CONTRACTIONS})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+#: Chinese, hiragana and katakana
+_CJK = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
+#: one pattern for three that cut one after another: numbers by threes, runs of Chinese and Japanese, and the rest
+_HUNYUAN = (
+    rf"\p{{N}}{{1,3}}|[{_CJK}]+"
+    r"|[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+    rf"|[^\r\n\p{{L}}\p{{P}}\p{{S}}\p{{N}}{_CJK}]?(?:(?![{_CJK}])[\p{{L}}\p{{M}}])+"
+    rf"| ?(?:(?![{_CJK}])[\p{{P}}\p{{S}}])+[\r\n]*|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_CJK}])|\s+"
+)
+
+
+def _staged(punctuation: str, blank_joins_number: bool) -> str:
+    r"""One pattern for three that cut one after another: runs of punctuation, GPT-2's, and numbers by threes.
+
+    GPT-2's pattern never crosses what was cut out before it, so punctuation ends a run of white space as the end of
+    the text does, and contractions cannot occur.  ``blank_joins_number``: without a stage that isolates ``\p{N}+`` a
+    blank stays with the number behind it, unless three digits follow at once.
+    """
+    blank = r" (?=[0-9]{3})| ?" if blank_joins_number else ""
+    return (
+        rf"[{punctuation}]+| ?\p{{L}}+|[0-9]{{3}}|{blank}(?:(?![0-9]{{3}})\p{{N}})+"
+        rf"| ?[^\s\p{{L}}\p{{N}}{punctuation}]+|\s+(?![^\s{punctuation}])|\s+"
+    )
+
+
+_PUNCTUATION = r"\p{P}$+<=>^~|"
+
+#: name in ``tokenizer.ggml.pre`` -> split pattern (llama.cpp, src/llama-vocab.cpp, for the names and the splits)
+PATTERNS: dict[str, str] = {
+    "default": _staged(_PUNCTUATION, blank_joins_number=False),
+    "falcon": _staged(_PUNCTUATION + "`", blank_joins_number=True),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "trillion"), _GPT2),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e", "pixtral", "lfm2", "dbrx",
+                     "smaug-bpe", "glm4", "chatglm-bpe"), _LLAMA3),
+    **dict.fromkeys(("hunyuan-dense", "deepseek-v3"), _HUNYUAN),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2"), _QWEN2),
+}  # fmt: skip
+
+#: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces all the same
+_TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
+#: what properties mean among ASCII characters, inside brackets
+_ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}",
+          r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}  # fmt: skip
+_BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")
+
+
+def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
+    if spec.pattern:
+        if len(spec.pattern) > MAX_PATTERN:
+            raise InvalidFile(f"the tokenizer's split pattern has {len(spec.pattern)} characters; it is damaged")
+        return spec.pattern
+    # 280147 merges: Llama 3's vocabulary, also where tokens were added to it
+    pre = spec.pre or ("llama-bpe" if n_tokens == 128256 or n_merges == 280147 else "default")
+    if pre not in PATTERNS:
+        raise InvalidFile(f"pre-tokenizer {shown(pre)} is not supported; known are {', '.join(sorted(PATTERNS))}")
+    return PATTERNS[pre]
+
+
+def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
+    """(end of each token in the joined bytes, the joined bytes, text -> ids)."""
+    merges = StringArray.of(spec.merges, "the merges")
+    pattern = _pattern(spec, len(texts), len(merges))
+    unknown = -1 if spec.unk_id is None else spec.unk_id
+    try:
+        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, bytes(kinds).translate(_ROLES), ALPHABET, unknown)
+        if (i := pairs.stranger) >= 0:
+            raise InvalidFile(f"token {i} ({shown(texts[i])}) is not in the byte-level alphabet; "
+                              "the vocabulary is damaged or of another kind")
+        # More merges than tokens: every split of each token is listed, as in files made from a tiktoken vocabulary
+        # (Llama 3), whose ids are its ranks.  Reading 280 thousand merges would only find that out again.
+        if 0 < len(merges) <= len(texts):
+            if (i := pairs.rank_by(merges.view, merges.first, merges.ends)) >= 0:
+                raise InvalidFile(f"merge {i} ({shown(merges[i])}) makes no token of the vocabulary; it is damaged")
+    except ValueError as error:
+        raise InvalidFile(f"{error}; the vocabulary is damaged") from None
+    cut = _cut(pattern)
+    return pairs.ends, pairs.blob, lambda text: pairs.encode(cut(text))
+
+
+def _cut(pattern: str) -> Callable[[str], list[str]]:
+    """Text -> the pieces that a pattern cuts it into."""
+    if pattern not in _TRUSTED:
+        return _foreign_split(pattern)
+    for_ascii: Callable[[str], list[str]] = re.compile(_for_ascii(pattern), re.ASCII).findall
+    for_all: Callable[[str], list[str]] | None = None
+
+    def cut(text: str) -> list[str]:
+        nonlocal for_all
+        findall = for_ascii
+        if not text.isascii():
+            if for_all is None:
+                import regex  # type: ignore[import-untyped]
+
+                for_all = regex.compile(pattern).findall
+            findall = for_all
+        return [piece for part in _blank_runs(text) for piece in findall(part)]
+
+    return cut
+
+
+def _for_ascii(pattern: str) -> str:
+    """The same pattern for ``re``, right where all characters are ASCII."""
+    pattern = re.sub(r"\[(?:\\.|[^\]])*\]|\\p\{.\}", lambda m: m[0] if m[0][0] == "[" else f"[{m[0]}]", pattern)
+    for name, characters in _ASCII.items():
+        pattern = pattern.replace(name, characters)
+    return pattern
+
+
+def _blank_runs(text: str) -> Iterable[str]:
+    """The text, cut inside absurdly long runs of white space only."""
+    if len(text) <= MAX_BLANKS:
+        return (text,)
+    cuts = [0, *(match.end() for match in _BLANKS.finditer(text)), len(text)]
+    return [text[a:b] for a, b in zip(cuts, cuts[1:])]
+
+
+def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
+    """Pieces by a pattern of unknown origin; what it leaves out is a piece too (Hugging Face: "Isolated")."""
+    import regex
+
+    try:
+        compiled = regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        raise InvalidFile(f"the tokenizer's split pattern is no regular expression ({one_line(error)})") from None
+
+    def split(text: str) -> list[str]:
+        pieces, start = [], 0
+        try:
+            for match in compiled.finditer(text, timeout=PATTERN_SECONDS):
+                a, b = match.span()
+                if a > start:
+                    pieces.append(text[start:a])
+                if b > a:
+                    pieces.append(text[a:b])
+                start = b
+        except TimeoutError:
+            raise InvalidFile("the tokenizer's split pattern takes too long; it is damaged or hostile") from None
+        return [*pieces, text[start:]] if start < len(text) else pieces
+
+    return split

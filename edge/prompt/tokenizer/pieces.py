@@ -1,0 +1,92 @@
+"""SentencePiece on its own library, also where a GGUF file has only the arrays of the model."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from edge.errors import InvalidFile
+from edge.prompt.tokenizer.vocabulary import BYTE, CONTROL, UNKNOWN, UNUSED, Encode, byte_value, one_line, utf8
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import TokenizerSpec
+
+
+def build(texts: list[str], kinds: bytearray, model: bytes) -> tuple[array[int], bytes, Encode]:
+    """(end of each token in the joined bytes, the joined bytes, text -> ids) of a serialised ModelProto."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise InvalidFile(f"the SentencePiece model cannot be used ({one_line(error)}); get the file again") from None
+    parts = []
+    for text, kind in zip(texts, kinds):
+        if kind == BYTE:
+            parts.append(bytes((byte_value(text),)))
+        elif kind in (CONTROL, UNKNOWN):
+            parts.append(b"")
+        else:
+            parts.append(utf8(text.replace("\u2581", " ")))
+    return array("I", accumulate(map(len, parts))), b"".join(parts), processor.EncodeAsIds
+
+
+def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], kinds: bytearray) -> bytes:
+    """A serialised ModelProto from GGUF's arrays (google/sentencepiece, sentencepiece_model.proto).
+
+    Protobuf by hand because the library cannot load anything else and its own Python bindings need the protobuf
+    package.  Key = field << 3 | wire type: 0 varint, 2 length and bytes, 5 32-bit.  The library insists on exactly one
+    UNKNOWN piece, on no empty or repeated piece, and on all 256 byte pieces or none.
+    """
+
+    def varint(value: int) -> bytes:
+        out = bytearray()
+        value &= (1 << 64) - 1
+        while value > 127:
+            out.append(value & 127 | 128)
+            value >>= 7
+        out.append(value)
+        return bytes(out)
+
+    def number(field: int, value: int) -> bytes:
+        return varint(field << 3) + varint(value)
+
+    def data(field: int, value: bytes) -> bytes:
+        return varint(field << 3 | 2) + varint(len(value)) + value
+
+    unk = kinds.find(UNKNOWN)
+    if unk >= len(texts):
+        raise InvalidFile(f"the unknown token's id {unk} is outside the vocabulary of {len(texts)} tokens")
+    every_byte = {byte_value(t) for t, k in zip(texts, kinds) if k == BYTE} == set(range(256))
+    seen: set[bytes] = set()
+    names: list[bytes] = []
+    out = []
+    for i, (text, score, kind) in enumerate(zip(texts, scores, kinds)):
+        name = utf8(text)
+        if kind == BYTE and not every_byte:
+            kind = UNUSED
+        if not name or name in seen or b"\0" in name:
+            name = b"%s\xee\x80\x80%d" % (name[:64].replace(b"\0", b""), i)
+            kind = kind if i == unk else UNUSED
+        seen.add(name)
+        names.append(name)
+        if not math.isfinite(score):
+            raise InvalidFile(f"the score of token {i} is {score}; the vocabulary is damaged")
+        piece = data(1, name) + b"\x15" + struct.pack("<f", score) + number(3, kind)
+        out.append(data(1, piece))
+    bos = spec.bos_id if spec.bos_id is not None else -1
+    eos = spec.eos_ids[0] if spec.eos_ids else -1
+    trainer = number(3, 2) + number(4, len(texts)) + number(35, every_byte)  # BPE, vocabulary size, byte fallback
+    for field, name_field, value in ((40, 45, unk), (41, 46, bos), (42, 47, eos), (43, 48, -1)):
+        inside = value if value < len(names) else -1  # an added token is none of the library's pieces
+        trainer += number(field, inside)
+        if inside >= 0:
+            trainer += data(name_field, names[inside])
+    # normaliser: add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces
+    normalizer = data(1, b"identity") + number(3, spec.add_space_prefix) + number(4, 0) + number(5, 1)
+    return b"".join(out) + data(2, trainer) + data(3, normalizer)

@@ -1,0 +1,761 @@
+"""HTTP: routes, who may ask, limits, streams.  An ASGI application on Starlette; edge/cli/serve.py runs it on uvicorn.
+
+    GET  /                       the page             POST /v1/chat/completions   GET /health
+    GET  /v1/models              (all also            POST /v1/completions        GET /metrics (if asked for)
+    POST /tokenize, /detokenize   without /v1)        POST /v1/embeddings
+    POST /api/chat /api/generate /api/show            GET  /api/tags /api/version           as Ollama
+
+A page of another site, or a name that somebody points at this machine, must not reach the model: Host and Origin are
+checked before anything else.  Whoever goes away ends his answer within one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.serve import ollama, openai
+from edge.serve.calls import Call, Fields, Refusal, bad
+from edge.serve.conversations import Conversations, Ticket
+
+if TYPE_CHECKING:
+    from edge.engine import Engine
+
+BODY_LIMIT = 4 << 20  # bytes of a request
+QUIET = 15.0  # seconds after which a stream that says nothing sends a comment, so that no proxy closes it
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
+
+
+@dataclass
+class Settings:
+    """How the service behaves.  ``hosts``: names it answers to beside addresses, localhost and this machine's."""
+
+    name: str | None = None  # of the model, as clients see it; None: that of the file
+    api_key: str | None = None
+    hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()  # origins of other sites that may ask; "*": all
+    metrics: bool = False
+    kiosk: Any = None  # edge.serve.kiosk.Desk: the house behind /kiosk/turn, which the page then shows
+    parallel: int = 1
+    queue: int = 64
+    timeout: float | None = None  # seconds for one answer
+    state: str | None = None
+    state_bytes: int = 1 << 30
+    system: str | None = None  # for conversations that bring none
+    defaults: dict[str, Any] = field(default_factory=dict)  # arguments of chat and complete
+
+
+class Service:
+    """What the routes share.  The engine comes later (:meth:`open`): until then the answer is 503."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine: Engine | None = None
+        self.conversations: Conversations | None = None
+        self.failure: str | None = None
+        self.begun = time.time()
+        self.name = settings.name or ""
+
+    def open(self, engine: Engine) -> None:
+        """Answer with this engine from now on."""
+        s = self.settings
+        self.name = s.name or engine.config.name
+        self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
+        self.engine = engine
+
+    def close(self) -> None:
+        """End all answers and save the conversations."""
+        if self.conversations is not None:
+            self.conversations.close()
+
+    def ready(self) -> tuple[Engine, Conversations]:
+        """Raises Refusal (503) while the model is loading."""
+        if self.failure is not None:
+            raise Refusal(500, self.failure, "load_failed")
+        if self.engine is None or self.conversations is None:
+            raise Refusal(503, "the model is being loaded", "loading", retry_after=2)
+        return self.engine, self.conversations
+
+    # ---- a call -----------------------------------------------------------------------------------------------------
+
+    def with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages, with the service's own system prompt where they bring none."""
+        system = self.settings.system
+        if system and messages and messages[0]["role"] != "system":
+            return [{"role": "system", "content": system}, *messages]
+        return messages
+
+    def check_length(self, call: Call) -> None:
+        """Refuse what does not fit, with the counts, instead of cutting it silently.  Blocks: tokenises the prompt."""
+        engine, _ = self.ready()
+        if call.messages is not None:
+            tools, messages, definitions = call.options.get("tools"), call.messages, None
+            if tools is not None:
+                form = tools.form(engine.template, engine.tokenizer)
+                messages, definitions = form.messages(messages), form.definitions
+            n = len(engine.model.encode(messages, definitions))
+        elif isinstance(call.prompt, str):
+            n = len(engine.tokenizer.encode(call.prompt)) + 1
+        else:
+            n = len(call.prompt or ())
+        n_ctx = engine.plan.n_ctx
+        if n >= n_ctx and engine.plan.overflow == "stop":
+            raise bad(f"the prompt has {n} tokens, and the context {n_ctx}; shorten it, or start the server with a "
+                      "larger --ctx", "messages" if call.messages is not None else "prompt",
+                      "context_length_exceeded")
+
+    async def submit(self, call: Call) -> list[Ticket]:
+        """A ticket for each of the n choices.  Raises Refusal."""
+        _, conversations = self.ready()
+        if self.settings.timeout is not None:
+            call.options.setdefault("timeout", self.settings.timeout)
+        if call.messages is not None:
+            call.messages = self.with_system(call.messages)
+        await asyncio.to_thread(self.check_length, call)
+        tickets: list[Ticket] = []
+        try:
+            for i in range(call.n):
+                tickets.append(conversations.submit(_varied(call, i)))
+        except Refusal:
+            for ticket in tickets:
+                conversations.withdraw(ticket)
+            raise
+        return tickets
+
+    def withdraw(self, tickets: Iterable[Ticket]) -> None:
+        for ticket in tickets:
+            if self.conversations is not None:
+                self.conversations.withdraw(ticket)
+
+
+def _varied(call: Call, index: int) -> Call:
+    """The call for one of several choices: a seed of its own for each."""
+    from dataclasses import replace
+
+    sampling = call.options.get("sampling")
+    if index == 0 or sampling is None or sampling.seed is None:
+        return call
+    return replace(call, options={**call.options, "sampling": replace(sampling, seed=sampling.seed + index)})
+
+
+# ---- responses ------------------------------------------------------------------------------------------------------
+
+
+def dump(value: Any) -> bytes:
+    """JSON as it goes over the wire; lone surrogates cannot occur, texts come from UTF-8 decoders."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(dump(value), status, dict(headers or {}), "application/json")
+
+
+def refused(refusal: Refusal, style: str = "openai") -> Response:
+    """An error as the client's dialect has it."""
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
+    if refusal.status in (400, 401, 403, 404, 413):
+        headers["x-should-retry"] = "false"
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    body = {"error": str(refusal)} if style == "ollama" else openai.error(refusal)
+    return answer_json(body, refusal.status, headers)
+
+
+def refusal_of(error: BaseException) -> Refusal:
+    """What went wrong while answering, as a refusal."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ContextFull):
+        return bad(str(error), "messages", "context_length_exceeded")
+    if isinstance(error, UsageError):
+        return bad(str(error), getattr(error, "argument", None))
+    if isinstance(error, Busy):
+        return Refusal(429, str(error), "busy", retry_after=2)
+    if isinstance(error, MemoryRefused):
+        return Refusal(503, str(error), "memory", retry_after=5)
+    if isinstance(error, EdgeError):
+        return Refusal(500, str(error), "engine")
+    return Refusal(500, f"internal error: {type(error).__name__}", "internal")
+
+
+class Stream(Response):
+    """A streamed response that notices at once when the client goes away, also while it says nothing.
+
+    ``body``: the chunks; ``gone`` is called when nobody reads them any more; ``comment``: what to send in silences.
+    """
+
+    def __init__(
+        self, body: AsyncIterator[bytes], kind: str, headers: Mapping[str, str], gone: Callable[[], object],
+        comment: bytes | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(b"", 200, dict(headers), kind)
+        self._chunks = body
+        self._gone = gone
+        self._comment = comment
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-accel-buffering"] = "no"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        watcher = asyncio.ensure_future(_until_gone(receive))
+        following: asyncio.Future[Any] | None = None
+        try:
+            while True:
+                following = following or asyncio.ensure_future(anext_or_none(self._chunks))
+                done, _ = await asyncio.wait({watcher, following}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED)
+                if watcher in done:
+                    return
+                if following not in done:
+                    if self._comment:
+                        await send({"type": "http.response.body", "body": self._comment, "more_body": True})
+                    continue
+                chunk, following = following.result(), None
+                if chunk is None:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    return
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except OSError:
+            pass
+        finally:
+            self._gone()
+            for task in (watcher, following):
+                if task is not None:
+                    task.cancel()
+
+
+async def anext_or_none(chunks: AsyncIterator[bytes]) -> bytes | None:
+    """The next chunk, or None at the end."""
+    try:
+        return await chunks.__anext__()
+    except StopAsyncIteration:
+        return None
+
+
+async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], object]) -> Any:
+    """Await ``work``; a client that goes away meanwhile ends it.  Raises ClientDisconnect."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_until_gone(request.receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        gone()
+        watcher.cancel()
+        task.cancel()
+
+
+async def body_of(request: Request) -> Any:
+    """The JSON of a request, at most BODY_LIMIT bytes.  Raises Refusal."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > BODY_LIMIT:
+        raise Refusal(413, f"the request has {declared} bytes; at most {BODY_LIMIT} are taken", "too_large")
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > BODY_LIMIT:
+            raise Refusal(413, f"the request has more than {BODY_LIMIT} bytes", "too_large")
+    try:
+        return json.loads(bytes(data).decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"the request is not JSON: {str(error)[:200]}", code="bad_json") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+# ---- OpenAI ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Collected:
+    """One choice, put together from its pieces."""
+
+    text: str = ""
+    thought: str = ""
+    logprobs: list[Any] = field(default_factory=list)
+
+
+def _queue_headers(tickets: list[Ticket]) -> dict[str, str]:
+    return {"x-queue-position": str(tickets[0].position), "x-queue-seconds": f"{tickets[0].expected:.1f}"}
+
+
+def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
+    """Prompt, cached and answer tokens of all choices; the prompt counts once."""
+    usages = [ticket.answer.usage for ticket in tickets if ticket.answer is not None]
+    if not usages:
+        return 0, 0, 0
+    return usages[0].prompt, usages[0].cached, sum(usage.completion for usage in usages)
+
+
+def timings_of(ticket: Ticket) -> dict[str, Any]:
+    """Seconds, how much of the prompt was held already, and where what was held ended."""
+    answer = ticket.answer
+    if answer is None:
+        return {}
+    return {
+        **{name: round(value, 6) for name, value in asdict(answer.timings).items() if isinstance(value, float)},
+        "cached_tokens": answer.usage.cached,
+        **({"prefix_broke_at_message": ticket.broke} if ticket.broke is not None else {}),
+    }
+
+
+async def openai_answer(service: Service, request: Request, parse: Callable[..., Call]) -> Response:
+    """Both completions."""
+    call = parse(await body_of(request), service.settings.defaults)
+    engine, _ = service.ready()
+    if call.logprobs is not None:
+        call.options["logprobs"] = call.logprobs
+    tickets = await service.submit(call)
+    writer = openai.Writer(call, service.name)
+    if call.stream:
+        return Stream(_sse(call, writer, tickets), "text/event-stream; charset=utf-8", _queue_headers(tickets),
+                      lambda: service.withdraw(tickets), b": waiting\n\n")
+    work = asyncio.gather(*(_collect(ticket) for ticket in tickets))
+    found = await watched(request, work, lambda: service.withdraw(tickets))
+    choices = [
+        _choice(writer, call, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, tickets))
+    ]
+    return answer_json(writer.whole(choices, openai.usage(*counts_of(tickets)), timings_of(tickets[0])),
+                       headers=_queue_headers(tickets))
+
+
+async def _collect(ticket: Ticket) -> Collected:
+    found = Collected()
+    async for piece in ticket.events():
+        if getattr(piece, "thought", False):
+            found.thought += piece.text
+        else:
+            found.text += piece.text
+        if ticket.call.logprobs is not None:
+            found.logprobs += logprobs_of(ticket, piece, len(found.logprobs))
+    return found
+
+
+def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
+    """The log probabilities of a piece's tokens, which come behind the first ``begin`` of the answer's."""
+    assert ticket.answer is not None
+    return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
+
+
+def _choice(writer: openai.Writer, call: Call, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
+    text, calls = found.text, ticket.calls
+    shown = _logprobs(found.logprobs, writer.chat) if call.logprobs is not None else None
+    if not writer.chat and call.echo and isinstance(call.prompt, str):
+        text = call.prompt + text
+    return writer.choice(index, text, ticket.finish_reason, shown, found.thought, calls)
+
+
+def _logprobs(entries: list[Any], chat: bool) -> Any:
+    """Log probabilities (:class:`edge.session.logprobs.Logprob`) in OpenAI's form."""
+    if chat:
+        return {"content": [
+            {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
+        ]}
+    return {
+        "tokens": [each.text for each in entries],
+        "token_logprobs": [each.logprob for each in entries],
+        "top_logprobs": [{other.text: other.logprob for other in each.top} for each in entries],
+        "text_offset": [],
+    }
+
+
+def _token(entry: Any) -> dict[str, Any]:
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
+
+
+async def _sse(call: Call, writer: openai.Writer, tickets: list[Ticket]) -> AsyncIterator[bytes]:
+    """Server-sent events: the chunks of all choices, as they come."""
+    def event(value: Any) -> bytes:
+        return b"data: " + dump(value) + b"\n\n"
+
+    merged: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
+
+    async def follow(index: int, ticket: Ticket) -> None:
+        try:
+            async for piece in ticket.events():
+                await merged.put((index, piece))
+            await merged.put((index, None))
+        except Exception as error:
+            await merged.put((index, error))
+
+    followers = [asyncio.ensure_future(follow(i, ticket)) for i, ticket in enumerate(tickets)]
+    taken = [0] * len(tickets)  # log probabilities that were sent
+    opened: set[int] = set()
+    try:
+        left = len(tickets)
+        while left:
+            index, item = await merged.get()
+            if index not in opened and not isinstance(item, Exception):
+                opened.add(index)
+                if (first := writer.first(index)) is not None:
+                    yield event(first)
+            if isinstance(item, Exception):
+                yield event(openai.error(refusal_of(item)))
+                return
+            if item is None:
+                left -= 1
+                if calls := tickets[index].calls:
+                    yield event(writer.calls(index, calls))
+                yield event(writer.last(index, tickets[index].finish_reason))
+            elif getattr(item, "thought", False):
+                yield event(writer.thought(index, item.text))
+            else:
+                shown = None
+                if call.logprobs is not None:
+                    entries = logprobs_of(tickets[index], item, taken[index])
+                    taken[index] += len(entries)
+                    shown = _logprobs(entries, writer.chat)
+                if item.text or shown:
+                    yield event(writer.piece(index, item.text, shown))
+        if call.include_usage:
+            yield event(writer.totals(openai.usage(*counts_of(tickets)), timings_of(tickets[0])))
+        yield b"data: [DONE]\n\n"
+    finally:
+        for follower in followers:
+            follower.cancel()
+
+
+# ---- Ollama ---------------------------------------------------------------------------------------------------------
+
+
+async def ollama_answer(service: Service, request: Request, parse: Callable[..., Call], chat: bool) -> Response:
+    """``/api/chat`` and ``/api/generate``."""
+    body = await body_of(request)
+    engine, _ = service.ready()
+    prompt_free = body.get("messages") == [] if chat and isinstance(body, dict) else not _asks(body, chat)
+    if prompt_free:  # this is how Ollama's clients load and unload a model
+        return answer_json({"model": body.get("model", service.name), "created_at": ollama.now(), "done": True,
+                            "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
+                                                      else {"response": ""})})
+    call = parse(body, service.settings.defaults, engine.plan.n_ctx)
+    tickets = await service.submit(call)
+    writer = ollama.Writer(call, service.name)
+    load_ns = int(engine.load_seconds * 1e9)
+
+    def end(ticket: Ticket) -> dict[str, Any]:
+        prompt, _, completion = counts_of([ticket])
+        assert ticket.answer is not None
+        return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async for piece in tickets[0].events():
+                if getattr(piece, "thought", False):
+                    yield dump(writer.line("", chat, piece.text)) + b"\n"
+                elif piece.text:
+                    yield dump(writer.line(piece.text, chat)) + b"\n"
+            if calls := tickets[0].calls:
+                yield dump(writer.line("", chat, calls=_ollama_calls(calls))) + b"\n"
+            yield dump(writer.line("", chat, **end(tickets[0]))) + b"\n"
+        except Exception as error:
+            yield dump({"error": str(refusal_of(error))}) + b"\n"
+
+    if call.stream:
+        return Stream(lines(), "application/x-ndjson", _queue_headers(tickets), lambda: service.withdraw(tickets))
+    found = await watched(request, _collect(tickets[0]), lambda: service.withdraw(tickets))
+    calls = _ollama_calls(tickets[0].calls)
+    return answer_json(writer.line(found.text, chat, found.thought, calls, **end(tickets[0])))
+
+
+def _asks(body: Any, chat: bool) -> bool:
+    return not isinstance(body, dict) or chat or bool(body.get("prompt"))
+
+
+def _ollama_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"function": {"name": each["function"]["name"], "arguments": json.loads(each["function"]["arguments"])}}
+            for each in calls]
+
+
+# ---- the application ------------------------------------------------------------------------------------------------
+
+
+def application(service: Service, startup: Callable[[], object] | None = None, wyoming: Any = None) -> Any:
+    """The ASGI application.
+
+    ``startup`` runs in a thread of its own once the port is open; it loads the model.  ``wyoming``: a second door
+    (:class:`edge.serve.wyoming.Door`), opened and closed with this one.
+    """
+
+    def quantization() -> str:
+        assert service.engine is not None
+        return service.engine.plan.kv_type
+
+    async def models(_: Request) -> Response:
+        engine, _c = service.ready()
+        found = openai.models(service.name, int(service.begun), engine.plan.n_ctx)
+        if service.settings.kiosk is not None:
+            found["data"][0]["kiosk"] = service.settings.kiosk.house.name
+        return answer_json(found)
+
+    async def kiosk_turn(request: Request) -> Response:
+        desk = service.settings.kiosk
+        if desk is None:
+            raise Refusal(404, "no kiosk is served; start the server with --kiosk FILE", "not_found")
+        fields = Fields(await body_of(request))
+        return answer_json(await asyncio.to_thread(desk.turn, fields.text("session"), fields.text("text")))
+
+    async def one_model(request: Request) -> Response:
+        engine, _c = service.ready()
+        name = request.path_params["name"]
+        if name != service.name:
+            raise Refusal(404, f"the model '{name[:80]}' is not served; {service.name} is", "model_not_found", "model")
+        return answer_json(openai.models(service.name, int(service.begun), engine.plan.n_ctx)["data"][0])
+
+    async def chat(request: Request) -> Response:
+        return await openai_answer(service, request, openai.chat)
+
+    async def completion(request: Request) -> Response:
+        return await openai_answer(service, request, openai.completion)
+
+    async def embeddings(request: Request) -> Response:
+        engine, _c = service.ready()
+        embed = getattr(engine, "embed", None)
+        if embed is None or not getattr(engine.config, "embedding", False):
+            raise Refusal(400, f"{service.name} is not an embedding model", "not_an_embedding_model", "model")
+        texts = (await body_of(request)).get("input")
+        texts = [texts] if isinstance(texts, str) else texts
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise bad("input is not a text or a list of texts", "input")
+        vectors = await asyncio.to_thread(lambda: [list(embed(text)) for text in texts])
+        used = sum(len(engine.tokenizer.encode(text)) for text in texts)
+        return answer_json({
+            "object": "list", "model": service.name,
+            "data": [{"object": "embedding", "index": i, "embedding": each} for i, each in enumerate(vectors)],
+            "usage": {"prompt_tokens": used, "total_tokens": used},
+        })
+
+    async def tokenize(request: Request) -> Response:
+        engine, _c = service.ready()
+        fields = Fields(await body_of(request))
+        text = fields.text("content") or fields.text("prompt") or fields.text("text") or ""
+        return answer_json({"tokens": list(engine.tokenizer.encode(text))})
+
+    async def detokenize(request: Request) -> Response:
+        engine, _c = service.ready()
+        tokens = (await body_of(request)).get("tokens")
+        if not isinstance(tokens, list) or not all(
+                type(token) is int and 0 <= token < engine.config.n_vocab for token in tokens):
+            raise bad("tokens is not a list of token ids", "tokens")
+        return answer_json({"content": engine.tokenizer.decode(tokens)})
+
+    async def health(_: Request) -> Response:
+        if service.failure is not None:
+            return answer_json({"status": "error", "error": service.failure}, 500)
+        if service.conversations is None:
+            return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
+        trouble = service.conversations.trouble()
+        if trouble is not None:
+            return answer_json({"status": "error", "error": trouble}, 500)
+        return answer_json({"status": "ok", **service.conversations.state()})
+
+    async def metrics(_: Request) -> Response:
+        if not service.settings.metrics:
+            raise Refusal(404, "metrics are off; start the server with --metrics", "not_found")
+        engine, conversations = service.ready()
+        return Response(_prometheus(engine, conversations), media_type="text/plain; version=0.0.4")
+
+    async def page(_: Request) -> Response:
+        with open(PAGE, encoding="utf-8") as file:
+            text = file.read()
+        return Response(text, media_type="text/html; charset=utf-8", headers={
+            "Content-Security-Policy": policy(text), "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
+        })
+
+    async def ollama_chat(request: Request) -> Response:
+        return await ollama_answer(service, request, ollama.chat, True)
+
+    async def ollama_generate(request: Request) -> Response:
+        return await ollama_answer(service, request, ollama.generate, False)
+
+    async def ollama_tags(_: Request) -> Response:
+        engine, _c = service.ready()
+        size = os.path.getsize(engine.path) if os.path.isfile(engine.path) else 0
+        return answer_json(ollama.tags(service.name, size, engine.fingerprint, engine.config, quantization()))
+
+    async def ollama_show(request: Request) -> Response:
+        engine, _c = service.ready()
+        await body_of(request)
+        return answer_json(ollama.show(service.name, engine.config, quantization(), engine.template.name,
+                                       engine.plan.n_ctx, False))
+
+    async def ollama_version(_: Request) -> Response:
+        from edge import __version__
+
+        return answer_json({"version": __version__})
+
+    routes = [Route("/", page, methods=["GET"]), Route("/health", health), Route("/v1/health", health),
+              Route("/metrics", metrics), Route("/tokenize", tokenize, methods=["POST"]),
+              Route("/detokenize", detokenize, methods=["POST"]), Route("/kiosk/turn", kiosk_turn, methods=["POST"])]
+    for path, handler, method in (("/models", models, "GET"), ("/models/{name:path}", one_model, "GET"),
+                                  ("/chat/completions", chat, "POST"), ("/completions", completion, "POST"),
+                                  ("/embeddings", embeddings, "POST")):
+        routes += [Route(prefix + path, handler, methods=[method]) for prefix in ("/v1", "")]
+    for path, handler, method in (("chat", ollama_chat, "POST"), ("generate", ollama_generate, "POST"),
+                                  ("show", ollama_show, "POST"), ("tags", ollama_tags, "GET"),
+                                  ("version", ollama_version, "GET")):
+        routes.append(Route(f"/api/{path}", handler, methods=[method]))
+
+    async def not_found(request: Request, _error: Exception) -> Response:
+        return _refuse(request, Refusal(404, f"there is nothing at {request.url.path[:100]}", "not_found"))
+
+    async def wrong_method(request: Request, _error: Exception) -> Response:
+        return _refuse(request, Refusal(405, f"{request.method} is not possible at {request.url.path[:100]}",
+                                        "method_not_allowed"))
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        return _refuse(request, refusal_of(error))
+
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        if startup is not None:
+            threading.Thread(target=startup, name="loading", daemon=True).start()
+        if wyoming is not None:
+            await wyoming.start()
+        yield
+        if wyoming is not None:
+            await wyoming.stop()
+        await asyncio.to_thread(service.close)
+
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={
+        404: not_found, 405: wrong_method, Refusal: refuse, EdgeError: refuse, Exception: refuse})
+    return Guard(app, service)
+
+
+def policy(page: str) -> str:
+    """The Content-Security-Policy of the page: its own script and style by their hashes, and this server; no more."""
+    def own(tag: str) -> str:
+        inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        return "'sha256-" + base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() + "'"
+
+    return (f"default-src 'none'; script-src {own('script')}; style-src {own('style')}; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+
+
+def _refuse(request: Request, refusal: Refusal) -> Response:
+    return refused(refusal, "ollama" if request.url.path.startswith("/api/") else "openai")
+
+
+def _prometheus(engine: Engine, conversations: Conversations) -> str:
+    """Counters and gauges in Prometheus' text form."""
+    state = conversations.state()
+    lines = []
+    for name, kind, about, value in (
+        ("requests_running", "gauge", "Answers being made", state["running"]),
+        ("requests_waiting", "gauge", "Requests in the queue", state["waiting"]),
+        ("requests_served_total", "counter", "Answers made", state["served"]),
+        ("requests_refused_total", "counter", "Requests refused because the queue was full", state["refused"]),
+        ("requests_cancelled_total", "counter", "Requests whose client went away", state["cancelled"]),
+        ("requests_failed_total", "counter", "Requests that failed by an internal error", state["failed"]),
+        ("prompt_tokens_total", "counter", "Tokens of prompts", state["prompt_tokens"]),
+        ("prompt_tokens_cached_total", "counter", "Tokens of prompts that were held already", state["cached_tokens"]),
+        ("answer_tokens_total", "counter", "Tokens written", state["answer_tokens"]),
+        ("memory_planned_bytes", "gauge", "Memory of the plan", engine.plan.total_bytes),
+        ("memory_resident_bytes", "gauge", "Memory in use", engine.rss()["rss"]),
+    ):
+        full = f"bitnet_edge_{name}"
+        lines += [f"# HELP {full} {about}", f"# TYPE {full} {kind}", f"{full} {value}"]
+    return "\n".join(lines) + "\n"
+
+
+class Guard:
+    """Who may ask: the name under which it is asked for (Host), the page that asks (Origin), the key.
+
+    A name that an attacker points at this machine (DNS rebinding) is not one of ours; a page of another site has an
+    Origin that is not ours.  Both are refused before a route sees the request.
+    """
+
+    #: paths that are answered without the key: a probe and the page have none
+    OPEN = ("/", "/health", "/v1/health")
+
+    def __init__(self, app: Any, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        style = "ollama" if scope["path"].startswith("/api/") else "openai"
+        settings = self._service.settings
+        host, origin = headers.get("host", ""), headers.get("origin")
+        allowed = self._origin(origin, host)
+        if not self._host(host):
+            response = refused(Refusal(403, f"this server does not answer to the name '{host[:80]}'; --host-name adds "
+                                       "one", "host_refused"), style)
+        elif origin is not None and allowed is None:
+            response = refused(Refusal(403, f"pages of {origin[:80]} may not ask this server; --cors allows one",
+                                       "origin_refused"), style)
+        elif scope["method"] == "OPTIONS" and allowed:
+            response = Response(b"", 204, {
+                "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": "600",
+                "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "*")[:500]})
+        elif settings.api_key is not None and scope["path"] not in self.OPEN and not self._key(headers):
+            response = refused(Refusal(401, "the API key is missing or wrong", "invalid_api_key"), style)
+        else:
+            response = self._app
+
+        async def with_cors(message: Any) -> None:
+            if allowed and message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"],
+                           (b"access-control-allow-origin", allowed.encode()), (b"vary", b"Origin")]}
+            await send(message)
+
+        await response(scope, receive, with_cors if allowed else send)
+
+    def _host(self, host: str) -> bool:
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        name = name.strip("[]").lower().rstrip(".")
+        if not name:
+            return True  # HTTP/1.0 and Unix sockets; no browser sends none
+        try:
+            ipaddress.ip_address(name)
+            return True  # no name at all: cannot have been pointed here
+        except ValueError:
+            pass
+        own = os.uname().nodename.lower()
+        return name in ("localhost", own, f"{own}.local", *self._service.settings.hosts)
+
+    def _origin(self, origin: str | None, host: str) -> str | None:
+        """What to allow: "" for this server's own pages, the origin for one that was named; None: refuse."""
+        if origin is None:
+            return ""
+        if origin in (f"http://{host}", f"https://{host}"):
+            return ""
+        cors = self._service.settings.cors
+        return origin if origin in cors or "*" in cors else None
+
+    def _key(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get("authorization", "")
+        given = given[7:] if given[:7].lower() == "bearer " else headers.get("x-api-key", "")
+        return hmac.compare_digest(given.strip().encode(), (self._service.settings.api_key or "").encode())

@@ -1,0 +1,191 @@
+"""Call: what a client asks for, whichever dialect it speaks, validated; Refusal: why it cannot be served."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge.errors import EdgeError
+from edge.session.sampling import Sampling
+
+MOST_MESSAGES = 4096
+MOST_CHOICES = 8  # n
+MOST_STOPS = 16
+MOST_LOGPROBS = 20
+ROLES = ("system", "user", "assistant", "tool")
+
+
+class Refusal(Exception):
+    """A request that is answered by an error.  ``status``: that of HTTP; ``code``: a word for programs."""
+
+    def __init__(
+        self, status: int, message: str, code: str | None = None, param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after
+
+
+def bad(message: str, param: str | None = None, code: str | None = None) -> Refusal:
+    """A request that no retry makes better."""
+    return Refusal(400, message, code, param)
+
+
+@dataclass
+class Call:
+    """One request for an answer.
+
+    ``messages`` for a chat, else ``prompt``: text or token ids.  ``options``: keyword arguments of ``Session.chat`` and
+    ``complete``.  ``key``: the conversation it belongs to, where the client names one.
+    """
+
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | list[int] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    n: int = 1
+    stream: bool = False
+    include_usage: bool = False
+    key: str | None = None
+    model: str = ""
+    logprobs: int | None = None
+    echo: bool = False
+
+
+class Fields:
+    """The keys of a JSON object, taken one by one; null counts as missing."""
+
+    def __init__(self, body: Any, where: str = "") -> None:
+        if not isinstance(body, dict):
+            raise bad(f"{where or 'the request'} is not a JSON object")
+        self.body: Mapping[str, Any] = body
+        self._where = f"{where}." if where else ""
+
+    def has(self, name: str) -> bool:
+        return self.body.get(name) is not None
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self.body.get(name)
+        if value is None:
+            return default
+        return checked_text(value, self._where + name)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.body.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise bad(f"{self._where}{name} is not true or false", self._where + name)
+        return value
+
+    def whole(self, name: str, least: int, most: int, default: int | None = None) -> int | None:
+        value = self.body.get(name)
+        if value is None:
+            return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise bad(f"{self._where}{name} is not a whole number from {least} to {most}", self._where + name)
+        return value
+
+    def number(self, name: str, least: float, most: float, default: float | None = None) -> float | None:
+        value = self.body.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+            raise bad(f"{self._where}{name} is not a number from {least:g} to {most:g}", self._where + name)
+        return float(value) if math.isfinite(value) else None
+
+    def inner(self, name: str) -> Fields | None:
+        """A nested object."""
+        value = self.body.get(name)
+        return None if value is None else Fields(value, self._where + name)
+
+    def stops(self, name: str = "stop") -> tuple[str, ...]:
+        value = self.body.get(name)
+        if value is None:
+            return ()
+        stops = [value] if isinstance(value, str) else value
+        if not isinstance(stops, list) or len(stops) > MOST_STOPS:
+            raise bad(f"{self._where}{name} is not a text or a list of at most {MOST_STOPS} texts", self._where + name)
+        return tuple(text for stop in stops if (text := checked_text(stop, self._where + name)))
+
+
+def checked_text(value: Any, where: str) -> str:
+    """A text that is UTF-8.  Raises Refusal."""
+    if not isinstance(value, str):
+        raise bad(f"{where} is not a text", where)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise bad(f"{where} holds half a surrogate pair, which is not text", where) from None
+    return value
+
+
+def content_text(value: Any, where: str) -> str:
+    """The text of a message: a text, or a list of parts of type text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return checked_text(value, where)
+    if not isinstance(value, list):
+        raise bad(f"{where} is not a text or a list of parts", where)
+    texts = []
+    for part in value:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "input_text", "refusal"):
+            raise bad(f"{where} holds a part of type {str(kind)[:40]!r}; only text is understood", where)
+        texts.append(checked_text(part.get("text", part.get("refusal")), where))
+    return "".join(texts)
+
+
+def messages_of(value: Any) -> list[dict[str, Any]]:
+    """The messages of a chat request, roles checked, contents as texts.  Raises Refusal."""
+    if not isinstance(value, list) or not value:
+        raise bad("messages is not a list with at least one message", "messages")
+    if len(value) > MOST_MESSAGES:
+        raise bad(f"{len(value)} messages; at most {MOST_MESSAGES} are taken", "messages")
+    found: list[dict[str, Any]] = []
+    for i, each in enumerate(value):
+        where = f"messages[{i}]"
+        if not isinstance(each, dict):
+            raise bad(f"{where} is not a JSON object", where)
+        role = each.get("role")
+        role = {"developer": "system", "function": "tool"}.get(role, role) if isinstance(role, str) else role
+        if role not in ROLES:
+            raise bad(f"{where}.role is {str(role)[:40]!r}; it is {', '.join(ROLES[:-1])} or {ROLES[-1]}", where)
+        if role == "system" and found and found[-1]["role"] != "system":
+            raise bad(f"{where}: a system message comes before all others", where)
+        message: dict[str, Any] = {"role": role, "content": content_text(each.get("content"), f"{where}.content")}
+        for name in ("tool_calls", "tool_call_id", "name"):
+            if each.get(name) is not None:
+                message[name] = each[name]
+        if role == "system" and found:  # several are one, for templates that know one
+            found[-1]["content"] += "\n\n" + message["content"]
+        else:
+            found.append(message)
+    return found
+
+
+def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:
+    """``base`` changed by what the request says.  ``names``: key of the request -> field of Sampling."""
+    import dataclasses
+
+    changes: dict[str, Any] = {}
+    for key, name in names.items():
+        value = fields.body.get(key)
+        if value is None:
+            continue
+        if isinstance(value, float) and value.is_integer() and name in ("top_k", "repeat_last_n", "seed"):
+            value = int(value)
+        changes[name] = value
+    try:
+        return dataclasses.replace(base, **changes) if changes else base
+    except EdgeError as error:
+        wrong = getattr(error, "argument", None)
+        sent = next((key for key, field_ in names.items() if field_ == wrong), None)
+        raise bad(str(error) if sent is None else str(error).replace(str(wrong), sent, 1), sent) from None

@@ -1,0 +1,366 @@
+"""Conversations: the sessions behind a service, a bounded queue before them, and their KV caches on disk.
+
+Clients of HTTP send the whole conversation with every request.  A place holds one session and its KV cache; a request
+goes to the free place whose conversation it continues, else to one that was never used, else to the one used longest
+ago, whose conversation is saved first if there is a folder for that.  There are as many places as contexts are planned,
+so the memory plan holds whatever clients do.
+
+Every answer is made in a thread of its own place, which waits for the next request in between; the scheduler evaluates
+what is ready together.  Events reach the event loop of the service through :meth:`Ticket.events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import EdgeError
+from edge.serve.calls import Call, Refusal
+from edge.session.stream import Piece
+
+if TYPE_CHECKING:
+    from edge.engine import Engine
+    from edge.session.answer import Answer
+    from edge.session.session import Session
+
+SAVED = ".bes"
+STUCK = 120.0  # seconds without a sign of life of an answer after which the service says that it is ill
+
+
+class Ticket:
+    """One request on its way: waiting, running, done.
+
+    ``position``: how many were before it when it came.  ``expected``: seconds until it begins, estimated.
+    ``cached``: tokens of the prompt that were held already.  ``broke``: the first message that was not.
+    """
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        self.call = call
+        self.position = 0
+        self.expected = 0.0
+        self.answer: Answer | None = None
+        self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
+        self.broke: int | None = None
+        self.touched = time.monotonic()  # the last sign of life
+        self._loop = loop
+        self._events: asyncio.Queue[Any] = asyncio.Queue()
+        self._cancelled = threading.Event()
+
+    async def events(self) -> AsyncIterator[Any]:
+        """Pieces, until the end.  Raises the EdgeError with which the answer ended."""
+        while (event := await self._events.get()) is not None:
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
+    def cancel(self) -> None:
+        """The client has gone: end it within one step, also while it waits or reads its prompt; from any thread."""
+        self._cancelled.set()
+        answer = self.answer
+        if answer is not None:
+            answer.cancel()
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ended, in our words; "tool_calls" where it called functions."""
+        if self.answer is None:
+            return "cancelled"
+        return "tool_calls" if self.calls else self.answer.finish_reason
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def put(self, event: Any) -> None:
+        """From the thread that makes the answer."""
+        self.touched = time.monotonic()
+        try:
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        except RuntimeError:  # the loop is closed: the service ends
+            self.cancel()
+
+
+class Place:
+    """A session, its thread and what it holds."""
+
+    def __init__(self, index: int, session: Session) -> None:
+        self.index = index
+        self.session = session
+        self.used = 0.0  # when it was last free
+        self.key: str | None = None
+        self.ticket: Ticket | None = None
+
+
+class Conversations:
+    """``parallel``: answers at once, and conversations in memory.  ``queue``: requests that may wait.
+
+    ``folder``: where conversations that leave memory are kept, at most ``folder_bytes`` of them.
+    """
+
+    def __init__(
+        self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30
+    ) -> None:
+        self.engine = engine
+        self.parallel = parallel
+        self.queue = queue
+        self.folder = folder
+        self.folder_bytes = folder_bytes
+        self.served = self.refused = self.cancelled = self.failed = 0
+        self.prompt_tokens = self.cached_tokens = self.answer_tokens = 0
+        if folder is not None:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._places = [Place(i, engine.session(system="")) for i in range(parallel)]
+        self._waiting: deque[Ticket] = deque()
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
+        self._seconds = 2.0  # of an answer, a running mean
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=self._work, args=(place,), name=f"answers {place.index}", daemon=True)
+            for place in self._places
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # ---- the service's side -----------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> Ticket:
+        """Take a place in the queue.  Raises Refusal (429) when it is full, (503) when the service ends."""
+        ticket = Ticket(call, asyncio.get_running_loop())
+        with self._lock:
+            if self._closing:
+                raise Refusal(503, "the service is ending", "shutting_down", retry_after=5)
+            running = sum(place.ticket is not None for place in self._places)
+            ticket.position = len(self._waiting)
+            free = running + len(self._waiting) < self.parallel
+            ticket.expected = 0.0 if free else self._seconds * (ticket.position // self.parallel + 1)
+            if not free and ticket.position >= self.queue:
+                self.refused += 1
+                raise Refusal(429, f"{self.queue} requests are waiting already; try again later", "queue_full",
+                              retry_after=max(1.0, self._seconds))
+            self._waiting.append(ticket)
+            self._ready.notify_all()  # each place asks itself whether it is the best one
+        return ticket
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Cancel a ticket; one that waits leaves the queue at once."""
+        ticket.cancel()
+        with self._lock:
+            try:
+                self._waiting.remove(ticket)
+            except ValueError:
+                return
+            self.cancelled += 1
+        ticket.put(None)
+
+    def state(self) -> dict[str, Any]:
+        """Counts for ``/health`` and ``/metrics``."""
+        with self._lock:
+            return {
+                "running": sum(place.ticket is not None for place in self._places),
+                "waiting": len(self._waiting),
+                "served": self.served,
+                "refused": self.refused,
+                "cancelled": self.cancelled,
+                "failed": self.failed,
+                "prompt_tokens": self.prompt_tokens,
+                "cached_tokens": self.cached_tokens,
+                "answer_tokens": self.answer_tokens,
+            }
+
+    def trouble(self) -> str | None:
+        """Why no answers are being made though they should be; None if all is well."""
+        now = time.monotonic()
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        if dead and not self._closing:
+            return f"{len(dead)} of {self.parallel} answering threads have ended"
+        for place in self._places:
+            ticket = place.ticket
+            if ticket is not None and now - ticket.touched > STUCK:
+                return f"an answer has not gone on for {now - ticket.touched:.0f} seconds"
+        return None
+
+    def close(self) -> None:
+        """End all answers, save the conversations, give the memory back.  Blocks for some seconds at most."""
+        with self._lock:
+            self._closing = True
+            waiting, self._waiting = list(self._waiting), deque()
+            running = [place.ticket for place in self._places if place.ticket is not None]
+            self._ready.notify_all()
+        for ticket in (*waiting, *running):
+            ticket.cancel()
+        for ticket in waiting:
+            ticket.put(None)
+        for thread in self._threads:
+            thread.join(timeout=10)
+        for place in self._places:
+            if place.ticket is None:
+                self._save(place)
+                place.session.close()
+
+    # ---- the threads that answer ------------------------------------------------------------------------------------
+
+    def _work(self, place: Place) -> None:
+        while True:
+            with self._lock:
+                while (ticket := None if self._closing else self._next(place)) is None:
+                    if self._closing:
+                        return
+                    self._ready.wait()
+                place.ticket = ticket
+            begun = time.monotonic()
+            try:
+                if not ticket.cancelled:
+                    self._answer(place, ticket)
+                ticket.put(None)
+            except EdgeError as error:
+                ticket.put(error)
+            except Exception as error:  # a bug: this conversation fails, the service goes on with a new session
+                with self._lock:
+                    self.failed += 1
+                ticket.put(error)
+                place.session.close()
+                place.session = self.engine.session(system="")
+            finally:
+                with self._lock:
+                    place.ticket, place.used = None, time.monotonic()
+                    if ticket.cancelled:
+                        self.cancelled += 1
+                    else:
+                        self.served += 1
+                        self._seconds += 0.2 * (time.monotonic() - begun - self._seconds)
+                    self._ready.notify_all()
+
+    def _next(self, place: Place) -> Ticket | None:
+        """The oldest request, if this is the best of the free places for it.  Under the lock."""
+        if not self._waiting:
+            return None
+        ticket = self._waiting[0]
+        free = [each for each in self._places if each.ticket is None]
+        if max(free, key=lambda each: self._fits(each, ticket.call)) is not place:
+            return None
+        self._waiting.popleft()
+        if self._waiting and len(free) > 1:
+            self._ready.notify_all()
+        return ticket
+
+    def _fits(self, place: Place, call: Call) -> tuple[int, bool, float]:
+        """How well a place suits a request: what it holds of it, whether it is the client's own, how long unused."""
+        held = place.session.messages
+        common = common_messages(held, call.messages or [])
+        continues = common if common == len(held) else 0
+        return continues, call.key is not None and call.key == place.key, -place.used
+
+    def _answer(self, place: Place, ticket: Ticket) -> None:
+        call, session = ticket.call, place.session
+        if call.messages is not None:
+            held = session.messages
+            common = common_messages(held, call.messages)
+            if not held or common < len(held):  # another conversation takes the place
+                self._save(place)
+                session = self._restored(call.messages, place) or session
+                common = common_messages(session.messages, call.messages)
+            ticket.broke = common if common < len(call.messages) - 1 else None
+        place.key = call.key
+
+        def alive(*_: int) -> None:
+            ticket.touched = time.monotonic()
+
+        options = {**call.options, "on_prefill": alive}
+        if call.messages is not None:
+            answer = session.chat(call.messages, **options)
+        else:
+            answer = session.complete(call.prompt or "", **options)
+        tools = call.options.get("tools")
+        reader = None if tools is None else tools.form(self.engine.template, self.engine.tokenizer).reader()
+        with answer:
+            ticket.answer = answer
+            if ticket.cancelled:
+                answer.cancel()
+            for piece in answer:
+                ticket.put(piece if reader is None else piece._replace(text=reader.feed(piece.text)))
+        if reader is not None:
+            if rest := reader.flush():
+                ticket.put(Piece(rest, ()))
+            ticket.calls = session.messages[-1].get("tool_calls") or []
+        with self._lock:
+            self.prompt_tokens += answer.usage.prompt
+            self.cached_tokens += answer.usage.cached
+            self.answer_tokens += answer.usage.completion
+
+    # ---- conversations on disk --------------------------------------------------------------------------------------
+
+    def _save(self, place: Place) -> None:
+        """Keep a conversation that leaves memory; a folder that cannot be written costs reading it again, no more."""
+        session = place.session
+        if self.folder is None or len(session.messages) < 2 or not session.n_tokens:
+            return
+        path = os.path.join(self.folder, digests(session.messages)[-1] + SAVED)
+        try:
+            if os.path.exists(path):
+                os.utime(path)
+                return
+            session.save(path)
+            self._make_room(path)
+        except (OSError, EdgeError):
+            pass
+
+    def _make_room(self, newest: str) -> None:
+        found = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(SAVED) and entry.is_file(follow_symlinks=False):
+                    facts = entry.stat(follow_symlinks=False)
+                    found.append((facts.st_mtime, facts.st_size, entry.path))
+        found.sort()
+        total = sum(size for _, size, _ in found)
+        for _, size, path in found:
+            if total <= self.folder_bytes:
+                break
+            if path != newest or size > self.folder_bytes:
+                os.unlink(path)
+                total -= size
+
+    def _restored(self, messages: list[dict[str, Any]], place: Place) -> Session | None:
+        """The longest saved conversation that ``messages`` continue, in this place; None if there is none."""
+        if self.folder is None:
+            return None
+        for digest in reversed(digests(messages)[1:]):
+            path = os.path.join(self.folder, digest + SAVED)
+            if not os.path.exists(path):
+                continue
+            try:
+                place.session.clear()
+                session = self.engine.load_session(path)
+            except EdgeError:
+                return None
+            place.session.close()
+            place.session = session
+            return session
+        return None
+
+
+def common_messages(held: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
+    """With how many equal messages both begin."""
+    n = 0
+    for a, b in zip(held, messages):
+        if a != b:
+            break
+        n += 1
+    return n
+
+
+def digests(messages: list[dict[str, Any]]) -> list[str]:
+    """A digest of every beginning of a conversation, the whole one last."""
+    digest, found = hashlib.sha256(b"bitnet-edge conversation"), []
+    for message in messages:
+        digest.update(json.dumps(message, sort_keys=True).encode() + b"\0")
+        found.append(digest.hexdigest()[:40])
+    return found

@@ -1,0 +1,236 @@
+"""OpenAI's dialect: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models``, ``/v1/embeddings``.
+
+What clients really send is in the tests (tests/test_serve.py, tests/clients).  Keys that are not known are ignored, as
+OpenAI's own server and every other does; keys that would change the answer and cannot be served are refused by name.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from edge.errors import UsageError
+from edge.serve.calls import MOST_CHOICES, MOST_LOGPROBS, Call, Fields, Refusal, bad, messages_of, sampling_of
+from edge.session.sampling import Sampling
+
+#: key of a request -> field of Sampling; the last ones are extensions that llama.cpp's server has, too
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repeat_penalty": "repeat_penalty",
+    "repeat_last_n": "repeat_last_n",
+}
+
+MOST_TOKENS = 1 << 24
+
+
+def chat(body: Any, defaults: dict[str, Any]) -> Call:
+    """A request for a chat completion.  Raises Refusal."""
+    fields = Fields(body)
+    call = _common(fields, defaults)
+    call.messages = messages_of(body.get("messages"))
+    if fields.flag("logprobs"):
+        call.logprobs = fields.whole("top_logprobs", 0, MOST_LOGPROBS, 0)
+    elif fields.has("top_logprobs"):
+        raise bad("top_logprobs needs logprobs: true", "top_logprobs")
+    if call.messages[-1]["role"] not in ("user", "tool"):
+        raise bad("the last message is not one of the user or of a tool", "messages")
+    _format(fields, call)
+    call.options |= tools_of(fields)
+    return call
+
+
+def completion(body: Any, defaults: dict[str, Any]) -> Call:
+    """A request for a raw completion.  Raises Refusal."""
+    fields = Fields(body)
+    call = _common(fields, defaults)
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0] if isinstance(prompt[0], (str, list)) else prompt
+    if isinstance(prompt, list):
+        if not prompt or not all(type(token) is int and 0 <= token < 1 << 31 for token in prompt):
+            raise bad("prompt is not a text, a list of token ids, or a list with one of these", "prompt")
+        call.prompt = prompt
+    elif isinstance(prompt, str) and prompt:
+        call.prompt = fields.text("prompt")
+    else:
+        raise bad("prompt is missing or empty", "prompt")
+    call.logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS)
+    call.echo = fields.flag("echo")
+    if fields.text("suffix"):
+        raise bad("suffix is not supported: the models have no fill-in-the-middle tokens", "suffix")
+    _format(fields, call)
+    return call
+
+
+def tools_of(fields: Fields) -> dict[str, Any]:
+    """The options of a call that may call functions.  Raises Refusal."""
+    given = fields.body.get("tools")
+    try:
+        from edge.constrain.tools import Tools
+
+        tools = Tools.of(given, fields.body.get("tool_choice"), fields.flag("parallel_tool_calls", True))
+    except UsageError as error:
+        raise bad(str(error), "tools" if given else "tool_choice") from None
+    return {} if tools is None else {"tools": tools}
+
+
+def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
+    options = dict(defaults)
+    options["sampling"] = sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
+    if most is not None and most >= 0:
+        options["max_tokens"] = most
+    stop = fields.stops()
+    if stop:
+        options["stop"] = stop
+    if fields.flag("ignore_eos"):
+        options["ignore_eos"] = True
+    if fields.body.get("logit_bias"):
+        raise bad("logit_bias is not supported", "logit_bias")
+    stream = fields.flag("stream")
+    include = fields.inner("stream_options")
+    key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
+    return Call(
+        options=options,
+        n=fields.whole("n", 1, MOST_CHOICES, 1) or 1,
+        stream=stream,
+        include_usage=include is not None and include.flag("include_usage"),
+        key=key,
+        model=fields.text("model") or "",
+    )
+
+
+def _format(fields: Fields, call: Call) -> None:
+    """``response_format``, and the extensions ``grammar``, ``regex`` and ``choices``."""
+    format_ = fields.inner("response_format")
+    kind = format_.text("type", "text") if format_ is not None else "text"
+    if format_ is not None and kind == "json_schema":
+        outer = format_.inner("json_schema")
+        if outer is None or not isinstance(outer.body.get("schema"), (dict, bool)):
+            raise bad("response_format.json_schema.schema is missing", "response_format")
+        call.options["schema"] = outer.body["schema"]
+    elif kind == "json_object":
+        call.options["schema"] = {"type": "object"}
+    elif kind != "text":
+        raise bad(f"response_format.type is {str(kind)[:40]!r}; it is text, json_object or json_schema",
+                  "response_format")
+    for name in ("grammar", "regex"):
+        if (text := fields.text(name)) is not None:
+            call.options[name] = text
+    choices = fields.body.get("choices") or fields.body.get("guided_choice")
+    if choices is not None:
+        if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
+            raise bad("choices is not a list of texts", "choices")
+        call.options["choices"] = choices
+    given = [name for name in ("schema", "grammar", "regex", "choices") if name in call.options]
+    if len(given) > 1:
+        raise bad(f"{given[0]} and {given[1]} cannot be combined", given[1])
+
+
+# ---- responses ------------------------------------------------------------------------------------------------------
+
+
+def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
+    """Tokens of a call, or of all choices of one."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def finish(reason: str | None) -> str | None:
+    """Our finish reason in OpenAI's words."""
+    return {"timeout": "length", "context_full": "length", "cancelled": "stop", "loop": "stop"}.get(
+        reason or "", reason)
+
+
+class Writer:
+    """The response to one call: whole, or in chunks.  ``served``: the name of the model that answers."""
+
+    def __init__(self, call: Call, served: str) -> None:
+        self.call = call
+        self.chat = call.messages is not None
+        self._head: dict[str, Any] = {
+            "id": ("chatcmpl-" if self.chat else "cmpl-") + uuid.uuid4().hex[:24],
+            "object": "",
+            "created": int(time.time()),
+            "model": served,
+        }
+
+    def first(self, index: int) -> dict[str, Any] | None:
+        """The chunk that opens a choice."""
+        return self._chunk(index, {"role": "assistant", "content": ""}) if self.chat else None
+
+    def piece(self, index: int, text: str, logprobs: Any = None) -> dict[str, Any]:
+        """One piece of text."""
+        return self._chunk(index, {"content": text} if self.chat else text, logprobs=logprobs)
+
+    def thought(self, index: int, text: str) -> dict[str, Any]:
+        """One piece of what a model thinks before it answers, as llama.cpp and DeepSeek name it."""
+        return self._chunk(index, {"reasoning_content": text})
+
+    def calls(self, index: int, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        """Tool calls, all at once: they are parsed when the answer is complete."""
+        return self._chunk(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
+
+    def last(self, index: int, reason: str | None) -> dict[str, Any]:
+        """The chunk that ends a choice."""
+        return self._chunk(index, {} if self.chat else "", reason=finish(reason))
+
+    def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The chunk with the token counts, for those who asked: its choices are empty, which some clients die of."""
+        return {**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})}
+
+    def _begin(self, chunk: bool) -> dict[str, Any]:
+        kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
+        return {**self._head, "object": kind}
+
+    def _chunk(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None) -> dict[str, Any]:
+        body = {"delta": delta} if self.chat else {"text": delta}
+        return {
+            **self._begin(True),
+            "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason}],
+        }
+
+    def whole(self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
+        """The response that is not streamed."""
+        return {**self._begin(False), "choices": choices, "usage": counts, "timings": timings}
+
+    def choice(
+        self, index: int, text: str, reason: str | None, logprobs: Any = None, thought: str = "",
+        calls: list[dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """One choice of it."""
+        if not self.chat:
+            return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish(reason)}
+        message: dict[str, Any] = {"role": "assistant", "content": None if calls and not text else text}
+        if thought:
+            message["reasoning_content"] = thought
+        if calls:
+            message["tool_calls"] = calls
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish(reason)}
+
+
+def models(name: str, created: int, n_ctx: int) -> dict[str, Any]:
+    """The list with the one model that is served."""
+    return {
+        "object": "list",
+        "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
+                  "max_model_len": n_ctx, "context_length": n_ctx}],
+    }  # fmt: skip
+
+
+def error(refusal: Refusal) -> dict[str, Any]:
+    """The body of a response that refuses."""
+    kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
+    return {"error": {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}}

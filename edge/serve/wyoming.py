@@ -1,0 +1,144 @@
+"""Wyoming: the voice protocol of Home Assistant, as a ``handle`` server: a transcript in, a sentence to speak out.
+
+JSON lines over TCP: ``{"type", "version", "data_length", "payload_length"}`` in one line, then that many bytes.  Home
+Assistant opens a connection for each turn and sends no history, only ``context.conversation_id``: the conversation is
+kept here.  https://github.com/OHF-Voice/wyoming describes the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import UsageError
+from edge.serve.calls import Call, Refusal
+
+if TYPE_CHECKING:
+    from edge.serve.app import Service
+
+LINE_LIMIT = 1 << 16
+DATA_LIMIT = 1 << 20
+CONVERSATIONS = 256  # kept; the one used longest ago goes first
+TURNS = 24  # messages kept of each
+SPOKEN = 200  # tokens of an answer that is spoken, at most
+PATIENCE = 30.0  # seconds for the rest of an event
+
+
+class Door:
+    """The server.  ``address``: tcp://HOST:PORT."""
+
+    def __init__(self, address: str, service: Service) -> None:
+        parts = urllib.parse.urlsplit(address)
+        try:
+            self.host, self.port = parts.hostname, parts.port
+        except ValueError:
+            self.host = self.port = None
+        if parts.scheme != "tcp" or not self.host or self.port is None:
+            raise UsageError(f"--wyoming {address}: it is tcp://HOST:PORT, such as tcp://0.0.0.0:10700")
+        self._service = service
+        self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._talk, self.host, self.port, limit=LINE_LIMIT)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (event := await read_event(reader)) is not None:
+                kind, data = event
+                if kind == "describe":
+                    await write_event(writer, "info", self._info())
+                elif kind == "transcript":
+                    await self._handle(writer, data)
+                elif kind == "ping":
+                    await write_event(writer, "pong", {"text": data.get("text")})
+        except (ValueError, OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
+            pass  # what is not Wyoming is not answered
+        finally:
+            writer.close()
+
+    async def _handle(self, writer: asyncio.StreamWriter, data: dict[str, Any]) -> None:
+        text, context = data.get("text"), data.get("context")
+        if not isinstance(text, str) or not text.strip():
+            await write_event(writer, "not-handled", {"text": "", "context": context})
+            return
+        key = context.get("conversation_id") if isinstance(context, dict) else None
+        key = key if isinstance(key, str) and len(key) <= 200 else None
+        held = self._conversations.get(key, []) if key else []
+        messages = [*held, {"role": "user", "content": text.strip()}]
+        call = Call(messages=self._service.with_system(messages), key=key,
+                    options={"max_tokens": SPOKEN, **self._service.settings.defaults})
+        try:
+            tickets = await self._service.submit(call)
+        except Refusal as refusal:
+            await write_event(writer, "not-handled", {"text": str(refusal), "context": context})
+            return
+        spoken = []
+        try:
+            async for piece in tickets[0].events():
+                if not getattr(piece, "thought", False):
+                    spoken.append(piece.text)
+        except Exception as error:
+            await write_event(writer, "not-handled", {"text": str(error), "context": context})
+            return
+        finally:
+            self._service.withdraw(tickets)
+        answer = "".join(spoken).strip()
+        if key:
+            kept = [*messages, {"role": "assistant", "content": "".join(spoken)}][-TURNS:]
+            while kept and kept[0]["role"] != "user":
+                del kept[0]
+            self._conversations[key] = kept
+            self._conversations.move_to_end(key)
+            while len(self._conversations) > CONVERSATIONS:
+                self._conversations.popitem(last=False)
+        await write_event(writer, "handled" if answer else "not-handled", {"text": answer, "context": context})
+
+    def _info(self) -> dict[str, Any]:
+        from edge import __version__
+
+        attribution = {"name": "bitnet-edge", "url": ""}
+        about = {"name": "bitnet-edge", "attribution": attribution, "installed": True, "version": __version__,
+                 "description": "A ternary language model on this machine"}
+        model = {"name": self._service.name or "bitnet-edge", "languages": ["en"], "attribution": attribution,
+                 "installed": True, "version": __version__, "description": self._service.name}
+        return {"asr": [], "tts": [], "wake": [], "intent": [], "mic": [], "snd": [], "satellite": None,
+                "handle": [{**about, "models": [model], "supports_handled_streaming": False}]}
+
+
+async def read_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]] | None:
+    """(type, data) of the next event; None at the end.  Raises ValueError for what is not one."""
+    line = await reader.readline()
+    if not line:
+        return None
+    head = json.loads(line)
+    if not isinstance(head, dict) or not isinstance(head.get("type"), str):
+        raise ValueError("not an event")
+    data = head.get("data") or {}
+    for name in ("data_length", "payload_length"):
+        n = head.get(name) or 0
+        if not isinstance(n, int) or not 0 <= n <= DATA_LIMIT:
+            raise ValueError(name)
+        if n:
+            more = await asyncio.wait_for(reader.readexactly(n), PATIENCE)
+            if name == "data_length":
+                data = {**data, **json.loads(more)}
+    if not isinstance(data, dict):
+        raise ValueError("data")
+    return head["type"], data
+
+
+async def write_event(writer: asyncio.StreamWriter, kind: str, data: dict[str, Any]) -> None:
+    """One event; the data behind the line, as the wyoming package writes it."""
+    body = json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False).encode()
+    head = {"type": kind, "version": "1.8.0", "data_length": len(body)}
+    writer.write(json.dumps(head).encode() + b"\n" + body)
+    await writer.drain()

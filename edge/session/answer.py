@@ -1,0 +1,301 @@
+"""Answer: one call of a session: the pieces as they are written, how it ended, and what it took.
+
+The loop from logits to pieces (:func:`write`) is a generator that yields what has to be evaluated (Segment) and what
+has been written (Piece).  It runs no step itself: an Answer drives it in the caller's thread, edge/aio.py drives many
+in one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import EdgeError
+from edge.model.model import Segment
+from edge.session.logprobs import Logprob, look
+from edge.session.loops import EVERY, loops
+from edge.session.stream import Piece, Stream
+from edge.session.usage import Timings, Usage
+
+if TYPE_CHECKING:
+    from edge.constrain.spec import Spec
+    from edge.constrain.tools import Form
+    from edge.kv.config import KVPlan
+    from edge.kv.state import KVState
+    from edge.model.model import Model
+    from edge.session.request import Request
+    from edge.session.scheduler import Need, Scheduler
+
+    Work = Generator[Need | Piece, None, None]
+
+
+class Parts(list[str]):
+    """Texts, joined as they come, so that an endless answer takes little more than its characters."""
+
+    loose = 0  # texts at the end that are not joined
+
+    def append(self, text: str) -> None:
+        super().append(text)
+        self.loose += 1
+        if self.loose == 512:
+            self[-512:] = ["".join(self[-512:])]
+            self.loose = 0
+
+
+class Outcome:
+    """What is known of a call: the loop writes it, the Answer shows it."""
+
+    __slots__ = (
+        "cancelled", "deadline", "finish_reason", "form", "logprobs", "parts", "spec", "thoughts", "timings", "usage",
+    )
+
+    def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
+        self.finish_reason: str | None = None
+        self.usage = Usage()
+        self.timings = Timings()
+        self.parts: list[str] = Parts()
+        self.thoughts: list[str] = Parts()
+        self.logprobs: list[Logprob] = []
+        self.cancelled = False
+        self.deadline: float | None = None
+        self.spec = spec  # what the answer has to be
+        self.form = form  # how calls of functions are written in it
+
+    def interrupted(self) -> str | None:
+        """Why the call has to end now, or None."""
+        if self.cancelled:
+            return "cancelled"
+        return "timeout" if self.deadline is not None and time.perf_counter() > self.deadline else None
+
+
+class Answer:
+    """What ``ask``, ``complete`` and ``chat`` return.  Nothing happens until it is iterated, or asked for its ``text``.
+
+    Iterate it for :class:`Piece` objects; ``for piece in answer`` may be left at any time and entered again.  Closing
+    it (``with``, :meth:`close`, or letting go of it) ends it there: what was said stays the answer.
+    """
+
+    def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
+        self.scheduler = scheduler  # that runs its steps
+        self._work = work
+        self._outcome = outcome
+        self._need: Segment | None = None  # what :meth:`advance` has asked for
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        work, step = self._work, self.scheduler.step
+        item = next(work)
+        while type(item) is not Piece:
+            try:
+                step(item)  # type: ignore[arg-type]
+            except BaseException as error:
+                item = work.throw(error)
+            else:
+                item = next(work)
+        return item
+
+    def advance(self) -> Piece | Need:
+        """The next piece, or what is needed before: for those who drive many answers, in place of iterating it.
+
+        A segment is to be evaluated before the next call, see Scheduler.run; a place is to be waited for.
+        """
+        need, self._need = self._need, None
+        item = next(self._work) if need is None or need.error is None else self._work.throw(need.error)
+        if isinstance(item, Segment):
+            self._need = item
+        return item
+
+    @property
+    def text(self) -> str:
+        """All of the answer; runs to its end."""
+        for _ in self:
+            pass
+        return "".join(self._outcome.parts)
+
+    @property
+    def content(self) -> str:
+        """The answer without the calls of functions that are in its ``text``."""
+        return self.text if self._outcome.form is None else self._outcome.form.split(self.text)[0]
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls of functions in it, in OpenAI's form."""
+        return [] if self._outcome.form is None else self._outcome.form.split(self.text)[1]
+
+    @property
+    def thoughts(self) -> str:
+        """What the model thought in front of its answer; runs to its end.  Not part of ``text``."""
+        for _ in self:
+            pass
+        return "".join(self._outcome.thoughts)
+
+    @property
+    def value(self) -> Any:
+        """What the answer says, for one with a ``schema``: an instance of its class, or JSON's types; else its text.
+
+        Runs to its end.  Raises EdgeError if the answer was cut before it said anything whole.
+        """
+        text, spec = self.text, self._outcome.spec
+        try:
+            return text if spec is None else spec.value(text)
+        except (ValueError, TypeError) as error:
+            raise EdgeError(f"the answer is not whole ({self.finish_reason}): {error}") from None
+
+    @property
+    def finish_reason(self) -> str | None:
+        """ "stop", "length", "cancelled", "timeout", "context_full", "loop" (its end only repeated itself, see
+        edge/session/loops.py; not looked for with ``ignore_eos``); None while it runs and before."""
+        return self._outcome.finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens read and written."""
+        return self._outcome.usage
+
+    @property
+    def logprobs(self) -> list[Logprob]:
+        """One for each token so far, where ``logprobs`` was asked for; in the order of the ids of the pieces."""
+        return self._outcome.logprobs
+
+    @property
+    def timings(self) -> Timings:
+        """Seconds taken."""
+        return self._outcome.timings
+
+    def cancel(self) -> None:
+        """End it at the next token or chunk of prompt; from any thread or signal handler."""
+        self._outcome.cancelled = True
+
+    def close(self) -> None:
+        """End it here.  What was said stays the answer; a turn without any text leaves no trace."""
+        self._work.close()
+
+    def __enter__(self) -> Answer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        said = "".join(self._outcome.parts)
+        shown = said if len(said) <= 40 else said[:39] + "…"
+        return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {self.usage.completion} tokens>"
+
+
+def write(
+    model: Model,
+    plan: KVPlan,
+    state: KVState,
+    ids: array[int],
+    request: Request,
+    outcome: Outcome,
+    begun: float,
+    share: int = 0,
+    shared: Callable[[KVState], object] | None = None,
+) -> Work:
+    """Evaluate the prompt, then sample, pass on and evaluate one token after the other.
+
+    ``begun``: when the call began (time.perf_counter).  ``share`` and ``shared``: as in KVState.prefill.
+    """
+    most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
+    clock, deadline, token = time.perf_counter, outcome.deadline, 0
+
+    start = clock()
+    sampling = request.sampling
+    constraint = request.constraint
+    winners = sampling.winners if constraint is None and request.logprobs is None else 0
+    forced = None if constraint is None else constraint.forced
+    cached, reason = yield from state.prefill(
+        ids, outcome.interrupted, request.on_prefill, share=share, winners=winners, shared=shared
+    )
+    prompt_seconds = clock() - start
+    tokens, logits = state.tokens, state.logits
+    outcome.usage = Usage(len(ids), cached)
+    outcome.timings = Timings(prompt_seconds)
+
+    decoder = model.tokenizer.stream() if request.form is None else request.form.decoder(model.tokenizer.stream())
+    stream = Stream(decoder, request.stop, request.by, request.lead, request.thinks)
+    push, advance, take = stream.push, state.advance, state.take
+    stop_ids = frozenset() if request.ignore_eos else model.stop_ids
+    sample = state.sampler.sample
+    args = (
+        *(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p),
+        *(sampling.repeat_penalty, sampling.presence_penalty, sampling.frequency_penalty),
+    )
+    recent = -sampling.repeat_last_n if sampling.repeat_last_n > 0 else 0  # start of a slice: 0 is all
+    penalises = sampling.penalises
+
+    looks = not request.ignore_eos and constraint is None
+    telling = request.logprobs
+    said, thought = outcome.parts, outcome.thoughts
+    count, most = 0, request.max_tokens
+    most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
+    pending = False  # the last token is not evaluated yet
+    first = first_seconds = away = left = decode_seconds = 0.0
+    try:
+        if reason is None and most == 0:
+            reason = "length"
+        while reason is None:
+            if telling is not None:
+                chosen = look(logits, telling, state.sampler, model.tokenizer.token_bytes)
+            try:
+                token = sample(logits, *args, tokens[recent:] if penalises else None)
+                while constraint is not None and not constraint.allows(token, most - count):
+                    token = sample(logits, *args, None, constraint.mask())
+            except ValueError as error:
+                raise EdgeError(f"the model gave no usable answer ({error}); its file may be damaged") from None
+            if not count:
+                first = clock()
+                first_seconds = first - begun
+            if token in stop_ids:
+                reason = "stop"
+                break
+            if constraint is not None:
+                constraint.accept(token)
+            count += 1
+            if telling is not None:
+                outcome.logprobs.append(chosen(token))
+            pending = True
+            pieces = push(token)
+            if pieces:
+                for piece in pieces:
+                    (thought if piece.thought else said).append(piece.text)
+                    left = clock()
+                    yield piece
+                    away += clock() - left
+            if stream.stopped or (constraint is not None and constraint.done):
+                reason = "stop"
+            elif count >= most:
+                reason = "length"
+            elif looks and not count % EVERY and loops(tokens, count - 1):
+                reason = "loop"
+            elif outcome.cancelled:
+                reason = "cancelled"
+            elif deadline is not None and clock() > deadline:
+                reason = "timeout"
+            elif len(tokens) >= most_held:
+                reason = "context_full"
+            else:
+                segment = advance(token, winners, most_ahead, forced)
+                if segment is not None:
+                    yield segment
+                logits = take(token, segment)
+                pending = False
+        decode_seconds = clock() - first - away if count else 0.0
+        for piece in stream.flush():
+            (thought if piece.thought else said).append(piece.text)
+            yield piece
+    except GeneratorExit:
+        if reason is None:
+            reason, decode_seconds = "cancelled", left - first - away
+        raise
+    finally:
+        state.settle()
+        state.sampled = array("i", [token] if pending else [])
+        outcome.finish_reason = reason
+        outcome.usage = Usage(len(ids), cached, count, *state.drafts)
+        outcome.timings = Timings(prompt_seconds, first_seconds, decode_seconds)

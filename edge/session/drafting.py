@@ -1,0 +1,42 @@
+"""Drafting: --draft, how many tokens of an answer may be evaluated before they are chosen (see pyx/draft.pyx)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from edge.errors import UsageError
+
+#: most tokens drafted at a time
+MOST = 7
+
+
+class Drafting(NamedTuple):
+    """``most`` tokens at a time, 0: none.  ``always``: wherever there is a match, not only where it is faster."""
+
+    most: int = 0
+    always: bool = False
+
+    @classmethod
+    def parse(cls, value: str | int) -> Drafting:
+        """``"auto"``, ``"off"`` or a number of tokens.  Raises UsageError."""
+        text = str(value)
+        if text == "auto":
+            return cls(MOST)
+        if text == "off":
+            return OFF
+        if isinstance(value, bool) or not text.isdecimal() or not text.isascii() or not int(text) <= MOST:
+            raise UsageError(f"is {value!r}", argument="draft", hint=f"it is auto, off or a whole number up to {MOST}")
+        return cls(int(text), int(text) > 0)
+
+    def under(self, policy: str) -> Drafting:
+        """What is left of it under a KV policy: heavy hitters have averages that cannot be taken back."""
+        return OFF if policy == "heavy" else self
+
+    def new(self) -> Any:
+        """The drafts of one session, None for none."""
+        from pyx.draft import Draft
+
+        return Draft(self.most, self.always) if self.most else None
+
+
+OFF = Drafting()

@@ -1,0 +1,86 @@
+"""Log probabilities: of the tokens an answer chose, and of texts that might have come instead."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edge.errors import EdgeError
+from edge.model.model import Segment
+
+if TYPE_CHECKING:
+    from edge.kv.state import KVState
+
+
+class Logprob(NamedTuple):
+    """A token and its log probability in nats, by the model alone: before penalties, temperature and filters."""
+
+    id: int
+    bytes: bytes  # may be a part of a character
+    logprob: float
+    top: tuple[Logprob, ...] = ()  # the likeliest tokens at this place, the likeliest first
+
+    @property
+    def text(self) -> str:
+        """The bytes as text; parts of characters as U+FFFD."""
+        return self.bytes.decode("utf-8", "replace")
+
+
+class Scored(NamedTuple):
+    """How likely a text is to come next.  ``share``: its probability among the texts it was compared with."""
+
+    text: str
+    logprob: float  # nats, of all its tokens; whatever comes behind them
+    n_tokens: int
+    share: float = 1.0
+
+    @property
+    def probability(self) -> float:
+        """Of the text, from 0 to 1."""
+        return math.exp(self.logprob)
+
+
+def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], bytes]) -> Callable[[int], Logprob]:
+    """Take down a row of logits [n_vocab] before it is sampled from; the result tells of the token that was chosen."""
+    from pyx.compare import log_likelihoods
+
+    kept = array("f", logits)
+    try:
+        normal = kept[0] - log_likelihoods(kept, array("i", [0]), len(kept))[0]
+        if math.isnan(normal):  # the first logit is -inf
+            best = max(range(len(kept)), key=kept.__getitem__)
+            normal = kept[best] - log_likelihoods(kept, array("i", [best]), len(kept))[0]
+        ids = sampler.candidates(kept[:], 1.0, n)[0] if n else ()
+    except ValueError as error:
+        raise EdgeError(f"the model gave no usable answer ({error}); its file may be damaged") from None
+    top = tuple(Logprob(id, token_bytes(id), kept[id] - normal) for id in ids)
+    return lambda token: Logprob(token, token_bytes(token), kept[token] - normal, top)
+
+
+def scores(
+    state: KVState, texts: Sequence[str], ids: Sequence[array[int]], chunk: int
+) -> Generator[Segment, None, list[Scored]]:
+    """How likely each text (its tokens) is to come behind what the state holds, whose logits are there.
+
+    Yields what has to be evaluated; the state stays as it is.
+    """
+    from pyx.compare import log_likelihoods
+
+    n_vocab = len(state.logits)
+    first = array("f", state.logits)
+    found = []
+    for text, tokens in zip(texts, ids, strict=True):
+        logprob = log_likelihoods(first, tokens[:1], n_vocab)[0]
+        kv = state.fork()
+        for begin in range(0, len(tokens) - 1, chunk):
+            part, targets = tokens[begin : begin + chunk], tokens[begin + 1 : begin + chunk + 1]
+            part = part[: len(targets)]
+            rows = array("f", bytes(4 * n_vocab * len(part)))
+            yield Segment(kv, part, rows, True)
+            logprob += sum(log_likelihoods(rows, targets, n_vocab))
+        found.append(Scored(text, logprob, len(tokens)))
+    best = max(each.logprob for each in found)
+    total = sum(math.exp(each.logprob - best) for each in found)
+    return [each._replace(share=math.exp(each.logprob - best) / total) for each in found]

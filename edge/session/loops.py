@@ -1,0 +1,31 @@
+"""loops: does an answer only repeat its end?
+
+Small models, and greedy ones, fall into loops: the same words again and again, until ``max_tokens``.  What the latest
+REPEATED tokens say must have stood right before, at least TIMES times in all, word for word.  Lists, tables and
+rulers of a few lines are shorter than that.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+#: the answer is looked at once in so many tokens: a few microseconds each time
+EVERY = 32
+#: tokens that must be a repetition; how often the repeated part stands there at least; tokens that it has at most
+REPEATED, TIMES, LONGEST = 160, 4, 256
+_KEY = 16  # latest tokens that are looked for in front of themselves
+
+
+def loops(tokens: array[int], n: int) -> bool:
+    """Whether the last of these tokens, of which the answer is the last n, only repeat what is in front of them."""
+    size = tokens.itemsize
+    tail = tokens[-min(n, TIMES * LONGEST) :].tobytes()
+    key = tail[-_KEY * size :]
+    at = tail.rfind(key, 0, len(tail) - size)
+    while at > 0 and at % size:  # between two tokens
+        at = tail.rfind(key, 0, at + len(key) - 1)
+    if at < 0:
+        return False
+    period = len(tail) - len(key) - at
+    repeated = max(REPEATED * size, (TIMES - 1) * period)
+    return len(tail) >= repeated + period and tail[-repeated:] == tail[-repeated - period : -period]

@@ -1,0 +1,126 @@
+"""Request: the options of one call, validated."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import UsageError
+from edge.kv.state import OnPrefill
+from edge.session.sampling import Sampling
+from edge.session.stream import BY, check_stop
+
+if TYPE_CHECKING:
+    from edge.constrain.constraint import Constraint
+    from edge.constrain.spec import Spec
+    from edge.constrain.tools import Form, Tools
+
+DEFAULT_MAX_TOKENS = 512
+MOST_TIMEOUT = 1e9  # seconds: thirty years
+MOST_LOGPROBS = 100  # alternatives that may be asked for
+#: what the answer has to be: one of these
+_FORMS = ("schema", "regex", "choices", "grammar")
+_SAMPLING = tuple(field.name for field in dataclasses.fields(Sampling))
+ROLES = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call is asked for.  Raises UsageError."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    sampling: Sampling = Sampling()  # noqa: RUF009  frozen
+    stop: tuple[str, ...] = ()
+    by: str = "token"
+    logprobs: int | None = None  # most likely tokens to tell beside the chosen one; None: tell nothing
+    timeout: float | None = None
+    ignore_eos: bool = False
+    on_prefill: OnPrefill | None = None
+    lead: str = ""  # what the template puts before every answer
+    thinks: bool = False  # the answer may begin with thoughts
+    spec: Spec | None = None  # what the answer has to be
+    constraint: Constraint | None = None  # the same, for the tokens of this model
+    tools: Tools | None = None  # functions that the model may call
+    form: Form | None = None  # the same, as this model is told of them and calls them
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
+            raise UsageError(f"is {self.max_tokens!r}", argument="max_tokens", hint="it is a whole number from 0")
+        if not isinstance(self.sampling, Sampling):
+            raise UsageError(f"is {self.sampling!r}", argument="sampling", hint="it is an edge.Sampling")
+        if self.by not in BY:
+            raise UsageError(f"is {self.by!r}", argument="by", hint=f"it is one of {', '.join(BY)}")
+        if self.timeout is not None and not (type(self.timeout) in (int, float) and 0 < self.timeout <= MOST_TIMEOUT):
+            shown = repr(self.timeout) if not isinstance(self.timeout, int) or self.timeout < 1 << 62 else "too large"
+            raise UsageError(f"is {shown}", argument="timeout", hint="it is a number of seconds, above 0 to 1e9")
+        if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MOST_LOGPROBS):
+            hint = f"it is a whole number from 0 to {MOST_LOGPROBS}"
+            raise UsageError(f"is {self.logprobs!r}", argument="logprobs", hint=hint)
+
+    @classmethod
+    def of(
+        cls, options: Mapping[str, Any], lead: str = "", usual: Sampling | None = None, thinks: bool = False
+    ) -> Request:
+        """The options of a call; values of sampling by their own names are put into its ``sampling``.
+
+        ``usual``: how tokens are chosen where the options do not say.
+        """
+        rest = dict(options)
+        sampling = rest.pop("sampling", None)
+        sampling = (usual or Sampling()) if sampling is None else sampling
+        changes = {name: rest.pop(name) for name in _SAMPLING if name in rest}
+        if changes and isinstance(sampling, Sampling):
+            sampling = dataclasses.replace(sampling, **changes)
+        if rest.get("max_tokens", 0) is None:
+            del rest["max_tokens"]
+        if rest.get("tools") is not None and not hasattr(rest["tools"], "choice"):
+            from edge.constrain.tools import Tools
+
+            rest["tools"] = Tools.of(rest["tools"])
+        rest["spec"] = _spec(*(rest.pop(name, None) for name in _FORMS))
+        stop = rest.get("stop")
+        rest["stop"] = () if stop is None else check_stop(stop)
+        unknown = rest.keys() - {field.name for field in dataclasses.fields(cls)}
+        if unknown:
+            own = {field.name for field in dataclasses.fields(cls)} - {"lead", "thinks", "spec", "constraint", "form"}
+            known = ", ".join(sorted({*_SAMPLING, *_FORMS, *own}))
+            raise UsageError(f"is no option of an answer; they are {known}", argument=min(unknown))
+        return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
+
+
+def _spec(schema: Any, regex: str | None, choices: Sequence[str] | None, grammar: str | None) -> Spec | None:
+    """What the answer has to be; nothing is imported for an answer that may be anything."""
+    if schema is None and regex is None and choices is None and grammar is None:
+        return None
+    from edge.constrain.spec import Spec
+
+    return Spec.of(schema, regex, choices, grammar)
+
+
+def check_text(text: str) -> None:
+    """A message or prompt is a text that can be written in UTF-8."""
+    if not isinstance(text, str):
+        raise UsageError(f"a message is a text, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"character {error.start} of the message is half a surrogate pair, not text") from None
+
+
+def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A conversation that ends with a question, or with what a function said: a copy of it.  Raises UsageError."""
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:
+        raise UsageError('messages are a list such as [{"role": "user", "content": "Hello"}]')
+    copied = []
+    for message in messages:
+        if not isinstance(message, Mapping) or message.get("role") not in ROLES:
+            raise UsageError(f"a message has a role, one of {', '.join(ROLES)}, and a content")
+        calls, content = message.get("tool_calls") or [], message.get("content")
+        content = "" if content is None and calls else content
+        check_text(content)  # type: ignore[arg-type]
+        copied.append({"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})})
+    if copied[-1]["role"] not in ("user", "tool"):
+        raise UsageError("the last message is the user's")
+    return copied

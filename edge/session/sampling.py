@@ -1,0 +1,85 @@
+"""Sampling: how the next token is chosen, validated; the work is done by :mod:`pyx.sampler`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edge.errors import UsageError
+
+#: field -> (least, most); NaN and infinities never pass
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0.0, 100.0),
+    "top_k": (0, 1 << 31),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repeat_penalty": (0.01, 100.0),
+    "repeat_last_n": (-1, 1 << 20),
+    "presence_penalty": (-100.0, 100.0),
+    "frequency_penalty": (-100.0, 100.0),
+}
+_WHOLE = ("top_k", "repeat_last_n")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Filters in the order of llama.cpp: penalties, top-k, top-p, min-p, temperature (see pyx/sampler.pyx).
+
+    ``temperature`` 0 is greedy.  ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch a filter off.  The penalties look at
+    the last ``repeat_last_n`` tokens, prompt included (0: none, -1: all).  ``seed`` None: a new one for every session.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for field, (least, most) in _RANGES.items():
+            value = getattr(self, field)
+            kind = int if field in _WHOLE else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+                what = "a whole number" if field in _WHOLE else "a number"
+                raise UsageError(f"is {value!r}", argument=field, hint=f"it is {what} from {least:g} to {most:g}")
+        if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
+            raise UsageError(f"is {self.seed!r}", argument="seed", hint="it is a whole number")
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Sampling:
+        """``precise`` (greedy), ``balanced`` or ``creative``, with single values changed."""
+        if name not in PRESETS:
+            raise UsageError(f"preset {name!r} is not known; there are {', '.join(PRESETS)}")
+        return replace(PRESETS[name], **changes)
+
+    @property
+    def penalises(self) -> bool:
+        """True when recent tokens have to be looked at."""
+        neutral = math.isclose(self.repeat_penalty, 1.0, abs_tol=0.0, rel_tol=1e-12)
+        return self.repeat_last_n != 0 and not (neutral and not self.presence_penalty and not self.frequency_penalty)
+
+    @property
+    def winners(self) -> int:
+        """How many of the largest logits decide the next token, before penalties; 0 when all may.
+
+        The first ``top_k`` (greedy: the first) of what the penalties leave.  Penalties that only take away move at
+        most the ``repeat_last_n`` tokens they look at behind others, so that many more are enough.
+        """
+        first = self.top_k if self.temperature > 0 else 1
+        if not first or not self.penalises:
+            return first
+        lowers = self.repeat_penalty >= 1 and self.presence_penalty >= 0 and self.frequency_penalty >= 0
+        return first + self.repeat_last_n if lowers and self.repeat_last_n > 0 else 0
+
+
+#: the small models this runtime is for repeat themselves: the livelier presets lean against that
+PRESETS = {
+    "precise": Sampling(temperature=0.0),
+    "balanced": Sampling(temperature=0.7, top_k=40, top_p=0.9, min_p=0.05, repeat_penalty=1.1),
+    "creative": Sampling(temperature=1.0, top_k=0, top_p=0.95, min_p=0.05, repeat_penalty=1.1),
+}

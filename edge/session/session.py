@@ -1,0 +1,506 @@
+"""Session: the messages and the prompt of one conversation, or one raw prompt after the other, over a KVState."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from array import array
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.kv.space import KVSpace
+from edge.kv.state import KVState, common
+from edge.session.answer import Answer, Outcome, write
+from edge.session.logprobs import Scored, scores
+from edge.session.request import Request, check_messages, check_text
+from edge.session.scheduler import Scheduler
+from edge.session.usage import Timings, Usage, stats_line
+
+if TYPE_CHECKING:
+    from edge.constrain.tools import Form
+    from edge.kv.codec import Talk
+    from edge.kv.parking import Parked
+    from edge.kv.prefixes import Prefixes
+    from edge.session.answer import Work
+    from edge.session.scheduler import Need, Place
+
+
+class Session:
+    """Made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
+
+    ``messages`` is the conversation as dictionaries with ``role`` and ``content``; it may be edited between calls,
+    the next call evaluates from the first difference.
+    """
+
+    def __init__(self, space: KVSpace, scheduler: Scheduler, prefixes: Prefixes, system: str | None = None) -> None:
+        self.model = space.model
+        self.plan = space.plan
+        self.messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+        self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
+        self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
+        self.state: KVState | None = None  # allocated on first use
+        self.parked: Parked | None = None  # what parking, or coming back from it, took last
+        self._space = space
+        self._scheduler = scheduler
+        self._prefixes = prefixes
+        self._outcome = Outcome()  # of the latest call
+        self._running: Outcome | None = None
+        self._form: Form | None = None  # how the model is told of functions, in the latest call
+        self._parked_at: str | None = None
+        self._closed = False
+
+    # ---- what callers do --------------------------------------------------------------------------------------------
+
+    def ask(self, text: str, **options: Any) -> Answer:
+        """One turn of the conversation; iterate to get the answer, or take its ``text``.
+
+        Options, all by name:
+
+        max_tokens: of the answer, 512 if not given; 0 reads the prompt only.
+        temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, seed: how
+        tokens are chosen, see :class:`edge.Sampling`; ``sampling`` is all of them in one, which the others change.
+        stop: texts that end the answer and are not part of it.
+        by: "token", "word", "sentence" or "all", the size of the pieces.
+        logprobs: keep the log probability of every token, and of so many of the likeliest; see ``Answer.logprobs``.
+        timeout: seconds, the caller's own between pieces included.
+        schema (a JSON schema as text or dictionary, a dataclass or a pydantic model), regex (Rust's, of the whole
+        answer), choices (one of these texts) or grammar (Lark): one of them makes the answer something a machine can
+        read, see :attr:`Answer.value`.  A key of a schema that is not supported raises UsageError here, as does a
+        mistake in a grammar.
+        tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.tools.Tools`; see
+        :attr:`Answer.calls`.
+        ignore_eos: go on past the model's own end, for measuring.
+        on_prefill: called with (tokens done, tokens in all, tokens cached) while the prompt is read.
+
+        Stopping early (closing the answer, :meth:`cancel`, a timeout) keeps what was said as the answer; a turn
+        without any text leaves no trace.  Raises UsageError at once for options that cannot be used; the answer raises
+        ContextFull when the prompt does not fit and ``overflow`` is "stop".
+        """
+        check_text(text)
+        return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), message=text)
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
+        """Answer a whole conversation, which takes the place of ``messages``; what of it is held is not read again.
+
+        ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``, the question last;
+        or the result of a call (role "tool"), behind the message of the assistant with its ``tool_calls``.
+        Options as in :meth:`ask`.
+        """
+        copied = check_messages(messages)
+        return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), messages=copied)
+
+    def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
+        """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
+
+        No template, ``messages`` stays as it is.  Options as in :meth:`ask`.
+        """
+        if isinstance(prompt, str):
+            check_text(prompt)
+        return self._answer(self.request(options), prompt=prompt)
+
+    def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
+        """How likely each of these answers to a question is, the likeliest first; ``share`` compares them.
+
+        The question is read once, and is no turn of the conversation.  Nothing is drawn: the same question gets the
+        same numbers.
+        """
+        check_text(question)
+        if isinstance(options, str) or not options:
+            raise UsageError("is not a list of texts", argument="options")
+        for each in options:
+            check_text(each)
+            if not each:
+                raise UsageError("has a text without a character", argument="options")
+        outcome = self._outcome = Outcome()
+        return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
+
+    def score(self, question: str, answer: str) -> Scored:
+        """How likely the model is to begin its answer to a question with this text; as :meth:`choose`."""
+        return self.choose(question, [answer])[0]
+
+    def warm(self) -> int:
+        """Evaluate what the next turn will begin with: system prompt and history.  Returns the tokens now held."""
+        outcome = self._outcome = Outcome()
+        return self._scheduler.drive(self._warm(outcome))
+
+    def undo(self) -> str | None:
+        """Take the last question and its answer back; returns the question, None if there is none."""
+        self._not_busy()
+        for at in range(len(self.messages) - 1, -1, -1):
+            if self.messages[at]["role"] == "user":
+                question = self.messages[at]["content"]
+                del self.messages[at:]
+                if at <= self._first + self.forgotten:
+                    self.forgotten = 0
+                return question
+        return None
+
+    def clear(self) -> None:
+        """Forget the conversation, keep the system prompt."""
+        self._not_busy()
+        self.messages = self.messages[:1] if self.system is not None else []
+        self.forgotten = 0
+
+    def cancel(self) -> None:
+        """End the running call at the next token or chunk of prompt; from any thread or signal handler."""
+        self._outcome.cancelled = True
+        running = self._running
+        if running is not None:
+            running.cancelled = True
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to a file for :meth:`edge.engine.Engine.load_session`; see :mod:`edge.kv.codec`."""
+        from edge.kv import codec
+
+        self._not_busy()
+        if self._parked_at:
+            self.state = self._unpark()
+        state = self.state if self.state is not None and self._space.take(self.state) else None
+        try:
+            if state is not None:
+                state.check()
+            codec.save(self._space, path, state, codec.Talk(self.messages, self.forgotten, self.seed))
+        finally:
+            if state is not None:
+                self._space.release(state)
+
+    def park(self, path: str | os.PathLike[str]) -> Parked:
+        """Save to a file and free the KV pages; the next call reads them from there.
+
+        Raises as :meth:`save`; then it is not parked.
+        """
+        from edge.kv.parking import Parked
+
+        begun = time.perf_counter()
+        self.save(path)
+        self.state, self._parked_at = None, os.path.abspath(os.fspath(path))
+        self.parked = Parked.since(self._parked_at, begun)
+        return self.parked
+
+    def _unpark(self) -> KVState | None:
+        """What was held when it was parked; None where the file is gone or damaged: it is read again then.
+
+        Memory that the file could not be read into is an error all the same (MemoryRefused).
+        """
+        from edge.kv import codec
+        from edge.kv.parking import Parked
+
+        path, self._parked_at = self._parked_at or "", None
+        begun = time.perf_counter()
+        try:
+            state, _ = codec.load(self._space, path)
+            self.parked = Parked.since(path, begun)
+            return state
+        except MemoryRefused:
+            self._parked_at = path
+            raise
+        except (EdgeError, OSError):
+            return None
+
+    def resume(self, state: KVState, talk: Talk) -> None:
+        """Go on from what was saved."""
+        self.state = state
+        self._space.release(state)
+        self.messages, self.forgotten, self.seed = list(talk.messages), talk.forgotten, talk.seed
+
+    def close(self) -> None:
+        """Give the KV cache back.  The session cannot be used afterwards."""
+        self._closed = True
+        self.cancel()
+        if self._running is None:
+            self.state = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- what callers ask -------------------------------------------------------------------------------------------
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt; assign to change it from the next turn on."""
+        if self.messages and self.messages[0]["role"] == "system":
+            return self.messages[0]["content"]
+        return None
+
+    @system.setter
+    def system(self, text: str | None) -> None:
+        self._not_busy()
+        rest = self.messages[1:] if self.system is not None else self.messages
+        self.messages = [{"role": "system", "content": text}, *rest] if text else list(rest)
+        self.forgotten = 0
+
+    @property
+    def _first(self) -> int:
+        """Index of the first message behind the system prompt."""
+        return 0 if self.system is None else 1
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Of the latest answer, see :class:`edge.session.answer.Answer`."""
+        return self._outcome.finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        """Of the latest answer, or of :meth:`warm`."""
+        return self._outcome.usage
+
+    @property
+    def timings(self) -> Timings:
+        """Of the latest answer."""
+        return self._outcome.timings
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens the KV cache has seen."""
+        return len(self.state.tokens) if self.state else 0
+
+    @property
+    def evicted(self) -> int:
+        """Tokens seen that are no longer attended, because the context slid on."""
+        return self.state.evicted if self.state else 0
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of the KV cache allocated now: 0 before the first call."""
+        return self.state.nbytes if self.state else 0
+
+    @property
+    def offload_error(self) -> str | None:
+        """Why pages that left the window can no longer be kept (``kv_offload``); None as long as all is well."""
+        return self.state.offload_error if self.state else None
+
+    def stats_line(self) -> str:
+        """The latest answer in one line of fixed form."""
+        from pyx.memory import rss
+
+        return stats_line(self.usage, self.timings, self.plan, rss()["rss"], self.evicted)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "answering" if self._running else "parked" if self._parked_at else "idle"
+        return f"<Session of {self.model.config.name}: {len(self.messages)} messages, {self.n_tokens} tokens, {state}>"
+
+    # ---- one call ---------------------------------------------------------------------------------------------------
+
+    def request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
+        """The options of a call, checked; ``lead`` is what the template puts before the answer, which may begin with
+        thoughts (``thinks``)."""
+        self._not_busy()
+        request = Request.of(options, lead, self.model.sampling, thinks)
+        if request.tools is not None:
+            form = request.tools.form(self.model.template, self.model.tokenizer)
+            if request.spec is not None and form.spec is not None:
+                raise UsageError("tools and a form of the answer: give one of them", argument="tools")
+            request = dataclasses.replace(request, form=form, spec=request.spec or form.spec)
+        if request.spec is None:
+            return request
+        from edge.constrain.constraint import Constraint
+
+        vocabulary = self.model.vocabulary(self.plan.for_grammars)
+        blanks = lead + " " * self.model.tokenizer.strips_blank
+        constraint = Constraint(vocabulary, request.spec, blanks, request.max_tokens, not request.ignore_eos)
+        return dataclasses.replace(request, constraint=constraint)
+
+    def _answer(
+        self,
+        request: Request,
+        message: str | None = None,
+        prompt: str | Sequence[int] | None = None,
+        messages: list[dict[str, str]] | None = None,
+    ) -> Answer:
+        outcome = self._outcome = Outcome(request.spec, request.form)
+        return Answer(self.work(request, outcome, message, prompt, messages), self._scheduler, outcome)
+
+    def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
+        """What the next turn begins with, read; returns the tokens now held."""
+        place = self._enter(outcome)
+        try:
+            while not place.granted and not outcome.interrupted():
+                yield place
+            if not place.granted:
+                return self.n_tokens
+            state = self._begin()
+            # What the prompts of two different next questions have in common is known before the question.
+            ids = self._encode([*self.messages, {"role": "user", "content": "a"}])
+            other = self._encode([*self.messages, {"role": "user", "content": "1"}])
+            ids = state.splice(ids[: common(ids, other)])
+            self._fits(ids)
+            cached = common(state.tokens, ids)
+            if cached < len(ids):
+                self._borrow(state, ids)
+                cached, _ = yield from state.prefill(
+                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._prefixes.add
+                )
+            outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
+            return len(state.tokens)
+        finally:
+            self._end(place)
+
+    def _score(
+        self, outcome: Outcome, question: str, options: Sequence[str]
+    ) -> Generator[Need, None, list[Scored]]:
+        """The question read, then each option behind it."""
+        place = self._enter(outcome)
+        try:
+            while not place.granted:
+                yield place
+            state = self._begin()
+            ids = state.splice(self._encode([*self.messages, {"role": "user", "content": question}]))
+            self._fits(ids)
+            self._borrow(state, ids)
+            yield from state.prefill(ids, lambda: None)
+            encode, lead = self.model.tokenizer.encode, self.model.answer_lead
+            tokens = [array("i", encode(lead + each)) for each in options]
+            return (yield from scores(state, options, tokens, min(32, self.model.chunk)))
+        finally:
+            self._end(place)
+
+    def _fits(self, ids: array[int]) -> None:
+        """Raises ContextFull for a prompt that is longer than a context that does not slide."""
+        if self.plan.overflow == "stop" and len(ids) > self.plan.n_ctx:
+            raise ContextFull(
+                f"the prompt has {len(ids)} tokens, the context {self.plan.n_ctx}; a larger --ctx or --overflow slide "
+                "helps"
+            )
+
+    def _borrow(self, state: KVState, ids: array[int]) -> None:
+        """Go on from what sessions share, if more of ids is held there than here."""
+        if self._prefixes.on and (found := self._prefixes.find(ids, common(state.tokens, ids))):
+            state.adopt(*found)
+
+    def _not_busy(self) -> None:
+        if self._running is not None:
+            raise UsageError("the session is still answering: finish or close its answer first")
+        if self._closed or self.model.closed:
+            raise UsageError("the session is closed")
+
+    def _enter(self, outcome: Outcome) -> Place:
+        """Take the session, and a place among the running answers."""
+        self._not_busy()
+        place = self._scheduler.enter()
+        self._running = self._outcome = outcome
+        return place
+
+    def _begin(self) -> KVState:
+        """The state, for this call alone; memory is allocated on first use."""
+        state = self.state
+        if state is None or not self._space.take(state):
+            parked = self._unpark() if self._parked_at else None
+            state = self.state = parked or self._space.new_state(self.seed)
+        state.check()
+        return state
+
+    def _end(self, place: Place) -> None:
+        """Give the session free again, and the place to others."""
+        if self.state is not None:
+            self._space.release(self.state)
+        self._running = None
+        if self._closed:
+            self.state = None
+        self._scheduler.leave(place)
+
+    def work(
+        self,
+        request: Request,
+        outcome: Outcome,
+        message: str | None = None,
+        prompt: str | Sequence[int] | None = None,
+        messages: list[dict[str, str]] | None = None,
+    ) -> Work:
+        """The whole call: a turn of the conversation for ``message``, a raw one for ``prompt``; ``messages``: another
+        conversation.
+        """
+        begun = time.perf_counter()
+        outcome.deadline = None if request.timeout is None else begun + request.timeout
+        place = self._enter(outcome)
+        asked = False
+        try:
+            while not place.granted:
+                if reason := outcome.interrupted():
+                    outcome.finish_reason = reason
+                    return
+                yield place
+            state = self._begin()
+            self._form = request.form
+            if messages is not None:
+                if messages[: len(self.messages)] != self.messages:
+                    self.forgotten = 0  # another conversation: all of it counts again
+                self.messages, message = list(messages), messages[-1]["content"]
+            elif message is not None:
+                self.messages.append({"role": "user", "content": message})
+            asked = message is not None
+            ids = self._chat_prompt(state) if prompt is None else self.model.encode_raw(prompt)
+            share = self._shared(ids) if message is not None and self._prefixes.on else 0
+            self._fits(ids)
+            self._borrow(state, ids)
+            if request.sampling.seed is not None:
+                self.seed = request.sampling.seed
+                state.sampler.reseed(self.seed)
+            yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._prefixes.add)
+        finally:
+            if asked:
+                text = "".join(outcome.parts)
+                if text or outcome.usage.completion or outcome.finish_reason == "stop":
+                    content, calls = (text, []) if self._form is None else self._form.split(text)
+                    said: dict[str, Any] = {"role": "assistant", "content": content}
+                    self.messages.append({**said, "tool_calls": calls} if calls else said)
+                else:
+                    self.messages.pop()
+            self._end(place)
+
+    # ---- prompt -----------------------------------------------------------------------------------------------------
+
+    def _encode(self, messages: list[dict[str, str]]) -> array[int]:
+        """The prompt for messages, without those that were forgotten."""
+        first = self._first
+        kept, form = messages[:first] + messages[first + self.forgotten :], self._form
+        if form is None and any("tool_calls" in message or message["role"] == "tool" for message in kept):
+            from edge.constrain.tools import Tools
+
+            form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
+        return self.model.encode(kept) if form is None else self.model.encode(form.messages(kept), form.definitions)
+
+    def _shared(self, ids: array[int]) -> int:
+        """How much of ids every conversation with this system prompt begins with; 0 without one."""
+        if self.system is None:
+            return 0
+        n = len(ids)
+        for question in ("a", "1"):
+            n = min(n, common(ids, self._encode([self.messages[0], {"role": "user", "content": question}])))
+        return n
+
+    def _chat_prompt(self, state: KVState) -> array[int]:
+        """The prompt for ``messages``.
+
+        Where the context slides, a prompt of which more than a whole context would have to be evaluated (the ring
+        has lost what it begins with, after an undo for example) is shortened: the oldest turns are forgotten until
+        half the context is free.
+        """
+        if self._first + self.forgotten >= len(self.messages):
+            self.forgotten = 0  # the caller has shortened the conversation
+        ids = state.splice(self._encode(self.messages))
+        plan = self.plan
+        if plan.overflow == "stop" or len(ids) - state.keep(ids) <= plan.n_ctx:
+            return ids
+        later = range(self._first + self.forgotten + 1, len(self.messages))
+        turns = [i - self._first for i in later if self.messages[i]["role"] == "user"]
+        if len(ids) <= plan.n_ctx // 2 or not turns:  # no turns: only the question is left
+            return ids
+        # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
+        fits, tried = 0, 1
+        too_many = len(turns) + 1
+        while fits + 1 < too_many and not self._outcome.interrupted():
+            tried = min(2 * fits or 1, len(turns)) if too_many > len(turns) else (fits + too_many) // 2
+            self.forgotten = turns[-tried]
+            if len(self._encode(self.messages)) <= plan.n_ctx // 2:
+                fits = tried
+            else:
+                too_many = tried
+            if fits == len(turns):
+                break
+        self.forgotten = turns[-max(1, fits)]
+        return self._encode(self.messages)

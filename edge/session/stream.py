@@ -1,0 +1,269 @@
+"""From token ids to the pieces a caller receives: whole characters, stop strings, words or sentences.
+
+ids -> streaming decoder -> stop strings (held back while they may still be completed) -> grouping -> Piece
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from edge.errors import UsageError
+
+BY = ("token", "word", "sentence", "all")
+
+_WORD = re.compile(r"\s*\S+\s+")
+# An end of sentence: terminators, closing quotes or brackets, then space; or full-width terminators; or a line break.
+_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?P<space>\s+)|[。！？]+[”’」』）]*|\s*\n\s*")
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")
+_ABBREVIATIONS = frozenset("mr mrs ms dr prof st sr jr vs no fig approx e.g i.e cf p pp vol".split())
+
+
+class Decoder(Protocol):
+    """What Tokenizer.stream() returns."""
+
+    def push(self, id: int, /) -> str: ...
+    def flush(self) -> str: ...
+
+
+class Piece(NamedTuple):
+    """A part of an answer.  Concatenating ``text`` over all pieces but thoughts gives the answer.
+
+    Only the last piece may be without text: it brings the ids of tokens that have none.
+    """
+
+    text: str
+    ids: tuple[int, ...]  # the tokens whose text ends in this piece
+    thought: bool = False  # of what the model thinks in front of its answer
+
+    @property
+    def bytes(self) -> bytes:
+        """The text in UTF-8, ready for a pipe or a speech program."""
+        return self.text.encode()
+
+
+def check_stop(stop: str | Sequence[str]) -> tuple[str, ...]:
+    """One stop string or several -> a tuple without empty ones allowed."""
+    strings = (stop,) if isinstance(stop, str) else tuple(stop)
+    for s in strings:
+        if not isinstance(s, str) or not s:
+            raise UsageError(f"stop string {s!r}: it is a text of at least one character")
+    return strings
+
+
+def sentence_end(text: str) -> int:
+    """Length of the first complete sentence with the space behind it, 0 while that is not certain."""
+    for match in _END.finditer(text):
+        end = match.end()
+        if not text[:end].strip():
+            continue
+        space = match["space"]
+        if space is None or "\n" in space:
+            return end
+        if end == len(text):
+            return 0  # the next character decides
+        if text[end].islower():
+            continue
+        if match[0].startswith(".") and _is_abbreviation(text[: match.start()]):
+            continue
+        return end
+    return 0
+
+
+def _is_abbreviation(before: str) -> bool:
+    """True when a full stop behind this text does not end a sentence: "Dr", "e.g", an initial, "1" in a list."""
+    match = _LAST_WORD.search(before)
+    if not match:
+        return False
+    word = match[0]
+    if len(word) == 1 and word.isalpha() and word != "I":
+        return True
+    if word.isdigit() and not before[: match.start()].strip():
+        return True
+    return word.lower() in _ABBREVIATIONS
+
+
+class Thoughts:
+    """Tells what a model thinks from its answer: the text between <think> and </think> at the very beginning.
+
+    The marks, and white space around them, belong to neither.
+    """
+
+    OPEN, CLOSE = "<think>", "</think>"
+
+    def __init__(self) -> None:
+        self.over = False  # all that comes now is answer
+        self._where = "before"  # "before" the thoughts, "inside" or "behind" them
+        self._begun = False  # some thought has been told
+        self._held = ""  # may be part of a mark, or white space around one
+
+    def push(self, text: str) -> tuple[str, str]:
+        """(thought, answer) that this text makes certain."""
+        held, thought = self._held + text, ""
+        if self._where == "before":
+            begun = held.lstrip()
+            if begun.startswith(self.OPEN):
+                self._where, held = "inside", begun[len(self.OPEN) :]
+            elif not self.OPEN.startswith(begun):
+                self.over, self._held = True, ""
+                return "", held
+        if self._where == "inside":
+            held = held if self._begun else held.lstrip()
+            thought, mark, rest = held.partition(self.CLOSE)
+            if mark:
+                self._where, held, thought = "behind", rest, thought.rstrip()
+            else:
+                thought = held.rstrip()  # white space may be the last there is
+                keep = next((n for n in range(len(self.CLOSE), 0, -1) if thought.endswith(self.CLOSE[:n])), 0)
+                thought = thought[: len(thought) - keep].rstrip() if keep else thought
+                held = held[len(thought) :]
+            self._begun = self._begun or bool(thought)
+        if self._where == "behind" and held.strip():
+            self.over, self._held = True, ""
+            return thought, held.lstrip()
+        self._held = held
+        return thought, ""
+
+    def flush(self) -> tuple[str, str]:
+        """(thought, answer) that is left when the answer ends."""
+        held, self._held, self.over = self._held, "", True
+        return ("", held) if self._where == "before" else (held if self._where == "inside" else "", "")
+
+
+class Stream:
+    """Turns ids into pieces.
+
+    ``stopped`` becomes true when a stop string has been met; nothing of it is passed on.  ``lead`` is what a format
+    puts before every answer (a blank behind "Assistant:"); it is dropped once.  ``thinks``: the answer may begin with
+    thoughts, which come token by token and in which nothing stops.
+    """
+
+    def __init__(
+        self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False
+    ) -> None:
+        if by not in BY:
+            raise UsageError(f"is {by!r}", argument="by", hint=f"it is one of {', '.join(BY)}")
+        self.stopped = False
+        self._decoder = decoder
+        self._stop = tuple(stop)
+        self._by = by
+        self._plain = by == "token" and not self._stop
+        self._lead = lead
+        self._held = ""  # decoded, may be the start of a stop string
+        self._group = ""  # passed the stop strings, not yet a whole unit
+        self._decoded = 0  # characters decoded so far
+        self._passed = 0  # characters handed out so far
+        self._waiting: deque[tuple[int, int]] = deque()  # (characters decoded after this id, id)
+        self._ids: list[int] = []  # plain mode and thoughts: ids without text yet
+        self._thoughts = Thoughts() if thinks else None
+
+    def push(self, token: int) -> Sequence[Piece]:
+        """The pieces that this token completes, mostly none or one."""
+        text = self._decoder.push(token)
+        if self._lead and text:
+            text = self._without_lead(text)
+        if self._thoughts is not None:
+            self._ids.append(token)
+            return self._told_apart(self._thoughts, self._thoughts.push(text)) if text else ()
+        if self._plain:
+            self._ids.append(token)
+            if not text:
+                return ()
+            piece = Piece(text, tuple(self._ids))
+            self._ids.clear()
+            return (piece,)
+        self._decoded += len(text)
+        self._waiting.append((self._decoded, token))
+        return self._advance(text, last=False) if text else ()
+
+    def flush(self) -> Sequence[Piece]:
+        """What is left when the answer ends: half characters, unfinished words, the start of a stop string."""
+        if self._thoughts is not None:
+            thoughts = self._thoughts
+            left = self._told_apart(thoughts, thoughts.push(self._decoder.flush()))
+            left += self._told_apart(thoughts, thoughts.flush())
+            return [*left, *self.flush()]
+        if self._plain:
+            text = self._decoder.flush()
+            ids, self._ids = tuple(self._ids), []
+            return (Piece(text, ids),) if text or ids else ()
+        text = "" if self.stopped else self._decoder.flush()
+        self._decoded += len(text)
+        pieces = self._advance(text, last=True)
+        if self._waiting and not self.stopped:
+            pieces.append(Piece("", tuple(token for _, token in self._waiting)))
+            self._waiting.clear()
+        return pieces
+
+    def _told_apart(self, thoughts: Thoughts, parts: tuple[str, str]) -> list[Piece]:
+        """Pieces of (thought, answer)."""
+        pieces = []
+        if parts[0]:
+            pieces.append(Piece(parts[0], tuple(self._ids), True))
+            self._ids.clear()
+        if thoughts.over and self._thoughts is not None:
+            self._thoughts = None
+            if self._plain:
+                if parts[1]:
+                    pieces.append(Piece(parts[1], tuple(self._ids)))
+                    self._ids.clear()
+                return pieces
+            self._decoded += len(parts[1])
+            self._waiting.extend((self._decoded, token) for token in self._ids)
+            self._ids.clear()
+            pieces += self._advance(parts[1], last=False)
+        return pieces
+
+    def _without_lead(self, text: str) -> str:
+        n = 0
+        while n < min(len(text), len(self._lead)) and text[n] == self._lead[n]:
+            n += 1
+        self._lead = self._lead[n:] if n == len(text) else ""
+        return text[n:]
+
+    def _advance(self, text: str, last: bool) -> list[Piece]:
+        self._group += self._past_stop(text, last)
+        pieces = []
+        while unit := self._next_unit():
+            pieces.append(self._piece(unit))
+        if (last or self.stopped) and self._group:
+            pieces.append(self._piece(len(self._group)))
+        return pieces
+
+    def _past_stop(self, text: str, last: bool) -> str:
+        """The part of the held and the new text that is certainly not part of a stop string."""
+        if not self._stop or self.stopped:
+            return "" if self.stopped else text
+        text = self._held + text
+        found = min((at for at in map(text.find, self._stop) if at >= 0), default=-1)
+        if found >= 0:
+            self.stopped, self._held = True, ""
+            return text[:found]
+        keep = 0
+        if not last:
+            for s in self._stop:
+                for n in range(min(len(s) - 1, len(text)), keep, -1):
+                    if text.endswith(s[:n]):
+                        keep = n
+                        break
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def _next_unit(self) -> int:
+        """Characters of the first whole unit in the group, 0 if there is none yet."""
+        if self._by == "token":
+            return len(self._group)
+        if self._by == "word":
+            match = _WORD.match(self._group)
+            return match.end() if match else 0
+        return sentence_end(self._group) if self._by == "sentence" else 0
+
+    def _piece(self, n: int) -> Piece:
+        text, self._group = self._group[:n], self._group[n:]
+        self._passed += n
+        ids = []
+        while self._waiting and self._waiting[0][0] <= self._passed:
+            ids.append(self._waiting.popleft()[1])
+        return Piece(text, tuple(ids))

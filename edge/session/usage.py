@@ -1,0 +1,47 @@
+"""Usage and Timings of a call, and the one line of fixed form that says both (docs/contract.md, stats_line)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edge.amounts import human
+from edge.kv.config import KVPlan
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of the last call: read, of these already in the KV cache, and written; drafted, and of these right."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    drafted: int = field(default=0, compare=False)  # how it was done, which depends on the time it took
+    accepted: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds of the last call; the time the caller spends between pieces is not counted."""
+
+    prompt_seconds: float = 0.0  # evaluating what was not cached
+    first_token_seconds: float = 0.0  # from the start of the call to the first token
+    decode_seconds: float = 0.0  # from the first token to the last
+
+
+def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: int = 0) -> str:
+    """One call in one line of fixed form; ``rss`` in bytes, ``evicted`` tokens are named when there are any."""
+    read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
+    wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
+    drafts = f" ({usage.accepted} of {usage.drafted} drafted)" if usage.drafted else ""
+    return (
+        f"prompt {usage.prompt} tok ({usage.cached} cached) {read:.1f} t/s"
+        f" | answer {usage.completion} tok{drafts} {wrote:.1f} t/s"
+        f" | first {timings.first_token_seconds:.1f} s"
+        f" | kv {plan.n_ctx}/{plan.kv_type} {human(plan.kv_bytes)}"
+        + (f", {evicted} evicted" if evicted else "")
+        + f" | rss {human(rss)}"
+    )
+
+
+def _rate(n: int, seconds: float) -> float:
+    return n / seconds if n > 0 and seconds > 0 else 0.0

@@ -1,0 +1,1 @@
+"""Tools: what measures, converts, calibrates and checks; never part of answering."""

@@ -1,0 +1,317 @@
+"""bench: how fast this board reads and writes, at several depths of the context, and how near to its memory's speed.
+
+For every number of threads, placement of the weights, type of the output head and KV type the model is loaded once and
+warmed up; then, for every depth, a fresh session reads a prompt of that many tokens (pp, tokens per second over the
+whole prompt) and writes ``n_gen`` tokens behind it (tg, tokens per second at that depth).  Each figure is the median of
+the repeats, ``spread`` is (fastest - slowest) / median of tg.  The time per token is what a reader of the stream sees:
+the pause between pieces, divided by the tokens in the piece.  Prompts are fixed pseudo-random tokens: the work does not
+depend on the words.
+
+To write a token, all weights, the output head and the keys and values in sight are read once: ``token_bytes``.  Beside
+each repeat a plain summing loop reads memory of the same kind of pages with the same threads (``read_rate``), since the
+speed of memory comes and goes where a machine is shared; ``of_memory`` is the part of that rate which writing reached.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import mmap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from edge.errors import UsageError
+from edge.tools.board import Board
+
+if TYPE_CHECKING:
+    from edge.engine import Engine
+    from edge.session.sampling import Sampling
+
+#: bytes of the summing loop: more than the caches of a board, little beside its memory
+YARDSTICK = 256 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One depth of one configuration; speeds in tokens per second, sizes in bytes."""
+
+    isa: str
+    threads: int
+    weights: str  # "map", "huge" or "memory", see placement
+    head: str
+    kv: str
+    depth: int  # tokens in front of the answer
+    pp: float
+    tg: float
+    spread: float  # (fastest - slowest) / median of tg
+    ms_p50: float  # milliseconds per token
+    ms_p95: float
+    token_bytes: int  # read to write one token
+    read_rate: float  # bytes per second of the summing loop
+    of_memory: float  # token_bytes * tg / read_rate, median of the repeats
+    kv_bytes: int
+    rss_bytes: int
+    celsius: float | None
+    mhz: float | None
+    pp_samples: list[float]
+    tg_samples: list[float]
+
+
+#: what a line of CSV says in front of its row
+CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats", "top_k")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished measurement: what was measured, and the rows."""
+
+    header: dict[str, Any]
+    rows: list[Row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self.header, "rows": [asdict(row) for row in self.rows]}
+
+    def to_csv(self) -> str:
+        """One line per row below a line of names; each line says what was measured, so that files can be joined."""
+        out = io.StringIO()
+        names = [field.name for field in fields(Row) if not field.name.endswith("_samples")]
+        writer = csv.DictWriter(out, [*CSV_HEADER, *names], lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows({**self.header, **asdict(row)} for row in self.rows)
+        return out.getvalue()
+
+    def to_markdown(self) -> str:
+        """A table for people, below one line that says what was measured."""
+        head = self.header
+        lines = [
+            f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}); a token reads "
+            f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head; "
+            f"{_drawn(head['top_k'])}median of {head['repeats']}; bitnet-edge {head['version']}",
+            "",
+            "| isa | threads | weights | head | kv | depth | pp t/s | tg t/s | spread | ms/token p50 | p95 | "
+            "MB/token | memory GB/s | reached | KV MB | RSS MB | C | MHz |",
+            "|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        ]
+        for row in self.rows:
+            cells = [row.isa, row.threads, row.weights, row.head, row.kv, row.depth]
+            cells += [f"{row.pp:.1f}", f"{row.tg:.2f}", f"{row.spread:.0%}", f"{row.ms_p50:.1f}", f"{row.ms_p95:.1f}"]
+            cells += [f"{row.token_bytes / 1e6:.1f}", f"{row.read_rate / 1e9:.1f}", f"{row.of_memory:.0%}"]
+            cells += [f"{row.kv_bytes / 1e6:.1f}", f"{row.rss_bytes / 1e6:.0f}"]
+            cells += ["" if value is None else f"{value:.0f}" for value in (row.celsius, row.mhz)]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+        for when, what in (head["throttling"] or {}).items():
+            if what:
+                lines += ["", f"This board was slowed down ({when}): {', '.join(what)}."]
+        return "\n".join(lines) + "\n"
+
+
+def _drawn(top_k: int) -> str:
+    """How tokens are chosen, where it is not the likeliest."""
+    return "" if top_k == 1 else f"tokens drawn from {f'the {top_k} likeliest' if top_k else 'all'}; "
+
+
+def run(
+    model: str | None = None,
+    *,
+    depths: Sequence[int] = (128, 512),
+    n_gen: int = 32,
+    repeats: int = 3,
+    threads: Sequence[int | None] = (None,),
+    kv: Sequence[str] = ("int8",),
+    head: Sequence[str] = ("auto",),
+    weights: Sequence[str] = ("auto",),
+    top_k: int = 1,
+    progress: Callable[[str], object] | None = None,
+    **options: Any,
+) -> Report:
+    """Measure every combination; ``options`` go to :func:`edge.load` (isa, memory, ...).
+
+    Tokens are drawn from the ``top_k`` likeliest, 0: all; 1 is greedy.  What a two-stage head reads depends on it.
+
+    A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
+    missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
+    and whatever loading raises.
+    """
+    if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
+        raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
+    import edge
+    from edge.session.sampling import Sampling
+
+    sampling = Sampling(temperature=0.0) if top_k == 1 else Sampling(top_k=top_k, seed=1)
+    say = progress or (lambda what: None)
+    header: dict[str, Any] = {}
+    rows: list[Row] = []
+    for n_threads, place, head_type, kv_type in product(threads, weights, head, kv):
+        what = f"threads {n_threads or 'auto'}, weights {place}, head {head_type}, kv {kv_type}"
+        say(f"loading, {what}")
+        chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
+        # without drafts: a token is a step, whatever the text
+        with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
+            usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
+            engine.settle()
+            _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
+            header = header or _header(engine, repeats, left_out, top_k)
+            for depth in usable:
+                say(f"{what}, depth {depth}")
+                rows.append(_row(engine, kv_type, depth, n_gen, repeats, sampling))
+    header["throttling"] = Board().throttling()
+    return Report(header, rows)
+
+
+def _usable(depths: Sequence[int], n_gen: int, n_ctx: int) -> tuple[list[int], list[int]]:
+    """Depths to measure in a context of n_ctx, and those left out."""
+    usable = sorted({min(depth, n_ctx - n_gen) for depth in depths if depth <= n_ctx})
+    if not usable or usable[0] < 1:
+        raise UsageError(
+            f"this model was trained for {n_ctx} tokens: no depth of {', '.join(map(str, depths))} leaves room for "
+            f"{n_gen} more"
+        )
+    return usable, sorted({depth for depth in depths if depth > n_ctx})
+
+
+@dataclass(frozen=True)
+class _Sample:
+    pp: float
+    tg: float
+    pauses: list[float]  # seconds per token
+
+
+def _prompt(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
+    """n fixed pseudo-random tokens that are not special."""
+    barred = set(special)
+    ids: list[int] = []
+    state = 1
+    while len(ids) < n:
+        state = (state * 1103515245 + 12345) % (1 << 31)
+        if (token := (state >> 8) % n_vocab) not in barred:
+            ids.append(token)
+    return ids
+
+
+def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Sample:
+    """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a session that knows nothing."""
+    tokenizer = engine.tokenizer
+    ids = _prompt(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
+    pauses = []
+    last = 0.0
+    with engine.session() as session:
+        for piece in session.complete(ids, max_tokens=n_gen, sampling=sampling, ignore_eos=True):
+            now = time.perf_counter()
+            if last and piece.ids:
+                pauses += [(now - last) / len(piece.ids)] * len(piece.ids)
+            last = now
+        timings, usage = session.timings, session.usage
+    # the first token comes out of the prompt's own evaluation: n tokens take n - 1 steps
+    steps = usage.completion - 1
+    return _Sample(
+        pp=usage.prompt / timings.prompt_seconds,
+        tg=steps / timings.decode_seconds,
+        pauses=pauses or [timings.decode_seconds / steps],
+    )
+
+
+def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int, sampling: Sampling) -> Row:
+    from pyx import cpu, memory
+
+    board = Board()
+    weights = placement(engine)
+    kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
+    token_bytes = round(engine.model.transformer.weight_bytes + engine.model.transformer.head_bytes + kv_read)
+    rates, samples = [], []
+    for _ in range(repeats):
+        rates.append(read_rate(weights, engine.path, min(token_bytes, YARDSTICK), engine.n_threads))
+        samples.append(_answer(engine, depth, n_gen, sampling))
+    tg = median(sample.tg for sample in samples)
+    pauses = sorted(pause for sample in samples for pause in sample.pauses)
+    return Row(
+        isa=cpu.isa(),
+        threads=engine.n_threads,
+        weights=weights,
+        head=engine.model.transformer.head_kind,
+        kv=kv_type,
+        depth=depth,
+        pp=round(median(sample.pp for sample in samples), 2),
+        tg=round(tg, 3),
+        spread=round((max(sample.tg for sample in samples) - min(sample.tg for sample in samples)) / tg, 3),
+        ms_p50=round(1e3 * median(pauses), 2),
+        ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
+        token_bytes=token_bytes,
+        read_rate=round(median(rates)),
+        of_memory=round(median(token_bytes * sample.tg / rate for sample, rate in zip(samples, rates, strict=True)), 3),
+        kv_bytes=engine.plan.kv_bytes,
+        rss_bytes=memory.rss()["rss"],
+        celsius=board.celsius(),
+        mhz=board.mhz(),
+        pp_samples=[round(sample.pp, 3) for sample in samples],
+        tg_samples=[round(sample.tg, 3) for sample in samples],
+    )
+
+
+def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
+    """Where the weights are read from: "map" of the file, "huge" pages, or "memory" (copied into ordinary pages).
+
+    Whether the system really gave 2 MiB pages is asked of the system.
+    """
+    copied = engine.model.transformer.weight_bytes_allocated
+    if copied < engine.model.transformer.weight_bytes / 2:  # scales are always copied
+        return "map"
+    try:
+        with open(rollup) as file:
+            huge = sum(int(line.split()[1]) * 1024 for line in file if line.startswith("AnonHugePages:"))
+    except OSError:
+        return "memory"
+    return "huge" if huge >= copied / 2 else "memory"
+
+
+def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
+    """Bytes per second at which n_threads threads read n bytes of a kind of memory, see :func:`placement`; those of a
+    map are the first ones of the file at ``path``.
+
+    A plain sum; the median of three passes behind one that brings the pages in.
+    """
+    from pyx.bandwidth import sum_of
+    from pyx.memory import Arena, MappedFile
+
+    if kind == "map":
+        data = MappedFile(path).view[:n]
+    else:
+        data = Arena(n, huge=kind == "huge").view
+        data[:: mmap.PAGESIZE] = bytes(len(range(0, n, mmap.PAGESIZE)))  # a page is there once it is written
+    sum_of(data, n_threads)
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        sum_of(data, n_threads)
+        seconds.append(time.perf_counter() - begun)
+    return len(data) / max(median(seconds), 1e-9)
+
+
+def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> dict[str, Any]:
+    import edge
+
+    return {
+        "date": datetime.date.today().isoformat(),
+        "version": edge.__version__,
+        "model": engine.config.name,
+        "path": engine.path,
+        **Board().summary(),
+        "repeats": repeats,
+        "top_k": top_k,
+        "left_out": left_out,
+        "load_seconds": round(engine.load_seconds, 3),
+        "weight_bytes": engine.model.transformer.weight_bytes,
+        "head_bytes": engine.model.transformer.head_bytes,
+        "peak_bytes": _peak(),  # resident, of loading and warm-up
+    }
+
+
+def _peak() -> int:
+    """Most resident bytes so far (VmHWM; getrusage would count what the parent of this process held)."""
+    with open("/proc/self/status") as status:
+        return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)

@@ -1,0 +1,392 @@
+"""Convert: any ternary model we can read -> one GGUF file that starts straight from the memory map.
+
+Streams tensor by tensor (peak memory: about the largest matrix as int8), writes the dimensions, the tokenizer and the
+chat template, reads back what it wrote, and only then puts the file under its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.formats import gguf, names, open_checkpoint
+from edge.formats.checkpoint import GROUP_TYPES, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.gguf_keys import architecture, metadata, rope_tensor
+from edge.formats.gguf_writer import Buffer
+from edge.model.families import FAMILIES
+from edge.model.reading import settle
+
+TYPES = ("I2_S", "TQ2_0")
+EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
+
+#: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
+_REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
+
+_ROWS = 256  # embedding rows per piece
+#: what must come back as it was, beside the tensors
+_CONVENTIONS = ("n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "tied")
+
+
+@dataclass
+class Result:
+    """What was written."""
+
+    path: str
+    nbytes: int
+    sha256: str
+    n_tensors: int
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Written:
+    """Fingerprint of one tensor, taken while writing and compared with what is read back."""
+
+    crc: int = 0
+    scales: Sequence[float] = ()
+
+
+def convert(
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    type: str = "I2_S",
+    embedding: str = "F16",
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    force: bool = False,
+    i2s_layout: str = "auto",
+    activation: str | None = None,
+    ternarise: bool = False,
+    extra: Mapping[str, Any] | None = None,
+) -> Result:
+    """Write the model at ``src`` (GGUF file or Hugging Face directory) to the GGUF file ``dst``.
+
+    ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16);
+    those of models with a scale for each 128 weights (Ternary-Bonsai) become PQ2_0 in any case.
+    ``embedding`` (and an untied head): "F16", "Q8_0", "F32" or "keep" the stored type.
+    ``progress(done, total, name)`` is called before each tensor.  ``force`` allows to replace ``dst``.
+    ``ternarise``: round matrices of floats that are not ternary by their absmean, for latent weights without a mark.
+    ``extra``: further metadata, such as {"general.license": "mit"}.
+    Raises ModelNotFound, InvalidFile, UsageError, or EdgeError when the disk fails or verification does.
+    """
+    if type not in TYPES:
+        raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
+    if embedding not in EMBEDDINGS:
+        hint = f"use one of {', '.join(EMBEDDINGS)}"
+        raise UsageError(f"{embedding!r} cannot be written", argument="embedding", hint=hint)
+    dst = os.fspath(dst)
+    if os.path.isdir(dst):
+        raise UsageError(f"{dst}: is a directory; name the file to write, such as {os.path.join(dst, 'model.gguf')}")
+    if os.path.exists(dst):
+        if not os.path.isfile(dst):  # renaming onto a device would replace it
+            raise UsageError(f"{dst}: is no regular file; name the file to write")
+        if not force:
+            raise UsageError(f"{dst}: exists already; choose another name or say --force")
+        if os.path.exists(src) and os.path.samefile(src, dst):
+            raise UsageError(f"{dst}: is the source itself; choose another name")
+    checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
+
+    target = _Target(checkpoint, type, embedding)
+    entries = target.entries()
+    reported = [
+        entry._replace(data=partial(_reporting, entry, progress, index, len(entries)))
+        for index, entry in enumerate(entries)
+    ]
+    stored = "PQ2_0" if target.grouped else type
+    unverified = f"{dst}.unverified-{os.getpid()}"
+    try:
+        gguf.write(unverified, metadata(checkpoint, stored, extra), reported)
+        if progress:
+            progress(len(entries), len(entries), "verifying")
+        digest = target.verify(unverified)
+        os.replace(unverified, dst)
+    except OSError as error:
+        raise EdgeError(f"{dst}: cannot be written ({error.strerror})") from None
+    finally:
+        if os.path.exists(unverified):
+            os.unlink(unverified)
+    return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
+
+
+def _reporting(
+    entry: gguf.Entry, progress: Callable[[int, int, str], None] | None, index: int, total: int
+) -> Iterable[Buffer]:
+    if progress:
+        progress(index, total, entry.name)
+    assert callable(entry.data)
+    return entry.data()
+
+
+class _Target:
+    """The file to be: which tensor becomes what, and the fingerprints to check it by."""
+
+    def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
+        self.checkpoint = checkpoint
+        self.config = checkpoint.config
+        self.type = type
+        self.embedding = embedding
+        self.arch = architecture(self.config)
+        # some architectures keep Q and K rows ordered for interleaved rotary pairs, others for half-split pairs
+        style = FAMILIES[self.arch].rope_style
+        self.permute = style if style != self.config.rope_style else None
+        if self.permute and self.config.qkv_bias:
+            raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
+                             "run it from where it is")
+        #: whether matrices have a scale for each 128 weights of a row, which only PQ2_0 holds
+        self.grouped = self.config.activation_quant == "int8-128"
+        if self.permute and self.config.rope_dim != self.config.head_dim:
+            raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "
+                             "dimensions, whose rows cannot be reordered for GGUF")
+        self.written: dict[str, _Written] = {}
+        self.notes: list[str] = []
+
+    def entries(self) -> list[gguf.Entry]:
+        """One entry per tensor; the bytes are made when the writer asks for them."""
+        tensors = self.checkpoint.tensors
+        order = list(names.shapes(self.config))
+        order += [name for name in tensors if name not in order]
+        entries = [self._entry(tensors[name]) for name in order]
+        made = rope_tensor(self.config)
+        if made is not None and made[0] not in tensors:
+            name, data = made[0], array("f", made[1]).tobytes()
+            self.written[name] = _Written(zlib.crc32(data))
+            entries.append(gguf.Entry(name, "F32", (len(made[1]),), lambda: (data,)))
+        return entries
+
+    def _entry(self, tensor: Tensor) -> gguf.Entry:
+        self.written[tensor.name] = _Written()
+        if names.is_projection(tensor.name):
+            if not self._is_ternary(tensor):
+                self.notes.append(f"{tensor.name} is not ternary; copied as {tensor.type}")
+                return gguf.Entry(tensor.name, tensor.type, tensor.shape, partial(self._dense, tensor))
+            if self.grouped:
+                if tensor.shape[1] % 128:
+                    raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not "
+                                     "a multiple of 128 as PQ2_0 needs; run the model from where it is")
+                return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
+            if self.type == "I2_S" and math.prod(tensor.shape) % 128:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
+                                 "no multiple of 128 as I2_S needs; run the model from where it is")
+            if self.type == "TQ2_0" and tensor.shape[1] % 256:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, no "
+                                 "multiple of 256 as TQ2_0 needs; use I2_S")
+            return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
+        stored = "F32"
+        if len(tensor.shape) == 2:
+            if tensor.type in GROUP_TYPES:  # ternary too: any other type is larger and no better
+                return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
+            stored = tensor.type if self.embedding == "keep" else self.embedding
+            if stored == "Q8_0" and tensor.shape[1] % 32:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, no "
+                                 "multiple of 32 as Q8_0 needs; use F16")
+        return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
+
+    def _is_ternary(self, tensor: Tensor) -> bool:
+        """Whether a projection becomes ternary: stored so, to be ternarised, or floats that are scale x {-1, 0, 1}."""
+        if tensor.type in TERNARY_TYPES or tensor.floats == "latent":
+            return True
+        if tensor.type not in ("F32", "F16", "BF16") or tensor.floats == "dense":
+            return False
+        try:
+            self._pack(tensor)
+        except InvalidFile:
+            if tensor.floats != "either":
+                raise
+            return False
+        return True
+
+    def _pack(self, tensor: Tensor) -> Any:
+        """The TernaryMatrix of a stored projection."""
+        from pyx.ternary import TernaryMatrix
+
+        rows, k = tensor.shape
+        try:
+            return TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale, layout=tensor.layout,
+                                      quantize=tensor.floats == "latent")
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+
+    # ---- producers: what the writer calls ----
+
+    def _ternary(self, tensor: Tensor) -> Iterator[Buffer]:
+        from pyx.ternary import TernaryMatrix
+
+        rows, k = tensor.shape
+        matrix = self._pack(tensor)
+        scales = _simplest(matrix.scales)
+        order = self._order(tensor.name)
+        weights = memoryview(matrix.unpack()).cast("B")
+        if order is not None:
+            weights = memoryview(b"".join(weights[row * k : (row + 1) * k] for row in order))
+            if len(scales) > 1:
+                per_row = len(scales) // rows
+                scales = [scale for row in order for scale in scales[row * per_row : (row + 1) * per_row]]
+            matrix = TernaryMatrix.pack("I8", weights, rows, k, scale=scales[0])
+        written = self.written[tensor.name]
+        written.crc, written.scales = zlib.crc32(weights), scales
+        if self.type == "I2_S":
+            if len(scales) != 1:
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {len(scales)} scales and I2_S "
+                                 "holds one; convert to TQ2_0")
+            yield matrix.encode()
+            return
+        if len(scales) > 1:
+            matrix = TernaryMatrix.pack("I8", weights, rows, k)
+        yield self._tq2(tensor, matrix.encode()[:-32], scales)
+
+    def _groups(self, tensor: Tensor) -> Iterator[Buffer]:
+        """PQ2_0: for each 128 weights a half scale and 32 bytes of codes."""
+        from pyx.ternary import TernaryMatrix
+
+        try:
+            rows, k = tensor.shape
+            matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale,
+                                        layout=tensor.layout, quantize=tensor.floats == "latent", groups=True)
+        except ValueError as error:
+            raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
+        data = matrix.encode_groups()
+        order = self._order(tensor.name)
+        if order is not None:
+            size = len(data) // len(order)
+            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _tq2(self, tensor: Tensor, codes: bytes, scales: Sequence[float]) -> bytes:
+        """TQ2_0: per 256 weights 64 bytes of codes (low bits first) and a float16 scale."""
+        n_block = len(codes) // 64
+        if n_block % len(scales):
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale for fewer than 256 weights, "
+                             "which neither I2_S nor TQ2_0 can hold")
+        try:
+            halves = [struct.pack("<e", scale) for scale in scales]
+        except OverflowError:
+            halves = [b"\0\0"]
+        if b"\0\0" in halves:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has a scale beyond float16, as TQ2_0 "
+                             "stores it; use I2_S")
+        each = n_block // len(scales)
+        codes = codes.translate(_REVERSED)
+        return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
+
+    def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
+        """A float projection as it is, rows reordered where the architecture wants that."""
+        if tensor.scale != 1.0:
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale beside it, which "
+                             "cannot be written")
+        order = self._order(tensor.name)
+        data: Buffer = tensor.data
+        if order is not None:
+            size = len(data) // len(order)
+            data = b"".join(data[row * size : (row + 1) * size] for row in order)
+        self.written[tensor.name].crc = zlib.crc32(data)
+        yield data
+
+    def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """Embedding, head and norms: as stored, or decoded row by row and encoded again."""
+        from pyx.table import Table
+
+        written = self.written[tensor.name]
+        if tensor.type == stored:
+            written.crc = zlib.crc32(tensor.data)
+            yield tensor.data
+            return
+        rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
+        table = Table(tensor.type, tensor.data, rows, k)
+        encode = _ENCODERS[stored]
+        for start in range(0, rows, _ROWS):
+            try:
+                piece = b"".join(encode(table.row(i)) for i in range(start, min(start + _ROWS, rows)))
+            except (OverflowError, ValueError):
+                raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name} holds values that {stored} cannot; "
+                                  "use F32") from None
+            written.crc = zlib.crc32(piece, written.crc)
+            yield piece
+
+    def _order(self, name: str) -> list[int] | None:
+        """Old row of each new row, where Q and K are to be reordered; None where rows stay.
+
+        Half-split row (half h, index d) of a head stands at 2d + h for interleaved pairs (llama.cpp's conversion).
+        """
+        if self.permute is None or not name.startswith("blk."):
+            return None
+        kind = name.split(".")[2]
+        if kind not in ("attn_q", "attn_k"):
+            return None
+        head_dim = self.config.head_dim
+        heads = self.config.n_head if kind == "attn_q" else self.config.n_kv_head
+        half = head_dim // 2
+        if self.permute == "interleaved":
+            inside = [h * half + d for d in range(half) for h in range(2)]
+        else:
+            inside = [2 * d + h for h in range(2) for d in range(half)]
+        return [head * head_dim + row for head in range(heads) for row in inside]
+
+    # ---- verification ----
+
+    def verify(self, path: str) -> str:
+        """Read the file back and compare every tensor with what was meant; returns the SHA-256 of the file."""
+        from pyx.ternary import TernaryMatrix
+
+        back = gguf.read(path)
+        failed = f"{self.checkpoint.path}: verification of the conversion failed: "
+        if any(getattr(back.config, field) != getattr(self.config, field) for field in _CONVENTIONS):
+            raise EdgeError(f"{failed}other dimensions came back")
+        for name, written in self.written.items():
+            if name not in back.tensors:  # longrope: read into the configuration
+                continue
+            tensor = back.tensors[name]
+            if tensor.type in TERNARY_TYPES and tensor.type not in GROUP_TYPES:
+                rows, k = tensor.shape
+                matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
+                crc = zlib.crc32(matrix.unpack())
+                # float16 rounds to 11 bits; I2_S keeps the float32
+                tolerance = 0.0 if tensor.type == "I2_S" else 2.0**-11
+                found, meant = _simplest(matrix.scales), written.scales
+                n = max(len(found), len(meant))
+                pairs = ((found[i * len(found) // n], meant[i * len(meant) // n]) for i in range(n))
+                same = all(abs(a - b) <= tolerance * b for a, b in pairs)
+            else:
+                crc, same = zlib.crc32(tensor.data), tensor.type in TABLE_TYPES
+            if crc != written.crc or not same:
+                raise EdgeError(f"{failed}tensor {name} came back different; is the disk sound?")
+        with open(path, "rb") as file:
+            digest = hashlib.sha256()
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        return digest.hexdigest()
+
+
+def _simplest(scales: Sequence[float]) -> Sequence[float]:
+    """One scale where all are equal."""
+    return scales[:1] if len(set(scales)) == 1 else scales
+
+
+# ---- float encoders: one row array("f") -> bytes ---------------------------------------------------------------------
+
+
+def _f16(row: array[float]) -> bytes:
+    return struct.pack(f"<{len(row)}e", *row)
+
+
+def _q8_0(row: array[float]) -> bytes:
+    """Blocks of 32: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
+    out = bytearray()
+    for start in range(0, len(row), 32):
+        block = row[start : start + 32]
+        d = max(map(abs, block)) / 127
+        out += struct.pack("<e", d)
+        out += struct.pack("<32b", *[int(x / d + math.copysign(0.5, x)) for x in block]) if d else bytes(32)
+    return bytes(out)
+
+
+_ENCODERS: dict[str, Callable[[array[float]], bytes]] = {"F32": lambda row: row.tobytes(), "F16": _f16, "Q8_0": _q8_0}

@@ -1,0 +1,323 @@
+"""doctor: what this board can do, in words and as a dictionary, and whether the maths is right on it.
+
+The self-test multiplies a small ternary matrix with the kernels of every instruction set that this processor
+supports and compares each integer with plain Python; then the bundled model answers greedily and must give the tokens
+that are stored beside it.  Answers are bit-equal on every machine, so the same golden answers serve them all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from edge.errors import EdgeError
+from edge.tools.board import Board
+
+MODELS = Path(__file__).resolve().parents[1] / "bundled"
+
+
+def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
+    """Everything doctor knows, ready for JSON; sizes in bytes, temperatures in degrees Celsius.
+
+    Never fails on a missing system file: what cannot be read is None.  ``report()["ok"]`` is False when a self-test
+    went wrong.  The self-test switches the instruction set while it runs: not for use beside a working engine.
+    """
+    import edge
+
+    board = board or Board()
+    facts: dict[str, Any] = {
+        "version": edge.__version__,
+        "python": platform.python_version(),
+        **board.summary(),
+        "memory": board.memory(),
+        "memory_control": board.memory_control(),
+        "isa": _isa(),
+        "cores": _cores(),
+        "page_size": os.sysconf("SC_PAGE_SIZE"),
+        "huge_pages": board.huge_pages(),
+        "huge_page_support": {**board.huge_page_support(), "collapse": _collapses(), "own": _gives()},
+        "governor": board.governor(),
+        "mhz": board.mhz(),
+        "celsius": board.celsius(),
+        "throttling": board.throttling(),
+        "libgomp": _libgomp(),
+        "kv_types": _kv_types(),
+        "head": _head(),
+        "model": _bundled_model(),
+    }
+    facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
+    facts["warnings"] = _warnings(facts)
+    facts["ok"] = not any("wrong" in str(result) for result in _results(facts))
+    return facts
+
+
+def lines(facts: dict[str, Any]) -> list[str]:
+    """The report in words, one fact a line."""
+    memory, cores, isa, model = facts["memory"], facts["cores"], facts["isa"], facts["model"]
+    throttling = facts["throttling"]
+    rows = [
+        ("board", facts["board"] or "unknown"),
+        ("processor", facts["cpu"]),
+        ("system", f"{facts['system']}, Python {facts['python']}, bitnet-edge {facts['version']}"),
+        ("instructions", isa["error"] or f"{isa['in_use']} in use; supported: {', '.join(isa['supported'])}"),
+        ("not supported", ", ".join(name for name in isa["known"] if name not in isa["supported"])),
+        ("cores", f"{cores['performance']} used, {cores['allowed']} allowed, {cores['online']} online"),
+        ("memory", f"{_size(memory['available'])} available of {_size(memory['total'])}, swap {_size(memory['swap'])}"),
+        ("pages", f"{facts['page_size'] // 1024} KiB; transparent huge pages: {facts['huge_pages'] or 'unknown'}"),
+        ("2 MiB pages", _huge_pages(facts["huge_page_support"])),
+        ("clock", _join(facts["mhz"] and f"{facts['mhz']:.0f} MHz", _named("governor", facts["governor"]))),
+        ("temperature", f"{facts['celsius']} C" if facts["celsius"] is not None else ""),
+        ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
+        ("libgomp", facts["libgomp"] or "not found"),
+        ("kv types", ", ".join(f"{each} ({mark})" if mark else each for each, mark in facts["kv_types"].items())),
+        ("output head", _head_words(facts["head"])),
+        ("model", model["error"] or f"{model['path']} ({_size(model['bytes'])})"),
+    ]
+    if facts["selftest"]:
+        rows += [(f"test {name}", result) for name, result in facts["selftest"]["kernels"].items()]
+        rows.append(("test model", facts["selftest"]["model"]))
+    rows += [("warning", warning) for warning in facts["warnings"]]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:<{width}}  {text}" for name, text in rows if text]
+
+
+# ---- facts that are not in /proc or /sys -----------------------------------------------------------------------------
+
+
+def _isa() -> dict[str, Any]:
+    try:
+        from pyx import cpu
+
+        return {"known": cpu.isas(), "supported": cpu.supported(), "in_use": cpu.isa(), "error": None}
+    except (ImportError, RuntimeError, ValueError) as error:
+        return {"known": [], "supported": [], "in_use": None, "error": str(error)}
+
+
+def _cores() -> dict[str, int | None]:
+    allowed = len(os.sched_getaffinity(0))
+    try:
+        from pyx import cpu
+
+        performance = cpu.cores()
+    except ImportError:
+        performance = allowed
+    return {"online": os.cpu_count(), "allowed": allowed, "performance": performance}
+
+
+def _libgomp() -> str | None:
+    """Path of the OpenMP library the compiled floor has mapped into this process: GCC's libgomp or clang's libomp."""
+    try:
+        import pyx.transformer  # noqa: F401 - links it
+    except ImportError:
+        return None
+    try:
+        with open("/proc/self/maps") as file:
+            paths = sorted({line.split()[-1] for line in file if re.search(r"/lib[gi]?omp", line)})
+    except OSError:
+        return None
+    return ", ".join(paths) or None
+
+
+def _huge_pages(support: dict[str, Any]) -> str:
+    words = {True: "yes", False: "no", None: "unknown"}
+    return _join(
+        f"for copied weights, output head and KV pages: {words[support['own']]}",
+        f"of files in memory: {support['shmem'] or 'unknown'}",
+        f"of read-only files: {words[support['files']]}",
+        f"collapse on request: {words[support['collapse']]}",
+    )
+
+
+def _gives() -> bool | None:
+    """Whether memory of our own really comes in 2 MiB pages when it is asked for so; tried."""
+    try:
+        from pyx.memory import Arena, huge_share
+    except ImportError:
+        return None
+    arena = Arena(8 << 20, huge=True)
+    arena.view[:] = bytes(len(arena.view))
+    return bool(huge_share(arena.view) > 0)
+
+
+def _head() -> dict[str, Any]:
+    """The output head that is taken where nobody asks for another, and the others."""
+    from edge.loading import HEADS, load
+
+    default = (load.__kwdefaults__ or {}).get("head")
+    return {"default": default, "two_stage": default == "two-stage", "kinds": list(HEADS)}
+
+
+def _head_words(head: dict[str, Any]) -> str:
+    others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
+    default = "int8, or Q8_0 if the file has that" if head["default"] == "auto" else head["default"]
+    stages = "in two stages" if head["two_stage"] else "every row read for every token"
+    return f"{default}, {stages}; --head {others} (two-stage: same answers as int8, reads less memory)"
+
+
+def _collapses() -> bool | None:
+    """Whether the kernel makes 2 MiB pages when asked to (MADV_COLLAPSE), tried on memory of our own."""
+    try:
+        from pyx.memory import Arena, advise
+    except ImportError:
+        return None
+    arena = Arena(4 << 20)  # holds a whole page of 2 MiB wherever it begins
+    arena.view[:] = bytes(len(arena.view))
+    return bool(advise(arena.view, "collapse"))
+
+
+def _kv_types() -> dict[str, str | None]:
+    """KV type -> what to know of those that are not for every day."""
+    try:
+        from pyx.page import MARKS, NAMES
+    except ImportError:
+        return {}
+    return {name: MARKS.get(name) for name in NAMES}
+
+
+def _bundled_model() -> dict[str, Any]:
+    facts: dict[str, Any] = {"path": None, "bytes": None, "error": None}
+    paths = sorted(MODELS.glob("*.gguf"))
+    if not paths:
+        return {**facts, "error": "no model is bundled with this installation"}
+    facts |= {"path": str(paths[0]), "bytes": paths[0].stat().st_size}
+    try:
+        from edge.formats import open_checkpoint
+
+        config = open_checkpoint(str(paths[0])).config
+        facts |= {"name": config.name, "arch": config.arch}
+    except (EdgeError, ImportError, OSError) as error:
+        facts["error"] = str(error)
+    return facts
+
+
+# ---- self-tests ------------------------------------------------------------------------------------------------------
+
+
+def _numbers(seed: int, n: int, least: int, most: int) -> list[int]:
+    """n reproducible numbers in least..most (the linear congruential generator of POSIX rand48)."""
+    out = []
+    for _ in range(n):
+        seed = (seed * 0x5DEECE66D + 11) % (1 << 48)
+        out.append(least + (seed >> 24) % (most - least + 1))
+    return out
+
+
+def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
+    """Row of the kernel table -> "ok" or what is wrong, for every row this processor supports.
+
+    A ternary matrix [n_row, k] in I2_S is multiplied with int8 activations; all sums are compared with plain Python.
+    """
+    try:
+        from pyx import cpu
+        from pyx.ternary import TernaryMatrix
+    except ImportError as error:
+        return {"kernels": f"wrong: the compiled part is missing ({error})"}
+    from array import array
+
+    weights = _numbers(1, n_row * k, -1, 1)
+    x = _numbers(2, k, -127, 127)
+    expected = [sum(w * a for w, a in zip(weights[row * k : row * k + k], x)) for row in range(n_row)]
+    codes = bytearray(n_row * k // 4)  # a block of 128 codes is 32 bytes: element 32*l + p in bits 6-2l of byte p
+    for i, weight in enumerate(weights):
+        block, inside = divmod(i, 128)
+        codes[block * 32 + inside % 32] |= (weight + 1) << (6 - 2 * (inside // 32))
+    data = bytes(codes) + array("f", [1.0] + [0.0] * 7).tobytes()
+
+    results = {}
+    try:
+        before = cpu.isa()
+    except (RuntimeError, ValueError) as error:  # BITNET_EDGE_ISA asks for what is not here
+        return {"kernels": f"wrong: {error}"}
+    try:
+        for name in cpu.supported():
+            cpu.use(name)
+            got = list(TernaryMatrix.pack("I2_S", data, n_row, k).accumulate(array("b", x)))
+            results[name] = "ok" if got == expected else f"wrong: sums are {got}, not {expected}"
+    finally:
+        cpu.use(before)
+    return results
+
+
+def model_test() -> str:
+    """ "ok", "skipped: why" or "wrong: what": the bundled model against the golden answers beside it.
+
+    ``MODEL.golden.json`` holds ``turns``: each a ``question``, the greedy ``answer`` and its token ``ids``, computed
+    by the NumPy model of tests/oracles/forward.py.
+    """
+    models = sorted(MODELS.glob("*.gguf"))
+    if not models:
+        return "skipped: no bundled model"
+    path = models[0].with_suffix(".golden.json")
+    if not path.exists():
+        return f"skipped: {path.name} is missing"
+    import edge
+
+    turns = json.loads(path.read_text())["turns"]
+    try:
+        with edge.load(str(models[0]), ctx=256, kv="f16", head="native") as engine:
+            for turn in turns:
+                ids: list[int] = []
+                text = ""
+                with engine.session() as session:
+                    for piece in session.ask(turn["question"], max_tokens=64, sampling=edge.Sampling(temperature=0.0)):
+                        ids += piece.ids
+                        text += piece.text
+                if ids != turn["ids"] or text.strip() != turn["answer"].strip():
+                    said, right = text.strip(), turn["answer"].strip()
+                    return f"wrong: the answer to {turn['question']!r} is {said!r}, not {right!r}"
+    except EdgeError as error:
+        return f"wrong: {error}"
+    return f"ok, {len(turns)} answers as expected"
+
+
+# ---- advice ----------------------------------------------------------------------------------------------------------
+
+
+def _results(facts: dict[str, Any]) -> list[str]:
+    tests = facts["selftest"] or {"kernels": {}, "model": ""}
+    return [*tests["kernels"].values(), tests["model"]]
+
+
+def _warnings(facts: dict[str, Any]) -> list[str]:
+    """One line each: what slows this board down and what to do about it."""
+    found = []
+    if sys.maxsize < 1 << 32:
+        found.append("this Python is 32-bit; install a 64-bit system")
+    if facts["governor"] == "powersave":
+        found.append("the CPU governor powersave limits the clock; try: sudo cpupower frequency-set -g performance")
+    if facts["isa"]["error"] is None and facts["libgomp"] is None:
+        found.append("libgomp was not found in this process; only one core is used without it")
+    if facts["memory_control"] is False and "Raspberry" in (facts["board"] or ""):
+        found.append("systemd's MemoryMax has no effect on this system; add cgroup_enable=memory to cmdline.txt")
+    throttling = facts["throttling"] or {}
+    for when in ("now", "since boot"):
+        if throttling.get(when):
+            found.append(f"slowed down {when}: {', '.join(throttling[when])}; check power supply and cooling")
+            break
+    if facts["celsius"] is not None and facts["celsius"] >= 80:
+        found.append(f"{facts['celsius']} C: most boards slow down at this temperature; improve the cooling")
+    if facts["huge_pages"] == "never":
+        found.append("transparent huge pages are off; setting them to madvise makes answers faster")
+    available = facts["memory"]["available"]
+    if available is not None and available < 256 << 20:
+        found.append(f"only {_size(available)} of memory is free")
+    return found
+
+
+def _size(n: int | None) -> str:
+    if n is None:
+        return "unknown"
+    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
+
+
+def _named(name: str, value: object) -> str:
+    return f"{name} {value}" if value else ""
+
+
+def _join(*parts: object) -> str:
+    return "; ".join(str(part) for part in parts if part)

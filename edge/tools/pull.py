@@ -1,0 +1,517 @@
+"""Pull: download a model from the Hugging Face Hub into the library, whole or not at all.
+
+By the standard library: huggingface_hub brings 7 MB of wheels (hf-xet, httpx, tqdm, PyYAML) into a program of 20 MB for
+two requests.  Those are ``GET /api/models/REPO/tree/REVISION`` (names, exact sizes, SHA-256 of large files) and ``GET
+/REPO/resolve/REVISION/FILE``, which redirects to another host and answers ranges.
+
+A download goes to ``FILE.part`` beside ``FILE.part.json``, which names the content it belongs to.  After a cut it goes
+on where it stopped, in the same call or the next.  The whole file is compared with the hub's SHA-256 before it gets its
+name, and the folder becomes a model by its record, written last.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from edge.amounts import human
+from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.formats.checkpoint import TERNARY_TYPES
+from edge.model.library import KNOWN, NAME, Pulled, checked_name, find, folder, write_record
+
+if TYPE_CHECKING:
+    from edge.formats.checkpoint import Checkpoint
+
+HUB = "https://huggingface.co"
+SPARE = 64 << 20  # bytes that stay free on the disk
+BLOCK = 1 << 18
+TIMEOUT = 30.0  # seconds without a byte
+TRIES = 6  # in a row without a new byte
+WAIT = 60.0  # most seconds that a Retry-After is obeyed
+MOST_LISTED = 16 << 20  # bytes of an answer that lists files
+
+_REPO = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+_FILE = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*", re.ASCII)
+
+#: called with (bytes done, bytes in all)
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to pull: a repository, one file of it or all that a folder needs (None), and a revision."""
+
+    repo: str
+    file: str | None = None
+    revision: str = "main"
+    licence: str = "see its page"
+
+    def __str__(self) -> str:
+        at = "" if self.revision == "main" else f"@{self.revision}"
+        return f"hf:{self.repo}{at}" + (f"/{self.file}" if self.file else "")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file on the hub; ``sha256`` is None for small files that are kept in git."""
+
+    path: str
+    nbytes: int
+    sha256: str | None
+
+
+def parse(text: str) -> tuple[str | None, Source]:
+    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (name of a known model or None, source)."""
+    if text.lower() in KNOWN:
+        known = KNOWN[text.lower()]
+        return known.name, Source(known.repo, known.file, licence=known.licence)
+    if not text.startswith("hf:"):
+        from difflib import get_close_matches
+
+        near = get_close_matches(text.lower(), KNOWN, n=1)
+        hint = f"did you mean {near[0]}?" if near else "bitnet-edge list --known shows the known ones"
+        raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (any other: hf:owner/name/file.gguf)")
+    owner, _, rest = text[3:].partition("/")
+    name, _, file = rest.partition("/")
+    name, _, revision = name.partition("@")
+    if not _REPO.fullmatch(f"{owner}/{name}") or ".." in (owner, name):
+        raise UsageError(f"'{text[:80]}' is not hf:owner/name or hf:owner/name/file.gguf")
+    if file and not _safe(file):
+        raise UsageError(f"'{file[:80]}' is not the path of a file in a repository")
+    if revision and not re.fullmatch(r"[\w.-]{1,100}", revision):
+        raise UsageError(f"'{revision[:40]}' is not a revision")
+    return None, Source(f"{owner}/{name}", file or None, revision or "main")
+
+
+def _safe(path: str) -> bool:
+    return bool(_FILE.fullmatch(path)) and ".." not in path.split("/") and len(path) < 200
+
+
+# ---- the hub --------------------------------------------------------------------------------------------------------
+
+
+class Hub:
+    """Requests to one hub.
+
+    The endpoint is $HF_ENDPOINT or huggingface.co, the token $HF_TOKEN; it never goes to another host.  Proxies are
+    taken from the environment (https_proxy, no_proxy).  ``wait`` sleeps; tests replace it.
+    """
+
+    def __init__(self, wait: Callable[[float], object] = time.sleep) -> None:
+        self.endpoint = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
+        parts = urllib.parse.urlsplit(self.endpoint)
+        if parts.scheme not in ("https", "http") or not parts.netloc:
+            raise UsageError(f"HF_ENDPOINT is {self.endpoint!r}; it is an address such as {HUB}")
+        self._token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
+        self._wait = wait
+        context = ssl.create_default_context(cafile=_certificates())
+        self._opener = urllib.request.build_opener(_Redirect(parts), urllib.request.HTTPSHandler(context=context))
+
+    def files(self, source: Source) -> tuple[str, list[Remote]]:
+        """(commit, files) of a repository.  Raises ModelNotFound or EdgeError."""
+        revision = urllib.parse.quote(source.revision, safe="")
+        about = self._json(f"/api/models/{source.repo}/revision/{revision}", source)
+        commit = about.get("sha") if isinstance(about, dict) else None
+        if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{6,64}", commit):
+            commit = source.revision
+        entries = self._json(f"/api/models/{source.repo}/tree/{commit}?recursive=true", source)
+        found = []
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict) or entry.get("type") != "file":
+                continue
+            path, lfs = entry.get("path"), entry.get("lfs") or {}
+            size = lfs.get("size", entry.get("size")) if isinstance(lfs, dict) else entry.get("size")
+            digest = lfs.get("oid") if isinstance(lfs, dict) else None
+            if not isinstance(path, str) or not _safe(path) or not isinstance(size, int) or size < 0:
+                continue
+            digest = digest.removeprefix("sha256:") if isinstance(digest, str) else None
+            found.append(Remote(path, size, digest if digest and re.fullmatch(r"[0-9a-f]{64}", digest) else None))
+        if not found:
+            raise EdgeError(f"{source}: {self.endpoint} lists no files of it")
+        return commit, found
+
+    def _json(self, path: str, source: Source) -> Any:
+        answer = self.open(path, source)
+        try:
+            with answer:
+                data = answer.read(MOST_LISTED + 1)
+            if len(data) > MOST_LISTED:
+                raise ValueError("too long")
+            return json.loads(data)
+        except (ValueError, RecursionError, OSError, http.client.HTTPException):
+            raise EdgeError(f"{self.endpoint} gave an answer that is not a list of files; is it a Hugging Face Hub?"
+                            ) from None
+
+    def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
+        """A response whose status is 200, or 206 from byte ``begin`` on.  Waits where the hub asks for it.
+
+        Raises ModelNotFound, EdgeError, or the OSError of a connection that failed (which may be tried again).
+        """
+        request = urllib.request.Request(self.endpoint + path)
+        request.add_header("User-Agent", "bitnet-edge")
+        request.add_header("Accept-Encoding", "identity")
+        if begin:
+            request.add_header("Range", f"bytes={begin}-")
+        if self._token:
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        for attempt in range(TRIES):
+            try:
+                return self._opener.open(request, timeout=TIMEOUT)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code not in (429, 500, 502, 503, 504) or attempt == TRIES - 1:
+                        raise self._refusal(error, source) from None
+                    self._wait(_retry_after(error.headers, 2.0**attempt))
+            except urllib.error.URLError as error:
+                if isinstance(error.reason, ssl.SSLCertVerificationError):
+                    reason = error.reason.verify_message
+                    raise EdgeError(f"{self.endpoint}: its certificate was not accepted ({reason}); is the clock right?"
+                                    " SSL_CERT_FILE names other authorities") from None
+                raise error.reason if isinstance(error.reason, OSError) else OSError(str(error.reason)) from None
+        raise AssertionError("unreachable")
+
+    def _refusal(self, error: urllib.error.HTTPError, source: Source) -> EdgeError:
+        if error.code in (401, 403):
+            page = f"{self.endpoint}/{source.repo}"
+            hint = "with the account of HF_TOKEN" if self._token else "and set HF_TOKEN"
+            return EdgeError(f"{source}: access refused ({error.code}); check the name, or accept the terms at {page} "
+                             + hint)
+        if error.code == 404:
+            return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file")
+        if error.code == 429:
+            return EdgeError(f"{self.endpoint} allows no more requests now (429); try again later, or set HF_TOKEN")
+        return EdgeError(f"{source}: {self.endpoint} answered {error.code} {error.reason}")
+
+
+class _Redirect(urllib.request.HTTPRedirectHandler):
+    """Follow redirects, but never from https to http."""
+
+    max_redirections = 5
+
+    def __init__(self, endpoint: urllib.parse.SplitResult) -> None:
+        self._secure = endpoint.scheme == "https"
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if self._secure and not newurl.startswith("https://"):
+            raise urllib.error.URLError(f"redirected to an address that is not https: {newurl[:80]}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _certificates() -> str | None:
+    """The system's certificate authorities, where this Python was built for another system; None: its own default."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return None
+    paths = ssl.get_default_verify_paths()
+    if (paths.cafile and os.path.exists(paths.cafile)) or (paths.capath and os.path.isdir(paths.capath)):
+        return None
+    for path in ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"):
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _retry_after(headers: Any, otherwise: float) -> float:
+    try:
+        return min(max(float(headers.get("Retry-After", otherwise)), 0.0), WAIT)
+    except ValueError:  # a date
+        return min(otherwise, WAIT)
+
+
+# ---- one file -------------------------------------------------------------------------------------------------------
+
+
+def download(
+    hub: Hub, source: Source, commit: str, remote: Remote, target: str, progress: Callable[[int], None]
+) -> str:
+    """Download ``remote`` to ``target``, going on from ``target + ".part"``; returns the SHA-256.
+
+    ``progress`` is called with the bytes of this file that are there.  Raises InvalidFile where the content is not what
+    the hub announced, EdgeError where the connection stays away or the disk is full; what was read is kept.
+    """
+    part, state = target + ".part", target + ".part.json"
+    content = {"sha256": remote.sha256, "nbytes": remote.nbytes, "commit": None if remote.sha256 else commit}
+    if _read_json(state) != content:
+        _remove(part)
+        with open(state, "w", encoding="utf-8") as out:
+            json.dump(content, out)
+    path = f"/{source.repo}/resolve/{commit}/{urllib.parse.quote(remote.path)}"
+    digest, failed = hashlib.sha256(), 0
+    with open(part, "ab+", buffering=0) as out:  # unbuffered: a full disk is noticed where it happens
+        out.seek(0)
+        while block := out.read(BLOCK):
+            digest.update(block)
+        have = out.tell()
+        if have > remote.nbytes:
+            have, digest = _restart(out)
+        progress(have)
+        while have < remote.nbytes:
+            before = have
+            try:
+                with hub.open(path, source, have) as answer:
+                    if have and not _continues(answer, have, remote.nbytes):
+                        have, digest = _restart(out)
+                        if answer.status != 200:
+                            continue
+                    while block := memoryview(answer.read(min(BLOCK, remote.nbytes - have))):
+                        while block:  # in pieces where the disk is about to be full
+                            written = out.write(block)
+                            digest.update(block[:written])
+                            have, block = have + written, block[written:]
+                        progress(have)
+                if have < remote.nbytes:
+                    raise ConnectionError("the connection ended early")
+            except EdgeError:
+                raise
+            except (OSError, http.client.HTTPException) as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise EdgeError(f"the disk is full: {human(have)} of {human(remote.nbytes)} are kept in {part}; "
+                                    "make room and pull again, it goes on from there") from None
+                failed = 1 if have > before else failed + 1
+                if failed >= TRIES:
+                    raise EdgeError(f"{hub.endpoint} cannot be reached ({one_reason(error)}); "
+                                    f"{human(have)} of {human(remote.nbytes)} are kept, pull again to go on") from None
+                hub._wait(min(2.0 ** (failed - 1), 30.0))
+        out.flush()
+        os.fsync(out.fileno())
+    got = digest.hexdigest()
+    if remote.sha256 is not None and got != remote.sha256:
+        _remove(part)
+        _remove(state)
+        raise InvalidFile(f"{source}: what was downloaded is not what the hub announced (SHA-256 {got[:12]}..., not "
+                          f"{remote.sha256[:12]}...); it was deleted, pull again")
+    os.replace(part, target)
+    _remove(state)
+    return got
+
+
+def _continues(answer: http.client.HTTPResponse, have: int, nbytes: int) -> bool:
+    """Does the answer go on from byte ``have`` of a content of ``nbytes``?"""
+    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or "")
+    if answer.status != 206 or match is None:
+        return False
+    return int(match[1]) == have and match[2] in ("*", str(nbytes))
+
+
+def _restart(out: Any) -> tuple[int, Any]:
+    out.seek(0)
+    out.truncate()
+    return 0, hashlib.sha256()
+
+
+def one_reason(error: BaseException) -> str:
+    """The reason of a failed connection, in one line."""
+    return " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:120]
+
+
+# ---- a model --------------------------------------------------------------------------------------------------------
+
+
+def choose(source: Source, files: list[Remote]) -> list[Remote]:
+    """The files that make the model.  Raises ModelNotFound or UsageError, naming what could be meant."""
+    by_path = {file.path: file for file in files}
+    if source.file is not None:
+        if source.file not in by_path:
+            there = ", ".join(sorted(path for path in by_path if path.endswith(".gguf"))[:6])
+            raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
+        first = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", source.file)
+        if first is None:
+            return [by_path[source.file]]
+        names = [f"{first[1]}-{i:05d}-of-{first[2]}.gguf" for i in range(1, int(first[2]) + 1)]
+        missing = [name for name in names if name not in by_path]
+        if missing:
+            raise ModelNotFound(f"{source}: {missing[0]} of the split file is missing there")
+        return [by_path[name] for name in names]
+    ggufs = sorted(path for path in by_path if path.endswith(".gguf"))
+    if len(ggufs) == 1:
+        return [by_path[ggufs[0]]]
+    if ggufs:
+        raise UsageError(f"{source} holds {len(ggufs)} GGUF files; name one: " +
+                         ", ".join(f"hf:{source.repo}/{path}" for path in ggufs[:6]))
+    wanted = [file for file in files if "/" not in file.path and (
+        file.path.endswith((".safetensors", ".json", ".jinja")) or file.path in ("tokenizer.model", "merges.txt"))]
+    if "config.json" not in by_path or not any(file.path.endswith(".safetensors") for file in wanted):
+        raise ModelNotFound(f"{source}: neither a GGUF file nor config.json with .safetensors is there")
+    return wanted
+
+
+def pull(
+    text: str,
+    *,
+    name: str | None = None,
+    as_is: bool = False,
+    force: bool = False,
+    progress: OnProgress | None = None,
+    on_convert: Callable[[], OnProgress | None] | None = None,
+    hub: Hub | None = None,
+) -> Pulled:
+    """Download a model into the library and return it; one that is there already is returned as it is.
+
+    ``text``: the name of a known model or ``hf:owner/name[@revision][/file]``.  ``name``: under which name it is kept.
+    ``as_is``: keep the file as published even if it would start faster rewritten.  ``force``: download again.
+    ``on_convert`` is called once where the file is rewritten; it may return a progress callback.
+
+    Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is kept and gone on with.
+    """
+    known, source = parse(text)
+    hub = hub or Hub()
+    kept = checked_name(name) if name else known or _name_of(source)
+    held = find(kept)
+    if held is not None and not force:
+        if held.source != str(source):
+            raise UsageError(f"the name {kept} is taken by {held.source}; choose another with --name, or use --force")
+        return held
+    try:
+        commit, files = hub.files(source)
+    except (OSError, http.client.HTTPException) as error:
+        raise EdgeError(f"{hub.endpoint} cannot be reached ({one_reason(error)})") from None
+    wanted = choose(source, files)
+    total = sum(file.nbytes for file in wanted)
+    place = os.path.join(folder(), kept)
+    try:
+        os.makedirs(place, exist_ok=True)
+    except OSError as error:
+        raise EdgeError(f"cannot write {place}: {error.strerror}") from None
+    with _alone(place, kept):
+        _check_room(place, wanted, total)
+        done = 0
+        digests: list[str] = []
+        for remote in wanted:
+            target = os.path.join(place, os.path.basename(remote.path))
+            begun = done
+
+            def report(have: int, begun: int = begun) -> None:
+                if progress is not None:
+                    progress(begun + have, total)
+
+            if force or not _is_there(target, remote):
+                digests.append(download(hub, source, commit, remote, target, report))
+            else:
+                digests.append(remote.sha256 or "")
+            done += remote.nbytes
+        file = os.path.basename(wanted[0].path) if wanted[0].path.endswith(".gguf") else None
+        model = Pulled(kept, os.path.join(place, file) if file else place, str(source), commit, total,
+                       digests[0] if len(digests) == 1 else None, source.licence)
+        check(model)
+        if not as_is:
+            model, file = _made_fast(model, file, on_convert)
+        write_record(model, file)
+        return model
+
+
+def _name_of(source: Source) -> str:
+    """A name for a model that has none: that of its file or repository."""
+    base = os.path.basename(source.file).removesuffix(".gguf") if source.file else source.repo.split("/")[1]
+    if base.lower().startswith("ggml-model"):  # every second repository has a file of that name
+        base = source.repo.split("/")[1].lower().removesuffix("-gguf")
+    name = re.sub(r"[^a-z0-9._-]+", "-", base.lower()).strip("-._")
+    return name if NAME.fullmatch(name) else "model"
+
+
+def _is_there(path: str, remote: Remote) -> bool:
+    """Whole, from a pull that was interrupted later."""
+    if not os.path.isfile(path) or os.path.getsize(path) != remote.nbytes or remote.sha256 is None:
+        return False
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest() == remote.sha256
+
+
+def _check_room(place: str, wanted: list[Remote], total: int) -> None:
+    """Raises EdgeError where the disk has too little room for what is still to come."""
+    have = 0
+    for remote in wanted:
+        for path in (base := os.path.join(place, os.path.basename(remote.path)), base + ".part"):
+            have += os.path.getsize(path) if os.path.isfile(path) else 0
+    need, free = max(total - have, 0) + SPARE, shutil.disk_usage(place).free
+    if free < need:
+        raise EdgeError(f"too little room in {place}: {human(need)} are needed, {human(free)} are free; "
+                        "BITNET_EDGE_MODELS names another folder")
+
+
+def check(model: Pulled) -> None:
+    """Can this program open it?  Raises InvalidFile, which says why not; the file is kept for other programs."""
+    from edge.formats import open_checkpoint
+
+    try:
+        open_checkpoint(model.path)
+    except (InvalidFile, ModelNotFound) as error:
+        raise InvalidFile(f"{error} (the download is kept in {os.path.dirname(model.path) or model.path}; "
+                          f"bitnet-edge rm {model.name} deletes it)") from None
+
+
+def _made_fast(
+    model: Pulled, file: str | None, on_convert: Callable[[], OnProgress | None] | None
+) -> tuple[Pulled, str | None]:
+    """Rewrite a file whose output head would have to be made at every start, once; returns it unchanged otherwise."""
+    from edge.formats import open_checkpoint
+
+    checkpoint = open_checkpoint(model.path)
+    if file is None or starts_at_once(checkpoint):
+        return model, file
+    place = os.path.dirname(model.path)
+    if shutil.disk_usage(place).free < model.nbytes + SPARE:  # it works as it is, only later
+        return model, file
+    from edge.tools.convert import convert
+
+    report = on_convert() if on_convert is not None else None
+    target = os.path.join(place, file.removesuffix(".gguf") + "-fast.gguf")
+    del checkpoint
+    convert(model.path, target, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
+            force=True)
+    nbytes = os.path.getsize(target)
+    os.unlink(model.path)
+    return replace(model, path=target, nbytes=nbytes, converted=True), os.path.basename(target)
+
+
+def starts_at_once(checkpoint: Checkpoint) -> bool:
+    """Are projections and output head used where they lie in the file, without any work at the start?"""
+    from edge.model.placement import in_place
+
+    if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32"):
+        return False
+    return all(in_place(tensor) for name, tensor in checkpoint.tensors.items()
+               if name.startswith("blk.") and tensor.type in TERNARY_TYPES)
+
+
+@contextmanager
+def _alone(place: str, name: str) -> Iterator[None]:
+    """One pull of a model at a time.  Raises Busy."""
+    with open(os.path.join(place, ".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"{name} is being pulled by another process") from None
+        yield
+
+
+def _read_json(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read(1 << 16))
+    except (OSError, ValueError):
+        return None
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
