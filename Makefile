@@ -4,6 +4,7 @@
 # rebuilt when a file under pyx/ changes.
 
 VENV ?= .venv
+CLIENTS := $(VENV)-clients
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 # the build requirements of pyproject.toml (tests/test_docs.py compares them)
@@ -16,12 +17,18 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test bench freeze smoke freeze-aarch64 wheels deb lint clean
+.PHONY: help chat test compilers fuzz fuzz-files sanitize test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make chat    set everything up and chat with the model that ships inside the package"
+	@echo "make chat    set everything up and open the example kiosk"
 	@echo "make test    set up what is missing and run the whole test suite (ARGS='-k name' narrows it)"
+	@echo "make test-clients   try bitnet-edge serve with OpenAI's, Ollama's and other programs' clients"
+	@echo "make compilers  build with clang and an older GCC, too: equal bits"
+	@echo "make fuzz    property tests with new examples until FUZZ_SECONDS (600) are over"
+	@echo "make fuzz-files   COUNT (100000) mutated files of every format; SEED repeats a run"
+	@echo "make sanitize   kernels under ASan and UBSan, threads under TSan"
+	@echo "make test-load   the suite COUNT (20) times beside busy loops and copies of large files"
 	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file binary and folder for this machine's kind, in dist/"
 	@echo "make smoke   try both as a board will: signals, pipes, damaged files, too little of everything"
@@ -32,13 +39,41 @@ help:
 	@echo "make clean   remove everything that was built, the virtual environment too"
 
 chat: $(VENV)/.compiled
-	@$(PY) -m edge chat $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
+	@$(PY) -m edge kiosk $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
 
 bench: $(VENV)/.compiled
 	@$(PY) -m edge bench $(ARGS)
 
+# one process on each core; a process without work takes tests over from another
 test: $(VENV)/.tools $(VENV)/.compiled
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers" $(ARGS)
+
+compilers: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) -m pytest -n auto --dist worksteal -m compilers $(ARGS)
+
+fuzz: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) tests/fuzz.py $(or $(FUZZ_SECONDS),600)
+
+fuzz-files: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) tests/fuzz_files.py $(or $(COUNT),100000) $(SEED)
+
+sanitize: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) -m pytest -m sanitize $(ARGS)
+	@$(PY) tests/tsan.py
+
+test-load: $(VENV)/.tools $(VENV)/.compiled
+	@tests/load.sh $(or $(COUNT),20)
+
+test-clients: $(VENV)/.compiled $(CLIENTS)/.installed
+	@$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini --confcutdir tests/clients tests/clients $(ARGS)
+
+# other people's programs, pinned, in an environment of their own: they need newer and older releases than ours
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
+	@echo "bitnet-edge: installing the clients" >&2
+	@$(PY) -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --no-input --quiet install -r tests/clients/requirements.txt
+	@! command -v npm >/dev/null || (cd tests/clients && npm install --silent)
+	@touch $@
 
 freeze: $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/freeze.sh

@@ -95,9 +95,9 @@ WHEELS=$("$PY" - <<'END'
 import ast, re, importlib.metadata as m
 stated = re.search(r"^dependencies = (\[.*?^\])", open("pyproject.toml").read(), re.M | re.S)[1]
 run = [re.match(r"[\w-]+", requirement)[0] for requirement in ast.literal_eval(stated)]
-run += ["markupsafe", "wcwidth"]  # what those need; not numpy, see the spec
+run += ["markupsafe", "wcwidth"]  # what those need
 build = ["pyinstaller", "pyinstaller-hooks-contrib", "altgraph", "packaging", "setuptools"]
-print(*(f"{name}=={m.version(name)}" for name in run + build if name != "numpy"))
+print(*(f"{name}=={m.version(name)}" for name in run + build))
 END
 )
 if ! done_already wheels "$WHEELS"; then

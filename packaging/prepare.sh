@@ -3,7 +3,7 @@
 #
 #   packaging/prepare.sh chat   what `make chat` needs: Python >= 3.10 with venv and headers, a C compiler
 #   packaging/prepare.sh test   the same; cross tools for the aarch64 tests are wanted but not required
-#   packaging/prepare.sh ci     the same; the cross tools and make are required
+#   packaging/prepare.sh ci     the same; the cross tools, make and the other compilers are required
 #
 # Prints nothing when nothing is missing.  Where a package cannot be installed it prints one line with the command to
 # type and ends with status 1.  VENV names the environment (default .venv), PYTHON the interpreter to build it with.
@@ -50,6 +50,7 @@ required() { # names of Debian packages that are missing and needed
     if [ "$purpose" = ci ]; then
         command -v make >/dev/null || echo make
         wanted
+        others
     fi
 }
 
@@ -58,6 +59,13 @@ wanted() { # what the tests use to run the aarch64 kernels; they skip without it
     command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || echo qemu-user-static
     command -v aarch64-linux-gnu-gcc >/dev/null || echo gcc-aarch64-linux-gnu
     [ "$(uname -m)" = aarch64 ] || [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || echo libc6-dev-arm64-cross
+}
+
+others() { # for `make compilers`: the oldest GCC of Debian 12, and clang with its threads
+    command -v gcc-11 >/dev/null || echo gcc-11
+    command -v aarch64-linux-gnu-gcc-11 >/dev/null || [ "$(uname -m)" = aarch64 ] || echo gcc-11-aarch64-linux-gnu
+    command -v clang >/dev/null || echo clang
+    echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 || echo libomp-dev
 }
 
 # ---- install without asking, where we may ----------------------------------------------------------------------------

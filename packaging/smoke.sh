@@ -104,7 +104,7 @@ printf '%s: one %s, %s, %s%s\n' "$1" $kind $machine "${cpu:-this machine}" "${QE
 : >"$work/out"
 : >"$work/err"
 
-limit=${SMOKE_MAX_BYTES:-20000000}
+limit=${SMOKE_MAX_BYTES:-22000000}
 if [ $kind = file ]; then
     size=$(stat -c %s "$bin")
     if [ "$size" -le "$limit" ]; then ok "size: $size bytes, at most $limit"; else bad size "$size bytes, over $limit"; fi

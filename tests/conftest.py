@@ -1,8 +1,18 @@
-"""Fixtures every test file may use: where things are, with a reason to skip where one is absent."""
+"""Fixtures every test file may use: where things are, with a reason to skip where one is absent; and what is built
+once for the whole run, by whichever of its processes needs it first."""
 
 from __future__ import annotations
 
+import fcntl
+import importlib.util
+import os
+import platform
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +28,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+# What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
+os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
+
 # Examples are the same in every run and no test fails because the machine was busy.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("steady")
+# `make fuzz`: other examples in every run.  pytest prints the seed (--hypothesis-seed repeats it).
+settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True,
+                          suppress_health_check=list(HealthCheck))  # fmt: skip
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +56,72 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def bundled_model() -> Path:
     """The model that ships inside the package."""
-    models = sorted((ROOT / "edge" / "models").glob("*.gguf"))
+    models = sorted((ROOT / "edge" / "bundled").glob("*.gguf"))
     if not models:
-        pytest.skip("no bundled model in edge/models")
+        pytest.skip("no bundled model in edge/bundled")
     return models[0]
+
+
+# ---- built once for all processes of a run (make test starts one on each core) ---------------------------------------
+
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """once(name, fill): the folder of that name, which fill(folder) has filled, one time in the whole run.
+
+    The first process to come fills it; the others wait for it.  What fill raises, each of them sees for itself.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def get(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = shared / "once" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(shared / "once" / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = shared / "once" / f"{name}.done"
+            if not done.exists():
+                fill(folder)
+                done.touch()
+        return folder
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def frozen(bundled_model: Path) -> dict[str, Path]:
+    """The two frozen programs for this machine: {"file": ..., "folder": ...}.  freeze.sh has a lock of its own and does
+    nothing when nothing changed."""
+    if importlib.util.find_spec("PyInstaller") is None:
+        pytest.skip("PyInstaller is not installed (extra freeze)")
+    if shutil.which("objdump") is None:
+        pytest.skip("PyInstaller needs objdump (package binutils)")
+    script = ROOT / "packaging" / "freeze.sh"
+    subprocess.run([str(script)], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
+    dist = ROOT / "dist"
+    return {"file": dist / "bitnet-edge", "folder": dist / f"bitnet-edge-{platform.machine()}" / "bitnet-edge"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what uses the frozen programs; lets the slow parts begin, since a long test at the end runs alone."""
+    for item in items:
+        if "frozen" in getattr(item, "fixturenames", ()):
+            item.add_marker("freeze")
+    slow = ("freeze", "sanitize", "qemu")
+    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in slow))
+
+
+@pytest.fixture
+def no_open_engine() -> None:
+    """A process has one instruction set while an engine is open: close those that other tests have left."""
+    import gc
+
+    from edge.engine import Engine
+
+    gc.collect()
+    for each in gc.get_objects():
+        if isinstance(each, Engine) and not each.closed:
+            each.close()

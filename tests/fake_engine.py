@@ -20,8 +20,10 @@ sys.path.insert(0, str(ROOT))
 from edge.config import ModelConfig  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UnsupportedCPU  # noqa: E402
-from edge.footprint import Footprint  # noqa: E402
-from edge.kv_config import KVConfig  # noqa: E402
+from edge.kv.config import KVConfig  # noqa: E402
+from edge.kv.space import KVSpace  # noqa: E402
+from edge.model.footprint import Footprint  # noqa: E402
+from edge.model.model import Model  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259
 N_VOCAB = 260
@@ -83,11 +85,14 @@ class FakeTransformer:
     def __init__(self) -> None:
         self.delay = float(os.environ.get("FAKE_DELAY", "0"))
 
-    def step(self, kv: FakeKV, ids: Any, logits: Any, all_logits: bool = False, top: int = 0) -> None:
+    def step(self, batch: Any) -> None:
         time.sleep(self.delay)
-        kv.ids.extend(ids)
-        if logits is None:
-            return
+        for segment in batch:
+            segment.kv.ids.extend(segment.ids)
+            if segment.logits is not None:
+                self.say(segment.kv, segment.logits)
+
+    def say(self, kv: FakeKV, logits: Any) -> None:
         question, answer = b"", b""
         if ANSWER in kv.ids:
             at = len(kv.ids) - kv.ids[::-1].index(ANSWER)
@@ -191,10 +196,8 @@ def load(
     plan = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory).plan(CONFIG, Footprint(allocated=1000))
     if on_plan:
         on_plan(plan)
-    transformer, tokenizer, template = FakeTransformer(), FakeTokenizer(), FakeTemplate()
-    return Engine(
-        CONFIG, transformer, tokenizer, template, plan, path="fake", notes=["this is a fake"], new_kv=FakeKV
-    )
+    model = Model(CONFIG, FakeTransformer(), FakeTokenizer(), FakeTemplate(), path="fake")
+    return Engine(model, KVSpace(model, plan, new_cache=FakeKV), notes=["this is a fake"])
 
 
 def install() -> None:

@@ -14,8 +14,10 @@ from collections.abc import Callable
 
 from edge.config import ModelConfig
 from edge.engine import Engine
-from edge.footprint import Footprint
-from edge.kv_config import KVPlan
+from edge.kv.config import KVPlan
+from edge.kv.space import KVSpace
+from edge.model.footprint import Footprint
+from edge.model.model import Model
 
 BOS, EOT, SYSTEM, USER, ASSISTANT = 256, 257, 258, 259, 260
 JOINED = [b"he", b"ll", b"th", b"er", b"ing "]
@@ -119,8 +121,8 @@ class KV:
 
 
 def by_hash(history: list[int]) -> int:
-    """A printable byte that depends on every token of the history."""
-    return 97 + zlib.crc32(repr(history).encode()) % 26
+    """A capital, of which none is in a joined token, that depends on every token of the history."""
+    return 65 + zlib.crc32(repr(history).encode()) % 26
 
 
 def script(*answers: str | bytes) -> Callable[[list[int]], int]:
@@ -146,19 +148,23 @@ class Transformer:
         self.hook: Callable[[], None] | None = None
         self.running = threading.Lock()
 
-    def step(self, kv: KV, ids, logits, all_logits: bool = False, top: int = 0) -> None:
+    def step(self, batch) -> None:
         assert self.running.acquire(blocking=False), "two steps at once"
         try:
             if self.hook:
                 self.hook()
-            assert 1 <= len(ids) <= self.chunk and len(ids) <= kv.room
-            kv.append(list(ids))
-            self.evaluated.append(len(ids))
-            if logits is not None:
-                assert len(logits) == N_VOCAB
-                for i in range(N_VOCAB):
-                    logits[i] = 0.0
-                logits[self.next_token(kv.ids)] = 20.0
+            assert 1 <= sum(len(segment.ids) for segment in batch) <= self.chunk
+            assert len({id(segment.kv) for segment in batch}) == len(batch)
+            for segment in batch:
+                kv, ids, logits = segment.kv, segment.ids, segment.logits
+                assert 1 <= len(ids) <= kv.room
+                kv.append(list(ids))
+                self.evaluated.append(len(ids))
+                if logits is not None:
+                    assert len(logits) == N_VOCAB
+                    for i in range(N_VOCAB):
+                        logits[i] = 0.0
+                    logits[self.next_token(kv.ids)] = 20.0
         finally:
             self.running.release()
 
@@ -176,6 +182,5 @@ def engine(
     """An engine of fakes; overflow "slide" gives a ring of n_ctx tokens."""
     window = n_ctx if overflow == "slide" else 0
     plan = KVPlan(n_ctx, "int8", window, 0, 81_000_000, overflow, Footprint())
-    return Engine(
-        CONFIG, Transformer(next_token), Tokenizer(), Template(), plan, new_kv=lambda: KV(n_ctx, window, sealed)
-    )
+    model = Model(CONFIG, Transformer(next_token), Tokenizer(), Template())
+    return Engine(model, KVSpace(model, plan, new_cache=lambda: KV(n_ctx, window, sealed)))

@@ -60,7 +60,7 @@ class Manager:
                 lines += self._socket.recv(4096).decode().splitlines()
         return lines
 
-    def expect(self, line: str, seconds: float = 30) -> None:
+    def expect(self, line: str, seconds: float = 300) -> None:
         """Wait for one line."""
         deadline = time.monotonic() + seconds
         while True:
@@ -77,8 +77,8 @@ class Talk:
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(30)
-        deadline = time.monotonic() + 30
+        self.socket.settimeout(300)
+        deadline = time.monotonic() + 300
         while True:  # the service may be starting: no path yet, or one that does not listen yet
             try:
                 self.socket.connect(str(path))

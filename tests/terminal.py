@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import pty
 import re
 import select
@@ -12,6 +13,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -51,7 +53,7 @@ class Terminal:
         """Type a line and press Enter."""
         self.type(text + ENTER)
 
-    def expect(self, pattern: str, timeout: float = 20.0) -> str:
+    def expect(self, pattern: str, timeout: float = 300.0) -> str:
         """Wait until ``pattern`` appears behind what was matched before; returns all up to its end."""
         deadline = time.monotonic() + timeout
         while True:
@@ -71,13 +73,36 @@ class Terminal:
         """Wait until the line editor has given the terminal back: only then is Ctrl-C a signal."""
         self._wait_for_mode(termios.ICANON)
 
-    def _wait_for_mode(self, mode: int, timeout: float = 20.0) -> None:
+    def reads(self, timeout: float = 300.0) -> None:
+        """Wait until the program, or one that it started, sleeps in read() of its standard input."""
+        deadline = time.monotonic() + timeout
+        while not any(self._sleeps_in_read(pid) for pid in self._family(self.process.pid)):
+            assert time.monotonic() < deadline, "the program does not read"
+            time.sleep(0.005)
+
+    def _family(self, pid: int) -> list[int]:
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:  # it has ended
+            return []
+        return [pid, *(one for child in children for one in self._family(int(child)))]
+
+    @staticmethod
+    def _sleeps_in_read(pid: int) -> bool:
+        try:
+            words = Path(f"/proc/{pid}/syscall").read_text().split()
+        except OSError:
+            return False
+        read = {"x86_64": "0", "aarch64": "63"}[platform.machine()]
+        return words[:2] == [read, "0x0"]
+
+    def _wait_for_mode(self, mode: int, timeout: float = 300.0) -> None:
         deadline = time.monotonic() + timeout
         while termios.tcgetattr(self._fd)[3] & termios.ICANON != mode:
             assert time.monotonic() < deadline, f"the line editor {'keeps' if mode else 'does not take'} the terminal"
             time.sleep(0.001)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = 300.0) -> int:
         """The exit code, once the program has ended."""
         deadline = time.monotonic() + timeout
         while self._read(max(0.0, min(0.2, deadline - time.monotonic()))) or self.process.poll() is None:

@@ -11,22 +11,24 @@ import pytest
 from handmade import STR, model, value
 from oracles.forward import Model
 
-from edge.convert import convert
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
-from edge.weights import build
+from edge.model.weights import build
+from edge.tools.convert import convert
 from pyx.kv import KVCache
 from pyx.ternary import TernaryMatrix
+from pyx.transformer import Segment
 
 VECTORS = Path(__file__).parent / "vectors"
-KIOSK = Path(__file__).parent.parent / "edge" / "models" / "kiosk-5m.gguf"
+KIOSK = Path(__file__).parent.parent / "edge" / "bundled" / "kiosk-5m.gguf"
 
 
 def engine_logits(checkpoint, ids: list[int]) -> np.ndarray:
     config = checkpoint.config
     out = np.zeros((len(ids), config.n_vocab), np.float32)
     cache = KVCache(config.n_layer, config.n_kv_head, config.head_dim, 64, "f32")
-    build(checkpoint, head="native", n_threads=2).step(cache, array.array("i", ids), out.reshape(-1), True)
+    build(checkpoint, head="native", n_threads=2).step(
+        [Segment(cache, array.array("i", ids), out.reshape(-1), all_logits=True)])
     return out
 
 

@@ -1,4 +1,4 @@
-"""edge/bench.py: the rows are complete, the arithmetic is right, the forms parse."""
+"""edge/tools/bench.py: the rows are complete, the arithmetic is right, the forms parse."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from benchmarks import make_model
-from edge import bench
 from edge.errors import UsageError
+from edge.tools import bench
 from pyx import bandwidth
 
 
@@ -52,15 +52,15 @@ def test_every_placement_and_head_in_turn(tiny: str) -> None:
 
 def test_tokens_of_the_likeliest(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """--top-k reaches the head, which reads less for few, and the table says so."""
-    from edge.context import Context
+    from edge.model.model import Model, Segment
 
-    asked, step = set(), Context.step
+    asked, step = set(), Model.step
 
-    def noted(self: Context, ids: Any, logits: Any, winners: int = 0, all_logits: bool = False) -> None:
-        asked.add(winners)
-        step(self, ids, logits, winners, all_logits)
+    def noted(self: Model, batch: list[Segment]) -> None:
+        asked.update(segment.winners for segment in batch)
+        step(self, batch)
 
-    monkeypatch.setattr(Context, "step", noted)
+    monkeypatch.setattr(Model, "step", noted)
     for top_k, words in ((1, ""), (40, "drawn from the 40 likeliest"), (0, "drawn from all")):
         report = bench.run(tiny, depths=(16,), n_gen=2, repeats=1, head=("two-stage",), top_k=top_k)
         assert asked == {top_k} and report.header["top_k"] == top_k
@@ -94,7 +94,8 @@ def test_read_rate_is_a_rate(tiny: str, kind: str) -> None:
 
 def test_placement_asks_the_system(tmp_path: Path) -> None:
     def engine(copied: int) -> Any:
-        return SimpleNamespace(transformer=SimpleNamespace(weight_bytes=copied or 9, weight_bytes_allocated=copied))
+        transformer = SimpleNamespace(weight_bytes=copied or 9, weight_bytes_allocated=copied)
+        return SimpleNamespace(model=SimpleNamespace(transformer=transformer))
 
     rollup = tmp_path / "rollup"
     rollup.write_text("Rss:  9 kB\nAnonHugePages:      6144 kB\n")

@@ -16,8 +16,8 @@ from test_tokenizer import BPE, needs_vocab, vocabulary
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import TokenizerSpec
 from edge.formats.texts import StringArray
-from edge.tokenizer import Tokenizer
-from edge.tokenizer.byte_level import ALPHABET, PATTERNS, _for_ascii
+from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer.byte_level import _TRUSTED, ALPHABET, PATTERNS, _for_ascii
 from pyx import strings
 from pyx.bpe import RAW, SKIP, TOKEN, BytePairs
 
@@ -161,7 +161,8 @@ def test_texts_that_begin_so(texts, prefix):
 # ---- the split -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted({pattern: name for name, pattern in PATTERNS.items()}.values()))
+@pytest.mark.parametrize("name", sorted({
+    pattern: name for name, pattern in PATTERNS.items() if pattern in _TRUSTED}.values()))
 @settings(max_examples=1000)
 @given(text=st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aS' \n\r\t1.$`_\x1c\x0b", max_size=30))
 def test_ascii_is_cut_by_re_as_by_regex(name, text):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from edge.convert import convert
 from edge.formats import gguf, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
+from edge.tools.convert import convert
 from tests.oracles.forward import floats, ternary
 
 #: bitnet_edge and llama.cpp name -> name in a BitNetForCausalLM (transformers)

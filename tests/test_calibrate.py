@@ -15,15 +15,17 @@ pytest.importorskip("pyx.probe", reason="needs the compiled floor (python setup.
 
 import edge
 from benchmarks import make_model
-from edge import calibrate, heads, kv_table
 from edge.cli.group import cli
 from edge.errors import EdgeError, UsageError
-from edge.evaluate import Mode, segments
-from edge.kv_config import KVConfig
-from edge.kv_policy import read_budget
+from edge.kv import table as kv_table
+from edge.kv.config import KVConfig
+from edge.kv.policy import read_budget
+from edge.tools import calibrate, heads
+from edge.tools.evaluate import Mode, segments
 from pyx import probe
 from pyx.attention import attention
 from pyx.kv import KVCache
+from pyx.transformer import Segment
 
 # ---- the probe -------------------------------------------------------------------------------------------------------
 
@@ -87,9 +89,9 @@ def test_a_transformer_leaves_what_it_asked(tmp_path) -> None:
     found = []
     for threads, parts in ((1, [50]), (2, [49, 1]), (3, [20, 30])):
         with edge.load(tmp_path / "tiny.gguf", ctx=64, kv="f32", overflow="stop", threads=threads) as engine:
-            queries, cache, at = engine.transformer.keep_queries(), engine.new_kv(), 0
+            queries, cache, at = engine.model.transformer.keep_queries(), engine.space.new_cache(), 0
             for n in parts:
-                engine.transformer.step(cache, array("i", range(at, at + n)), None)
+                engine.model.transformer.step([Segment(cache, array("i", range(at, at + n)))])
                 at += n
             found.append([probe.rows(cache, layer, queries) for layer in range(2)])
     assert found[0] == found[1] == found[2]
@@ -128,13 +130,13 @@ def test_classes_are_those_of_the_last_queries(engine, tokens) -> None:
     """Read token by token: entropies of the last queries of each whole piece, averaged."""
     looks = heads.classes(engine, tokens, [100, 12])
     assert looks.lengths == [12, 100] and len(looks.rows) == 2 * 2 * 4
-    config, queries = engine.config, engine.transformer.keep_queries()
+    config, queries = engine.config, engine.model.transformer.keep_queries()
     seen: dict[tuple[int, int], list[float]] = {}
     pieces = [piece for piece in segments(engine, tokens, 100) if len(piece) == 100][: heads.PIECES]
     for piece in pieces:
-        cache = engine.new_kv()
+        cache = engine.space.new_cache()
         for t, token in enumerate(piece):
-            engine.transformer.step(cache, array("i", [token]), None)
+            engine.model.transformer.step([Segment(cache, array("i", [token]))])
             for layer in range(2 if t >= 100 - heads.LOOKS else 0):
                 rows = np.array(probe.rows(cache, layer, queries)).reshape(config.n_head, t + 1)
                 for head, row in enumerate(rows):
@@ -338,8 +340,8 @@ def test_the_command(bundled_model, tmp_path) -> None:
     table = CliRunner().invoke(cli, ["kv", "plan", "--kv", "int8", "--kv-budget", str(path)])
     assert " budget " in table.output
     for arguments, message in (
-        (["--compare", "-o", str(path)], "leave out -o"),
-        (["--classes", "32", "-o", str(path)], "leave out -o"),
+        (["--compare", "-o", str(path)], "-o cannot be used with"),
+        (["--classes", "32", "-o", str(path)], "-o cannot be used with"),
         (["--classes", "300"], "length 300"),
         (["--keep-share", "2"], "share to keep"),
         (["-o", str(tmp_path)], "directory"),

@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
-from edge.chat import Conversation
 from edge.errors import ContextFull, UsageError
-from edge.sampling import PRESETS, Sampling
+from edge.session.conversation import Conversation
+from edge.session.sampling import PRESETS, Sampling
 from tests import fakes
 
-GREEDY = Sampling(temp=0.0)
+GREEDY = Sampling(temperature=0.0)
 
 
 def said(pieces) -> str:
@@ -50,7 +50,7 @@ def test_system_prompt_changes_from_the_next_turn_on():
 
 
 def test_regen_asks_the_same_question_with_other_numbers():
-    hot = Sampling(temp=30.0, top_k=0, top_p=1.0, min_p=0.0, seed=5)
+    hot = Sampling(temperature=30.0, top_k=0, top_p=1.0, min_p=0.0, seed=5)
     chat = talk()
     with pytest.raises(UsageError, match="no question"):
         chat.regen()
@@ -137,7 +137,8 @@ def test_cancel_and_close():
 @pytest.mark.parametrize(
     "values",
     [
-        {"temp": -0.1}, {"temp": float("nan")}, {"temp": float("inf")}, {"temp": "1"}, {"temp": True}, {"top_k": -1},
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"temperature": "1"},
+        {"temperature": True}, {"top_k": -1},
         {"top_k": 1.5}, {"top_p": 1.1}, {"top_p": -0.1}, {"min_p": 2}, {"repeat_penalty": 0}, {"repeat_last_n": -2},
         {"presence_penalty": float("nan")}, {"frequency_penalty": 1e9}, {"seed": 1.0}, {"seed": True},
     ],
@@ -148,11 +149,11 @@ def test_sampling_refuses(values):
 
 
 def test_presets():
-    assert Sampling.preset("precise").temp == 0 and Sampling.preset("creative", seed=3).seed == 3
+    assert Sampling.preset("precise").temperature == 0 and Sampling.preset("creative", seed=3).seed == 3
     assert set(PRESETS) == {"precise", "balanced", "creative"}
     with pytest.raises(UsageError, match="precise, balanced, creative"):
         Sampling.preset("wild")
     with pytest.raises(UsageError):
-        Sampling.preset("precise", temp=-1)
+        Sampling.preset("precise", temperature=-1)
     assert not Sampling().penalises and Sampling(repeat_penalty=1.1).penalises
     assert not Sampling(repeat_penalty=1.1, repeat_last_n=0).penalises and Sampling(presence_penalty=-1).penalises

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,14 @@ def test_a_conversation_that_goes_on_says_so(terminal: Any, tmp_path: Path) -> N
         t.line("/exit")
         assert t.wait() == 0
     with terminal(*kept, command=command) as t:
-        assert "goes on after 1 question; /clear" in t.expect("> ")
+        assert "after 1 question; /clear" in t.expect("> ")
 
 
 def test_commands(terminal: Any) -> None:
     with terminal("chat") as t:
         t.expect("> ")
         t.line("/help")
-        t.expect(r"/regen .*Ctrl-D leaves.*> ")
+        t.expect(r"/regen .*Ctrl-D quits.*> ")
         t.line("/rubbish")
         t.expect(r"no command /rubbish.*> ")
         t.line("hello")
@@ -70,13 +69,13 @@ def test_commands(terminal: Any) -> None:
         t.line("/set max_tokens 3")
         t.expect("> ")
         t.line("hello")
-        t.expect(r"You\r\n.*cut at the token limit.*> ")
+        t.expect(r"You\r\n.*stopped at the token limit.*> ")
         t.line("/set stats on")
         t.expect("> ")
         t.line("hello")
         t.expect(r"prompt \d+ tok .* rss .*> ")
         t.line("/undo")
-        t.expect(r"taken back.*> ")
+        t.expect(r"turn removed.*> ")
         t.line("/context")
         t.expect(r"\[#+\.+\].*2 turns.*> ")
         t.line("/clear")
@@ -170,10 +169,10 @@ def test_terminal_that_cannot_move_its_cursor(terminal: Any) -> None:
         t.expect("> ")
         t.line("hello")
         t.expect(r"You said: hello\r\n.*> ")
-        time.sleep(0.5)  # a signal between Python's prompt and its read() waits for the next key
+        t.reads()  # a signal between Python's prompt and its read() waits for the next key
         t.type(CTRL_C)
         t.expect("Ctrl-C again.*> ")
-        time.sleep(0.5)
+        t.reads()
         t.type(CTRL_C)
         assert t.wait() == 130
         assert "\x1b[" not in t.screen
@@ -188,7 +187,7 @@ def test_piped_input_and_terminal_output(terminal: Any) -> None:
 
 def test_slow_things_show_progress(terminal: Any) -> None:
     with terminal("run", "hello", FAKE_LOAD="2.5") as t:
-        t.expect(r"loading the model.* [1-9]0 %.*\r\x1b\[K", timeout=20)
+        t.expect(r"loading the model.* [1-9]0 %.*\r\x1b\[K", timeout=300)
         t.expect("You said: hello")
         assert t.wait() == 0
     with terminal("run", "hello", "-q", FAKE_LOAD="1.5") as t:
@@ -198,9 +197,9 @@ def test_slow_things_show_progress(terminal: Any) -> None:
 
 def test_real_chat(terminal: Any, bundled_model: Path) -> None:
     with terminal("chat", "-n", "20", command=[sys.executable, "-m", "edge"], PYTHONPATH=str(ROOT)) as t:
-        t.expect(bundled_model.stem.split("-")[0] + ".*> ", timeout=60)
+        t.expect(bundled_model.stem.split("-")[0] + ".*> ", timeout=300)
         t.line("Hello!")
-        t.expect(r"Hello!.*2004l\w[^\r]*\r\n\r\n.*> ", timeout=60)  # 2004l: the line editor hands over
+        t.expect(r"Hello!.*2004l\w[^\r]*\r\n\r\n.*> ", timeout=300)  # 2004l: the line editor hands over
         t.line("/stats")
         t.expect(r"answer \d+ tok.*> ")
         t.type(CTRL_D)

@@ -50,7 +50,7 @@ def call(env: dict[str, str]) -> Any:
 
     def run(*args: str, stdin: str | bytes = "", delay: float = 0, command: Sequence[str] = FAKE, **extra: str) -> Done:
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run([*command, *args], input=data, capture_output=True, timeout=60,
+        done = subprocess.run([*command, *args], input=data, capture_output=True, timeout=300,
                               env={**env, "FAKE_DELAY": str(delay), **extra})  # fmt: skip
         return Done(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -103,6 +103,11 @@ def begin_answer(process: subprocess.Popen[bytes]) -> None:
 def test_answer_ends_with_one_newline(call: Any) -> None:
     for question in ("hello", "lines", "nothing"):
         assert call("run", question).stdout == reply(question).rstrip("\n") + "\n"
+
+
+def test_nothing_is_printed_without_an_answer(call: Any) -> None:
+    done = call("run", "-n", "0", "hello")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_nothing_but_the_answer(call: Any) -> None:
@@ -236,6 +241,8 @@ def test_not_text(call: Any, env: dict[str, str], tmp_path: Path) -> None:
     assert done.returncode == 2 and "latin.txt" in done.stderr and "UTF-8" in done.stderr
     done = call("run", "x", stdin=b"caf\xe9")
     assert done.returncode == 2 and "standard input" in done.stderr
+    done = call("run", stdin=b"a\0b")
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1 and "byte 1 is NUL" in done.stderr
     bytes_argument = [*(part.encode() for part in FAKE), b"run", b"caf\xe9"]
     raw = subprocess.run(bytes_argument, input=b"", capture_output=True, env=env)
     assert raw.returncode == 2 and b"UTF-8" in raw.stderr
@@ -326,11 +333,10 @@ def test_exit_7_context_full(call: Any) -> None:
 
 
 def test_exit_124_timeout(call: Any) -> None:
-    begun = time.monotonic()
-    done = call("run", "long", "--timeout", "1.5", delay=0.02, FAKE_LOAD="0.5")
-    assert done.returncode == 124 and time.monotonic() - begun < 10
-    assert done.stdout.startswith("all work") and done.stdout.endswith("\n")
-    assert len(done.stdout) < 1.2 / 0.02
+    done = call("run", "long", "--timeout", "4", delay=0.1, FAKE_LOAD="0.5")
+    assert done.returncode == 124
+    assert done.stdout.startswith("all") and done.stdout.endswith("\n")
+    assert len(done.stdout) < 4 / 0.1
     late = call("run", "long", "--timeout", "0.1", "--json", FAKE_LOAD="0.5")
     assert late.returncode == 124 and json.loads(late.stdout)["finish_reason"] == "timeout"
 
@@ -339,7 +345,7 @@ def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     process = start("run", "long", delay=0.02)
     begin_answer(process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(300) == 130
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
     mark = tmp_path / "mark"
     loading = start("run", "long", FAKE_LOAD="60", FAKE_MARK=str(mark))
@@ -347,14 +353,14 @@ def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     while not mark.exists():
         time.sleep(0.01)
     loading.send_signal(signal.SIGINT)
-    assert (loading.wait(20), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
+    assert (loading.wait(300), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
 
 
 def test_exit_143_terminate(start: Any) -> None:
     process = start("run", "long", delay=0.02)
     begin_answer(process)
     process.terminate()
-    assert process.wait(20) == 143
+    assert process.wait(300) == 143
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
     for args in (("chat",), ("chat", "--jsonl")):
         waiting = start(*args)
@@ -362,7 +368,7 @@ def test_exit_143_terminate(start: Any) -> None:
             waiting.stdin.write(b"hello\n")
         waiting.stdout.readline()
         waiting.terminate()
-        assert waiting.wait(20) == 143 and waiting.stderr.read() == b""
+        assert waiting.wait(300) == 143 and waiting.stderr.read() == b""
 
 
 def test_closed_pipe_is_quiet(env: dict[str, str]) -> None:
@@ -405,6 +411,31 @@ def test_drafts_change_nothing(call: Any) -> None:
     asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--ignore-eos", "--seed", "5", "--json")
     plain, drafted = (json.loads(call(*asked, "--draft", n, command=REAL).stdout) for n in ("off", "7"))
     assert drafted["text"] == plain["text"] and plain["usage"]["drafted"] == 0 < drafted["usage"]["drafted"]
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_form(call: Any, tmp_path: Path) -> None:
+    schema = tmp_path / "order.json"
+    schema.write_text('{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')
+    for given in (str(schema), schema.read_text()):
+        done = call("run", "Two teas", "--schema", given, "--seed", "1", "-n", "60", command=REAL)
+        assert set(json.loads(done.stdout)) == {"n"} and done.stderr == ""
+    assert call("run", "Tea?", "--choice", r"yes\, please,no", command=REAL).stdout in ("yes, please\n", "no\n")
+    grammar = tmp_path / "time.lark"
+    grammar.write_text('start: /[0-9]{2}/ ":" /[0-9]{2}/')
+    assert re.fullmatch(r"\d\d:\d\d\n", call("run", "When?", "--grammar", str(grammar), command=REAL).stdout)
+    cut = call("run", "When?", "--regex", "[a-z]{80}", "-n", "3", command=REAL)
+    assert cut.returncode == 0 and cut.stderr == "bitnet-edge: the answer is incomplete: it reached the limit of -n\n"
+
+
+def test_form_refused(call: Any) -> None:
+    for wrong, words in (
+        (("--schema", '{"not":{}}'), "keys that are not supported: /not"), (("--schema", "nowhere.json"), "nowhere"),
+        (("--regex", "("), "--regex is wrong: "), (("--regex", "a", "--choice", "b"), "one form"),
+        (("--schema", '{"type":'), "--schema is not JSON"), (("--grammar", "nowhere.lark"), "nowhere.lark"),
+    ):  # fmt: skip
+        done = call("run", "x", "-m", "nowhere.gguf", *wrong)
+        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_json_object(call: Any) -> None:
@@ -552,6 +583,8 @@ def test_chat_pipe_errors(call: Any) -> None:
     done = call("chat", stdin=b"hello\n\xff\xfe oops\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n" * 2)
     assert done.stderr.count("\n") == 1 and "not UTF-8" in done.stderr
+    done = call("chat", stdin=b"a\0b\nhello\n")
+    assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "character 2" in done.stderr
     done = call("chat", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
     assert (done.returncode, done.stdout) == (2, "You said: hello\n")
 
@@ -668,6 +701,24 @@ def test_jsonl_unknown_keys(protocol: Any) -> None:
     assert all("id" not in event or event["id"] == 17 for event in events)
 
 
+@pytest.mark.usefixtures("bundled_model")
+def test_jsonl_form(call: Any) -> None:
+    def asked(ident: str, **more: Any) -> dict[str, Any]:
+        return {"id": ident, "op": "chat", "messages": [{"role": "user", "content": "Tea?"}], "max_tokens": 40, **more}
+
+    requests = [
+        asked("a", choices=["yes", "no"]), asked("b", schema={"enum": ["yes", 5]}), asked("c", schema={"not": {}}),
+        asked("d", choices=["yes"], regex="a"), asked("e"),
+    ]  # fmt: skip
+    lines = "".join(json.dumps(request) + "\n" for request in requests)
+    done = call("chat", "--jsonl", "--regex", "[0-9]{3}", command=REAL, stdin=lines)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert texts(events, "a") in ("yes", "no") and json.loads(texts(events, "b")) in ("yes", 5)
+    errors = {event["id"]: event for event in events if event["ev"] == "error"}
+    assert set(errors) == {"c", "d"} and {e["code"] for e in errors.values()} == {"bad_request"}
+    assert "/not" in errors["c"]["message"] and re.fullmatch("[0-9]{3}", texts(events, "e"))
+
+
 def test_jsonl_errors(protocol: Any) -> None:
     bad = [
         ("rubbish", "bad_json"), ("[1]", "bad_json"), ("[" * 100000, "bad_json"), ('{"op":"ping"', "bad_json"),
@@ -747,14 +798,14 @@ def test_jsonl_ping_and_info(start: Any) -> None:
 def test_jsonl_end(start: Any) -> None:
     process = start("chat", "--jsonl", delay=0.005)
     send(process, chat("hello", id="a"))
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0 and err == b"" and json.loads(out.splitlines()[-1])["ev"] == "done"
     # a reader that goes away ends the program, too
     gone = start("chat", "--jsonl", delay=0.005)
     gone.stdout.readline()
     gone.stdout.close()
     send(gone, chat("long", id="a"))
-    assert gone.wait(20) == 0 and gone.stderr.read() == b""
+    assert gone.wait(300) == 0 and gone.stderr.read() == b""
 
 
 # ---- the contract itself ---------------------------------------------------------------------------------------------
@@ -780,14 +831,14 @@ def test_plan_before_loading(call: Any) -> None:
     shown = call("model", "show", command=REAL).stdout
     said = call("run", "hello", "-v", "-n", "1", command=REAL).stderr
     kinds = [line.split()[1] for line in said.splitlines() if line.startswith("plan: ")]
-    assert [line.split()[0] for line in shown.partition("running it would take\n")[2].splitlines()] == kinds
+    assert [line.split()[0] for line in shown.partition("memory to run it\n")[2].splitlines()] == kinds
 
 
 def test_context_remarks(call: Any) -> None:
     for options, words in (
         (("-c", "4096"), "longer than the 2048"),
         (("-c", "1"), "context of 1 token "),
-        (("-c", "63"), "smallest sensible one has 64"),
+        (("-c", "63"), "use at least 64"),
         (("--window", "8"), "window of 8 tokens"),
     ):
         for command in (("run", "hello", "-n", "2"), ("chat",)):
@@ -839,7 +890,7 @@ def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
     for more in ((), ("--sinks", "4")):
         done = call("chat", *system, *options, *more, stdin=lines, command=REAL)
         assert done.returncode == 0 and re.search(r"128/int8 \d+ MB, \d+ evicted", done.stderr), done.stderr
-        pinned[more] = int(re.search(r"S: the first (\d+) stay for ever", done.stdout)[1])
+        pinned[more] = int(re.search(r"S: the first (\d+) are always kept", done.stdout)[1])
     assert pinned[("--sinks", "4")] == 4 and pinned[()] > 15
     file = ("--session", str(tmp_path / "talk.bes"))
     assert call("run", *file, *system, "-n", "0", "-c", "128", "-t", "1", command=REAL).returncode == 0
@@ -855,7 +906,7 @@ def test_kv_offload(call: Any, tmp_path: Path) -> None:
     for more in ((), ("--kv-offload", str(tmp_path)), ("--kv-offload", "/dev/shm")):
         done = call("chat", *options, *more, stdin=lines, command=REAL)
         assert done.returncode == 0, done.stderr
-        cached.append((done.stdout, re.findall(r"\((\d+) cached\)", done.stderr)[-1], "itself" in done.stderr))
+        cached.append((done.stdout, re.findall(r"\((\d+) cached\)", done.stderr)[-1], "(tmpfs)" in done.stderr))
     assert cached[0][0] == cached[1][0] == cached[2][0]
     assert int(cached[0][1]) == 0 < int(cached[1][1]) and [memory for _, _, memory in cached] == [False, False, True]
     assert list(tmp_path.iterdir()) == []

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge.convert import _f16, _q8_0, convert
 from edge.errors import EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
-from edge.weights import build
+from edge.model.weights import build
+from edge.tools.convert import _f16, _q8_0, convert
 from pyx.kv import KVCache
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
+from pyx.transformer import Segment
 from tests import handmade
 from tests.handmade import hf_config, hf_directory, hf_tensors
 
@@ -40,7 +41,7 @@ def logits(checkpoint: Checkpoint) -> np.ndarray:
     c = checkpoint.config
     out = np.zeros((len(IDS), c.n_vocab), np.float32)
     cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
-    build(checkpoint, head="native").step(cache, array.array("i", IDS), out.reshape(-1), True)
+    build(checkpoint, head="native").step([Segment(cache, array.array("i", IDS), out.reshape(-1), True)])
     return out
 
 
@@ -95,7 +96,7 @@ def test_rows_go_back_again() -> None:
     """The two orders are inverse to each other."""
     from types import SimpleNamespace
 
-    from edge.convert import _Target
+    from edge.tools.convert import _Target
 
     config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
     there = _Target._order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
@@ -216,7 +217,8 @@ def test_a_dense_projection_in_a_hugging_face_model_is_refused(tmp_path: Path) -
     tensors = hf_tensors("scaled")
     name = "model.layers.0.mlp.down_proj.weight"
     tensors[name] = ("F32", (128, 256), np.random.default_rng(0).random((128, 256), np.float32).tobytes())
-    folder = hf_directory(tmp_path / "m", hf_config(quantization_config=None), tensors)
+    config = hf_config(architectures=["LlamaForCausalLM"], quantization_config=None)
+    folder = hf_directory(tmp_path / "m", config, tensors)
     with pytest.raises(InvalidFile, match=r"blk\.0\.ffn_down\.weight.*dense"):
         convert(folder, tmp_path / "m.gguf")
 

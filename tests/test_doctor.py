@@ -1,4 +1,4 @@
-"""edge/doctor.py and edge/board.py: facts where there are some, no failure where there are none."""
+"""edge/tools/doctor.py and edge/tools/board.py: facts where there are some, no failure where there are none."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import edge
-from edge import doctor
-from edge.board import Board
+from edge.tools import doctor
+from edge.tools.board import Board
 from pyx import cpu
 
 
@@ -117,7 +117,7 @@ def test_this_machine() -> None:
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
     (line,) = [line for line in lines if line.startswith("output head")]
     assert line.split(maxsplit=2)[2].startswith(
-        "int8, or as stored where that is Q8_0, every row read for every token; --head int8, two-stage, "
+        "int8, or Q8_0 if the file has that, every row read for every token; --head int8, two-stage, "
     )
     (line,) = [line for line in lines if line.startswith("2 MiB pages")]
     assert "for copied weights, output head and KV pages: " in line
@@ -127,7 +127,7 @@ def test_the_head_is_the_one_that_load_takes(bundled_model: Path) -> None:
     default = doctor.report(selftest=False)["head"]["default"]
     assert default == inspect.signature(edge.load).parameters["head"].default
     with edge.load(bundled_model, ctx=64) as engine, edge.load(bundled_model, ctx=64, head=default) as asked:
-        assert engine.transformer.head_kind == asked.transformer.head_kind == "int8"
+        assert engine.model.transformer.head_kind == asked.model.transformer.head_kind == "int8"
 
 
 def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:
@@ -224,20 +224,20 @@ def test_golden_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bundled
     monkeypatch.setattr(doctor, "MODELS", tmp_path)
     assert doctor.model_test() == "skipped: no bundled model"
     (tmp_path / "m.gguf").symlink_to(bundled_model)
-    assert doctor.model_test() == "skipped: no m.golden.json"
+    assert doctor.model_test() == "skipped: m.golden.json is missing"
     beside = tmp_path / "m.golden.json"
     beside.write_text(json.dumps(golden))
     assert doctor.model_test() == "ok, 2 answers as expected"
     golden["turns"][1]["ids"][3] ^= 1
     beside.write_text(json.dumps(golden))
-    assert doctor.model_test().startswith("wrong: to ")
+    assert doctor.model_test().startswith("wrong: the answer to ")
 
 
 def test_golden_answers_come_from_the_oracle(bundled_model: Path) -> None:
     """The NumPy model, which shares no code with ours, gives the stored tokens, with no near tie on the way."""
     from edge.formats import open_checkpoint
-    from edge.template import Template
-    from edge.tokenizer import Tokenizer
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
     from tests.oracles.forward import Model
 
     checkpoint = open_checkpoint(str(bundled_model))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import edge
 from edge import Sampling
-from edge.drafting import MOST, Drafting
 from edge.errors import UsageError
+from edge.session.drafting import MOST, Drafting
 from pyx.draft import MOST_DRAFT, Draft
 
 LONGEST = 4
@@ -104,10 +104,10 @@ def test_options():
 
 ORDER = "I'd like two large oat lattes, one espresso and two large oat lattes. Please read my order back."
 SAMPLINGS = [
-    Sampling(temp=0),
-    Sampling(temp=0, repeat_penalty=1.3),
+    Sampling(temperature=0),
+    Sampling(temperature=0, repeat_penalty=1.3),
     Sampling(seed=11),
-    Sampling(seed=12, temp=1.2, top_k=0, repeat_penalty=1.1),
+    Sampling(seed=12, temperature=1.2, top_k=0, repeat_penalty=1.1),
     Sampling.preset("creative", seed=13),
 ]
 
@@ -121,8 +121,8 @@ def answers(ctx: int = 256, samplings: Sequence[Sampling] = SAMPLINGS, **options
                 for text in (ORDER, "And the price?"):
                     pieces = session.ask(text, sampling=sampling, max_tokens=60, ignore_eos=True)
                     text = "".join(piece.text for piece in pieces)
-                    said.append((text, session.finish_reason, session._context.tokens.tolist()))
-                    assert session._context.kv.n_tokens == len(session._context.tokens)
+                    said.append((text, session.finish_reason, session.state.tokens.tolist()))
+                    assert session.state.kv.n_tokens == len(session.state.tokens)
                     assert session.usage.accepted <= session.usage.drafted
                     drafted, accepted = drafted + session.usage.drafted, accepted + session.usage.accepted
     return said, drafted, accepted
@@ -166,8 +166,8 @@ def engines():
 
 def loop(session, **options):
     """A text that repeats itself, so that nearly every draft is right."""
-    ids = session.engine.tokenizer.encode("one two three four five six seven. " * 3)
-    options = {"sampling": Sampling(temp=0), "ignore_eos": True, **options}
+    ids = session.model.tokenizer.encode("one two three four five six seven. " * 3)
+    options = {"sampling": Sampling(temperature=0), "ignore_eos": True, **options}
     return session.complete(ids, **options)
 
 
@@ -177,7 +177,7 @@ def test_the_end_of_the_context(engines):
     for draft in ("off", 7):
         with edge.load(ctx=96, threads=1, draft=draft, overflow="stop") as engine, engine.session() as session:
             said.append(("".join(piece.text for piece in loop(session, max_tokens=500)), session.finish_reason))
-            assert session._context.kv.n_tokens == 96
+            assert session.state.kv.n_tokens == 96
     assert said[0] == said[1] and said[0][1] == "context_full"
 
 
@@ -188,7 +188,7 @@ def test_no_more_than_asked_for(engines, most):
         with engine.session() as session:
             said.append("".join(piece.text for piece in loop(session, max_tokens=most)))
             assert session.usage.completion == most
-            assert session._context.kv.n_tokens == session.usage.prompt + most - 1
+            assert session.state.kv.n_tokens == session.usage.prompt + most - 1
     assert said[0] == said[1]
 
 
@@ -202,10 +202,14 @@ def test_a_stop_inside_a_draft(engines):
         for engine in engines:
             with engine.session() as session:
                 first = "".join(piece.text for piece in loop(session, max_tokens=60, stop=[word]))
-                held = session._context.tokens.tolist()
+                held = session.state.tokens.tolist()
                 more = "".join(p.text for p in session.complete([*held, 5], sampling=Sampling(seed=3), max_tokens=8))
                 said.append((first, session.usage.cached, held, more))
         assert said[0] == said[1]
+
+
+def interrupted(batch):
+    raise KeyboardInterrupt
 
 
 def test_interrupts(engines):
@@ -225,9 +229,10 @@ def test_interrupts(engines):
             elif way == "close":
                 pieces.close()
             else:
-                with pytest.raises(KeyboardInterrupt):
-                    pieces.throw(KeyboardInterrupt())
-            assert session._context.kv.n_tokens == len(session._context.tokens)
+                with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                    patch.setattr(drafting.model, "step", interrupted)
+                    list(pieces)
+            assert session.state.kv.n_tokens == len(session.state.tokens)
             assert "".join(piece.text for piece in loop(session, max_tokens=40)) == want
 
 
@@ -240,16 +245,16 @@ def test_ctrl_c_inside_a_step(engines, monkeypatch):
         pieces = loop(session, max_tokens=40)
         for _ in range(10):
             next(pieces)
-        step = session._context.step
+        step = drafting.model.step
 
-        def interrupted(*arguments, **named):
-            step(*arguments, **named)
+        def interrupted(batch):
+            step(batch)
             raise KeyboardInterrupt
 
-        session._context.step = interrupted
+        drafting.model.step = interrupted
         with pytest.raises(KeyboardInterrupt):
             list(pieces)
-        session._context.step = step
+        drafting.model.step = step
         assert "".join(piece.text for piece in loop(session, max_tokens=40)) == want
 
 

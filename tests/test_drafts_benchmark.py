@@ -10,7 +10,7 @@ pytest.importorskip("pyx.draft", reason="needs the compiled floor (python setup.
 
 import edge
 from benchmarks import drafts
-from edge.drafting import Drafting
+from edge.session.drafting import Drafting
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def bench(tmp_path):
 
 
 def test_replayed_answers_are_those_of_the_text(bench):
-    bench.engine.drafting = Drafting.parse(7)
+    bench.engine.space.drafting = Drafting.parse(7)
     tally = bench.replay_talk()
     assert tally.said == [" Two teas. Anything else?"] * 2
     each = len(bench.tokenizer.encode(" Two teas. Anything else?"))

@@ -7,18 +7,18 @@ import json
 import math
 import random
 import time
-from statistics import median
 
 import pytest
 
 import edge
 from benchmarks import make_model
-from edge import evaluate
 from edge.formats import open_checkpoint
-from edge.weights import build
+from edge.model.weights import build
+from edge.tools import evaluate
 from pyx.compare import log_likelihoods
 from pyx.kv import KVCache
 from pyx.memory import rss
+from pyx.transformer import Segment
 
 WINDOW, SINKS, CHUNK = 508, 4, 100
 
@@ -45,7 +45,7 @@ def test_twenty_thousand_tokens(tiny, positions):
         single = start % 1000 == 0  # mostly in chunks, to be quick; some one by one
         begun = time.process_time()
         for at in range(start, start + CHUNK, 1 if single else CHUNK):
-            model.step(cache, array.array("i", text[at : at + (1 if single else CHUNK)]), logits)
+            model.step([Segment(cache, array.array("i", text[at : at + (1 if single else CHUNK)]), logits)])
         if not single:
             seconds.append(time.process_time() - begun)
         memory.append(rss()["anon"])
@@ -53,9 +53,10 @@ def test_twenty_thousand_tokens(tiny, positions):
     assert cache.n_tokens == 20_000 and cache.evicted == 20_000 + 1 - WINDOW - SINKS
     assert cache.pool.used <= cache.nbytes == cache.pool.nbytes
     assert memory[-1] - memory[20] <= 256 * 1024  # warm after 2000 tokens
-    # time per token does not depend on how many there were: medians of the 2nd and the last fifth, with room for noise
+    # processor time per token does not depend on how many there were: the least of the 2nd and of the last fifth, since
+    # other programs can only add to it; were it proportional, the ratio would be 4
     fifth = len(seconds) // 5
-    assert median(seconds[-fifth:]) < 1.5 * median(seconds[fifth : 2 * fifth])
+    assert min(seconds[-fifth:]) < 2 * min(seconds[fifth : 2 * fifth])
 
 
 def test_perplexity_at_the_end_of_the_stream(bundled_model):
@@ -65,7 +66,7 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
     """
     block = 128
     with edge.load(ctx=1024, threads=1) as engine:
-        c, step, rng = engine.config, engine.transformer.step, random.Random(1)
+        c, step, rng = engine.config, engine.model.transformer.step, random.Random(1)
         assert engine.tokenizer.bos_id is not None
         talks = [json.loads(line)["messages"] for line in evaluate.DIALOGUES.read_text().splitlines() if line.strip()]
         coded = [engine.template.encode(engine.tokenizer, talk, add_generation_prompt=False)[1:] for talk in talks]
@@ -77,12 +78,12 @@ def test_perplexity_at_the_end_of_the_stream(bundled_model):
         starts = range(19_072, 19_072 + 1024, block)
 
         def loss(cache, at):
-            step(cache, text[at : at + block], logits, True)
+            step([Segment(cache, text[at : at + block], logits, all_logits=True)])
             return -sum(log_likelihoods(logits, text[at + 1 : at + block + 1], c.n_vocab)) / 1024
 
         def read(cache, ids):
             for at in range(0, len(ids), block):
-                step(cache, ids[at : at + block], None)
+                step([Segment(cache, ids[at : at + block])])
 
         def of(history):
             total = 0.0

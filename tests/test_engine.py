@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from array import array
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -18,12 +19,12 @@ pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setu
 
 import edge
 from edge.errors import ContextFull, EdgeError, UsageError
-from edge.sampling import Sampling
-from edge.stream import Piece, Stream, sentence_end
-from edge.usage import Timings, Usage
+from edge.session.sampling import Sampling
+from edge.session.stream import Piece, Stream, sentence_end
+from edge.session.usage import Timings, Usage, stats_line
 from tests import fakes
 
-GREEDY = Sampling(temp=0.0)
+GREEDY = Sampling(temperature=0.0)
 
 
 def text(pieces) -> str:
@@ -87,9 +88,9 @@ def test_a_session_answers_as_if_it_had_just_begun(actions, sealed):
                 next(pieces)
             pieces.close()
         elif action == "stop":
-            ask(session, "stop me", stop=["e", "aa", "xyz"], max_tokens=9)
-        if session._context:
-            assert session._context.kv.ids == list(session._context.tokens)
+            ask(session, "stop me", stop=["E", "AA", "XYZ"], max_tokens=9)
+        if session.state:
+            assert session.state.kv.ids == list(session.state.tokens)
     fresh = engine.session()
     fresh.messages = [dict(m) for m in session.messages]
     assert ask(session, "the last") == ask(fresh, "the last")
@@ -102,10 +103,10 @@ def test_an_exact_hit_still_evaluates_the_last_token():
     session = engine.session()
     ids = list(range(97, 117))
     first = text(session.complete(ids, sampling=GREEDY, max_tokens=5))
-    engine.transformer.evaluated.clear()
+    engine.model.transformer.evaluated.clear()
     assert text(session.complete(ids, sampling=GREEDY, max_tokens=5)) == first
     assert 0 < session.usage.cached < len(ids)
-    assert sum(engine.transformer.evaluated[:1]) >= 1
+    assert sum(engine.model.transformer.evaluated[:1]) >= 1
     # a prompt that ends inside what is held
     assert text(session.complete(ids[:10], sampling=GREEDY, max_tokens=5)) == text(
         engine.session().complete(ids[:10], sampling=GREEDY, max_tokens=5)
@@ -128,7 +129,7 @@ def test_an_answer_is_reused_with_the_tokens_the_model_wrote():
     ask(session, "q2")
     assert session.usage.cached == held
     # special tokens are never exchanged for text that looks like them
-    context = session._context
+    context = session.state
     context.tokens.append(fakes.EOT)
     context.kv.ids.append(fakes.EOT)
     ids = array("i", [*context.tokens[:-1], *b"<eot>", 70])
@@ -140,8 +141,8 @@ def test_warm_reads_the_system_prompt_once():
     session = engine.session(system="A long system prompt. " * 20)
     held = session.warm()
     assert held > 400
-    engine.transformer.evaluated.clear()
-    assert session.warm() == held and not engine.transformer.evaluated
+    engine.model.transformer.evaluated.clear()
+    assert session.warm() == held and not engine.model.transformer.evaluated
     answer = ask(session, "Hi")
     assert session.usage.cached == held
     assert answer == ask(engine.session(system="A long system prompt. " * 20), "Hi")
@@ -153,7 +154,7 @@ def test_prefill_in_chunks_reports_and_can_be_cancelled():
     engine = fakes.engine()
     session = engine.session()
     seen = []
-    engine.transformer.hook = lambda: time.sleep(0.001)
+    engine.model.transformer.hook = lambda: time.sleep(0.001)
     prompt = list(range(97, 122)) * 20
     text(session.complete(prompt, max_tokens=1, on_prefill=lambda *a: seen.append(a)))
     assert seen[0] == (0, 500, 0) and seen[-1] == (500, 500, 0) and len(seen) > 3
@@ -342,11 +343,25 @@ def test_cancel_keeps_what_was_said():
 
 def test_cancel_from_another_thread():
     engine = fakes.engine()
-    engine.transformer.hook = lambda: time.sleep(0.002)
     session = engine.session()
-    threading.Timer(0.05, session.cancel).start()
+    steps, begun, cancelled = iter(range(100_000)), threading.Event(), threading.Event()
+
+    def step():
+        if next(steps) == 20:  # in the middle of the answer
+            begun.set()
+            assert cancelled.wait(300)
+
+    def cancel():
+        begun.wait(300)
+        session.cancel()
+        cancelled.set()
+
+    engine.model.transformer.hook = step
+    other = threading.Thread(target=cancel)
+    other.start()
     ask(session, "q", max_tokens=100_000)
-    assert session.finish_reason == "cancelled" and session.usage.completion < 1000
+    other.join(300)
+    assert session.finish_reason == "cancelled" and session.usage.completion < 25
 
 
 def test_cancel_before_the_first_token_leaves_no_trace():
@@ -357,14 +372,24 @@ def test_cancel_before_the_first_token_leaves_no_trace():
     assert session.messages == [{"role": "system", "content": "s"}]
 
 
-def test_timeout():
+class Clock:
+    """Stands in for time.perf_counter, so that no load of the machine shows."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1.0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+    def advance(self, seconds):
+        self.now += seconds
+
+
+def test_timeout(monkeypatch):
+    clock = Clock(monkeypatch)
     engine = fakes.engine()
-    engine.transformer.hook = lambda: time.sleep(0.005)
+    engine.model.transformer.hook = lambda: clock.advance(0.005)
     session = engine.session()
-    begun = time.perf_counter()
     answer = ask(session, "q", max_tokens=100_000, timeout=0.1)
-    assert session.finish_reason == "timeout" and 0 < len(answer) < 100
-    assert time.perf_counter() - begun < 1
+    assert session.finish_reason == "timeout" and 10 < len(answer) <= 22
     session.clear()
     assert ask(session, "q" * 4000, timeout=0.02) == ""  # in the middle of the prompt
     assert session.finish_reason == "timeout" and session.messages == []
@@ -431,7 +456,7 @@ def test_when_the_ring_has_lost_the_beginning_the_oldest_turns_are_forgotten():
     assert session.forgotten == 0
     session.undo()
     session.undo()
-    engine.transformer.evaluated.clear()
+    engine.model.transformer.evaluated.clear()
     assert ask(session, "again", max_tokens=60) == "an answer of some length."
     assert session.forgotten > 0 and session.usage.prompt <= 64
     assert len(session.messages) == 1 + 2 * 9  # the caller's record is whole
@@ -499,7 +524,7 @@ def test_bad_prompts_are_refused():
         with pytest.raises(UsageError):
             list(session.complete(bad))
     assert text(session.complete("", max_tokens=1))  # a lone BOS is a prompt
-    session.engine.tokenizer.add_bos = False
+    session.model.tokenizer.add_bos = False
     with pytest.raises(UsageError, match="empty"):
         list(session.complete(""))
 
@@ -509,13 +534,13 @@ def test_an_error_in_a_step_leaves_a_usable_session():
     session = engine.session()
 
     def fail():
-        if len(engine.transformer.evaluated) == 4:
+        if len(engine.model.transformer.evaluated) == 4:
             raise RuntimeError("boom")
 
-    engine.transformer.hook = fail
+    engine.model.transformer.hook = fail
     with pytest.raises(RuntimeError, match="boom"):
         ask(session, "q")
-    engine.transformer.hook = None
+    engine.model.transformer.hook = None
     assert [m["role"] for m in session.messages] == ["user", "assistant"] and session.messages[1]["content"]
     assert ask(session, "r") == "next"
 
@@ -523,21 +548,22 @@ def test_an_error_in_a_step_leaves_a_usable_session():
 def test_an_interrupt_between_step_and_bookkeeping_is_noticed():
     session = fakes.engine(fakes.script("abc")).session()
     ask(session, "q")
-    session._context.kv.ids.append(99)  # as if KeyboardInterrupt had come right behind a step
+    session.state.kv.ids.append(99)  # as if KeyboardInterrupt had come right behind a step
     session.clear()
-    assert ask(session, "q") == "abc" and session._context.kv.resets == 1
+    assert ask(session, "q") == "abc" and session.state.kv.resets == 1
 
 
 def test_logits_of_nothing_are_an_error_of_ours():
     engine = fakes.engine()
-    step = engine.transformer.step
+    step = engine.model.transformer.step
 
-    def broken(kv, ids, logits, all_logits=False, top=0):
-        step(kv, ids, logits)
-        for i in range(len(logits or ())):
-            logits[i] = float("nan")
+    def broken(batch):
+        step(batch)
+        for segment in batch:
+            for i in range(len(segment.logits or ())):
+                segment.logits[i] = float("nan")
 
-    engine.transformer.step = broken
+    engine.model.transformer.step = broken
     with pytest.raises(EdgeError, match="no usable"):
         ask(engine.session(), "q")
 
@@ -547,52 +573,51 @@ def test_same_seed_same_answer():
         return fakes.by_hash(history)
 
     engine = fakes.engine(flat)
-    hot = Sampling(temp=20.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
+    hot = Sampling(temperature=20.0, top_k=0, top_p=1.0, min_p=0.0, seed=7)
     answers = [[p.ids for p in engine.session().ask("q", sampling=hot, max_tokens=30)] for _ in range(2)]
     assert answers[0] == answers[1]
     session = engine.session()
     again = [[p.ids for p in session.complete("q", sampling=hot, max_tokens=30)] for _ in range(2)]
     assert again[0] == again[1] and session.seed == 7
-    free = Sampling(temp=20.0, top_k=0, top_p=1.0, min_p=0.0)
+    free = Sampling(temperature=20.0, top_k=0, top_p=1.0, min_p=0.0)
     a, b = ([p.ids for p in engine.session().ask("q", sampling=free, max_tokens=30)] for _ in range(2))
     assert a != b
 
 
 def test_penalties_look_at_the_last_tokens_prompt_included():
     engine = fakes.engine(lambda history: 97)
-    one = Sampling(temp=0.0, repeat_penalty=1.0, presence_penalty=100.0, repeat_last_n=3)
+    one = Sampling(temperature=0.0, repeat_penalty=1.0, presence_penalty=100.0, repeat_last_n=3)
     assert text(engine.session().complete([97, 98, 98, 98], sampling=one, max_tokens=1)) == "a"
     assert text(engine.session().complete([97, 98, 98], sampling=one, max_tokens=1)) == "\x00"
-    whole = Sampling(temp=0.0, presence_penalty=100.0, repeat_last_n=-1)
+    whole = Sampling(temperature=0.0, presence_penalty=100.0, repeat_last_n=-1)
     assert text(engine.session().complete([97, *[98] * 200], sampling=whole, max_tokens=1)) == "\x00"
-    none = Sampling(temp=0.0, presence_penalty=100.0, repeat_last_n=0)
+    none = Sampling(temperature=0.0, presence_penalty=100.0, repeat_last_n=0)
     assert text(engine.session().complete([97] * 9, sampling=none, max_tokens=1)) == "a"
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------
 
 
-def test_stats_line_has_its_fixed_form(monkeypatch):
+def test_stats_line_has_its_fixed_form():
     session = fakes.engine(n_ctx=2048).session()
-    monkeypatch.setattr(session.engine, "rss", lambda: {"rss": 1_100_000_000})
-    session.usage = Usage(512, 480, 64)
-    session.timings = Timings(32 / 18.2, 1.9, 63 / 7.9)
-    assert session.stats_line() == (
+    line = partial(stats_line, plan=session.plan, rss=1_100_000_000)
+    assert line(Usage(512, 480, 64), Timings(32 / 18.2, 1.9, 63 / 7.9)) == (
         "prompt 512 tok (480 cached) 18.2 t/s | answer 64 tok 7.9 t/s | first 1.9 s | kv 2048/int8 81 MB | rss 1.1 GB"
     )
-    session.usage, session.timings = Usage(), Timings()
-    assert session.stats_line().startswith("prompt 0 tok (0 cached) 0.0 t/s | answer 0 tok 0.0 t/s | first 0.0 s | ")
+    nothing = line(Usage(), Timings())
+    assert nothing.startswith("prompt 0 tok (0 cached) 0.0 t/s | answer 0 tok 0.0 t/s | first 0.0 s | ")
 
 
-def test_the_callers_time_is_not_ours():
+def test_the_callers_time_is_not_ours(monkeypatch):
+    clock = Clock(monkeypatch)
     engine = fakes.engine()
-    engine.transformer.hook = lambda: time.sleep(0.002)
+    engine.model.transformer.hook = lambda: clock.advance(0.002)
     session = engine.session()
     for _piece in session.ask("q", sampling=GREEDY, max_tokens=10):
-        time.sleep(0.02)
+        clock.advance(0.02)
     t = session.timings
-    assert 0.002 * 9 <= t.decode_seconds < 0.1
-    assert 0.002 <= t.prompt_seconds <= t.first_token_seconds < 0.1
+    assert 0.002 * 9 <= t.decode_seconds + 1e-9 and t.decode_seconds < 0.02 * 2
+    assert 0.002 <= t.prompt_seconds + 1e-9 and t.prompt_seconds <= t.first_token_seconds < 0.02
 
 
 # ---- engine -------------------------------------------------------------------------------------------------------

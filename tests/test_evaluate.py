@@ -18,10 +18,11 @@ pytest.importorskip("pyx.compare", reason="needs the compiled floor (python setu
 
 import edge
 from benchmarks import make_model
-from edge import evaluate, plot
 from edge.cli.group import cli
 from edge.errors import EdgeError, MemoryRefused, UsageError
+from edge.tools import evaluate, plot
 from pyx import compare
+from pyx.transformer import Segment
 
 # ---- rows of logits --------------------------------------------------------------------------------------------------
 
@@ -136,11 +137,11 @@ def test_text_files(engine, tmp_path):
 
 def logits_one_by_one(engine, piece, plan=None):
     """Logits [n - 1][n_vocab] of a segment, a token a step."""
-    kv = engine.new_kv(plan)
+    kv = engine.space.new_cache(plan)
     rows = []
     for token in piece[:-1]:
         row = array("f", bytes(4 * engine.config.n_vocab))
-        engine.transformer.step(kv, array("i", [token]), row)
+        engine.model.transformer.step([Segment(kv, array("i", [token]), row)])
         rows.append(np.array(row))
     return np.array(rows)
 
@@ -194,7 +195,7 @@ def test_what_must_be_so(engine, tokens):
     for row in report.rows:
         assert row.kl_mean <= row.kl_p999 <= row.kl_max and row.tokens_per_second > 0
         assert row.bytes_per_token * 96 == row.kv_bytes
-    assert int8.kv_bytes == engine.new_kv(evaluate.Mode.parse("int8").plan(engine, 96)).nbytes
+    assert int8.kv_bytes == engine.space.new_cache(evaluate.Mode.parse("int8").plan(engine, 96)).nbytes
     assert json.loads(json.dumps(report.to_dict()))["rows"][3]["mode"] == "int8"
     assert len({len(line) for line in list(report.lines())[2:]}) == 1  # columns stand
 
@@ -311,7 +312,7 @@ def test_commands(bundled_model, talk, tmp_path):
     ("arguments", "message"),
     [
         (["kv", "--mode", "int8 windw=3"], "windw=3"),
-        (["kv", "--plot", "kv.png"], "should end in .svg"),
+        (["kv", "--plot", "kv.png"], "does not end in .svg"),
         (["kv", "--against", "int9"], "int9"),
         (["kv", "-f", "none.txt"], "none.txt"),
         (["ppl", "-f", "none.txt"], "none.txt"),

@@ -9,9 +9,9 @@ import pytest
 
 import edge
 from benchmarks import first_token
-from edge.engine import _bundled
+from edge.loading import bundled
 
-MODEL = _bundled()
+MODEL = bundled()
 
 
 def test_a_round_on_the_bundled_model():
@@ -25,7 +25,7 @@ def test_a_round_on_the_bundled_model():
 def test_the_prompt_has_as_many_tokens_as_asked_for():
     with edge.load(MODEL, ctx=64) as engine:
         for n in (2, 8, 33):
-            assert len(engine.session()._raw_prompt(first_token.prompt_of(engine, n))) == n
+            assert len(engine.model.encode_raw(first_token.prompt_of(engine, n))) == n
 
 
 def test_a_command_that_writes_nothing_is_no_measurement():

@@ -7,11 +7,9 @@ the two programs for this machine, and what a shell cannot see well is tested in
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
@@ -32,8 +30,7 @@ PACKAGING = ROOT / "packaging"
 DIST = ROOT / "dist"
 MACHINE = platform.machine()
 
-LIMIT = 20_000_000  # bytes of the one file
-START_FILE, START_FOLDER = 0.30, 0.12  # seconds of --version; compared with processor time, which load does not change
+LIMIT = 22_000_000  # bytes of the one file
 
 
 def golden() -> tuple[str, str]:
@@ -74,7 +71,7 @@ def test_nothing_that_stays_out_is_imported() -> None:
 
 
 def test_every_exclusion_has_its_reason() -> None:
-    for table in ("EXCLUDED", "UNUSED_START_UP", "STRIPPED"):
+    for table in ("EXCLUDED", "SYSTEM", "UNUSED_START_UP", "STRIPPED"):
         assert all(len(reason) >= 5 for reason in spec(table).values()), table
 
 
@@ -88,17 +85,6 @@ def test_scripts_are_sound() -> None:
 # ---- frozen ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def frozen(bundled_model: Path) -> dict[str, Path]:
-    """The two programs for this machine: {"file": ..., "folder": ...}."""
-    if importlib.util.find_spec("PyInstaller") is None:
-        pytest.skip("PyInstaller is not installed (extra freeze)")
-    if shutil.which("objdump") is None:
-        pytest.skip("PyInstaller needs objdump (package binutils)")
-    subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
-    return {"file": DIST / "bitnet-edge", "folder": DIST / f"bitnet-edge-{MACHINE}" / "bitnet-edge"}
-
-
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_smoke(frozen: dict[str, Path], kind: str) -> None:
     done = subprocess.run(
@@ -107,17 +93,6 @@ def test_smoke(frozen: dict[str, Path], kind: str) -> None:
     print(done.stdout)
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
     assert done.returncode == 0, "\n".join(failed) or done.stderr
-
-
-@pytest.mark.parametrize(("kind", "limit"), [("file", START_FILE), ("folder", START_FOLDER)])
-def test_start(frozen: dict[str, Path], kind: str, limit: float) -> None:
-    took = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([str(frozen[kind]), "--version"], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    assert min(took) <= limit, f"--version takes {min(took):.2f} s of processor time"
 
 
 def test_size(frozen: dict[str, Path]) -> None:
@@ -132,11 +107,12 @@ def test_both_architectures_weigh_the_same(frozen: dict[str, Path]) -> None:
 
 
 def test_freezing_again_does_nothing(frozen: dict[str, Path]) -> None:
-    before = frozen["file"].stat().st_mtime_ns
-    begun = time.monotonic()
+    def state() -> tuple[str, int]:
+        return (DIST / f".frozen-{MACHINE}").read_text(), frozen["file"].stat().st_mtime_ns
+
+    stamp, made = state()
     subprocess.run([str(PACKAGING / "freeze.sh")], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
-    if frozen["file"].stat().st_mtime_ns == before:  # else somebody edited the sources meanwhile
-        assert time.monotonic() - begun < 10
+    assert (state()[0] == stamp) == (state()[1] == made)  # unequal where somebody edits the sources meanwhile
 
 
 # ---- what is inside --------------------------------------------------------------------------------------------------
@@ -157,7 +133,7 @@ def test_what_is_left_out_is_out(contents: tuple[set[str], set[str]]) -> None:
         inside = {module for module in python if module == name or module.startswith(name + ".")}
         inside |= {file for file in files if file.split("/")[0] == name or file.split("/")[-1].startswith(name + ".cp")}
         assert not inside, f"{name} is inside: {sorted(inside)[:3]}"
-    assert not [file for file in files if "openblas" in file or "libssl" in file or "libcrypto" in file]
+    assert not [file for file in files if "openblas" in file]
 
 
 def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> None:
@@ -166,7 +142,7 @@ def test_every_module_of_ours_is_inside(contents: tuple[set[str], set[str]]) -> 
     assert ours <= python, sorted(ours - python)
     for source in (ROOT / "pyx").glob("*.pyx"):
         assert [file for file in files if file.startswith(f"pyx/{source.stem}.")], f"pyx.{source.stem} is not inside"
-    data = [*(ROOT / "edge" / "models").glob("*"), *(ROOT / "edge" / "templates").glob("*")]
+    data = [*(ROOT / "edge" / "bundled").glob("*"), *(ROOT / "edge" / "prompt" / "templates").glob("*")]
     for path in data:
         assert str(path.relative_to(ROOT)) in files, f"{path.name} is not inside"
 
@@ -226,7 +202,7 @@ def test_line_editor_is_inside(chat: Any) -> None:
         terminal.type("/hel\t")
         terminal.expect("/help")
         terminal.line("")
-        terminal.expect("/regen .*Ctrl-D leaves")
+        terminal.expect("/regen .*Ctrl-D quits")
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
@@ -241,7 +217,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
         terminal.taken_over()
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
-        assert "again leaves" not in terminal.screen
+        assert "Ctrl-C again" not in terminal.screen
 
 
 def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
@@ -261,7 +237,7 @@ def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
 def test_one_ctrl_c_at_a_plain_prompt_does_not_leave(chat: Any) -> None:
     with chat(TERM="dumb") as terminal:
         terminal.expect("> ")
-        time.sleep(0.5)  # a signal between Python's prompt and its read() waits for the next key
+        terminal.reads()  # a signal between Python's prompt and its read() waits for the next key
         terminal.type(CTRL_C)
         terminal.expect("Ctrl-C again.*> ")
         time.sleep(0.6)

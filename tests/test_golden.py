@@ -21,7 +21,7 @@ def test_of_this_model() -> None:
 
 @pytest.mark.parametrize("mode", make_golden.MODES)
 @pytest.mark.parametrize("isa", cpu.supported())
-def test_tokens(isa: str, mode: str) -> None:
+def test_tokens(no_open_engine: None, isa: str, mode: str) -> None:
     """All ten on the fastest instruction set; on every other one two of them in each mode, each in some mode."""
     fastest = isa == cpu.supported()[-1]
     chosen = range(10) if fastest else range(list(make_golden.MODES).index(mode) % 5, 10, 5)

@@ -10,10 +10,11 @@ from oracles.attention import attend
 from oracles.pages import PAGE, decode_page
 
 from edge.formats import open_checkpoint
-from edge.weights import build
+from edge.model.weights import build
 from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.page import hadamard_helps
+from pyx.transformer import Segment
 
 
 def matrix(head_dim: int) -> np.ndarray:
@@ -90,7 +91,7 @@ def test_through_a_whole_model(bundled_model, plan):
     for hadamard in (False, True):
         cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f32", hadamard=hadamard, **plan)
         out = np.zeros((len(ids), c.n_vocab), np.float32)
-        model.step(cache, ids, out.reshape(-1), True)
+        model.step([Segment(cache, ids, out.reshape(-1), True)])
         logits.append(out)
     off = np.abs(logits[0] - logits[1]).max(1) / np.ptp(logits[0])
     assert 0 < off[:5].max() <= 1e-6 and off.max() <= 2e-2  # later on some activation's rounding to int8 has turned

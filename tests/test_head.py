@@ -273,16 +273,16 @@ def engines():
 
 
 SAMPLINGS = [
-    edge.Sampling(temp=0),
-    edge.Sampling(temp=0, repeat_penalty=1.3),
+    edge.Sampling(temperature=0),
+    edge.Sampling(temperature=0, repeat_penalty=1.3),
     edge.Sampling(seed=1),
-    edge.Sampling(seed=2, temp=2.0, top_k=5, top_p=1.0, min_p=0.0),
-    edge.Sampling(seed=3, temp=1.5, repeat_penalty=1.2, presence_penalty=0.5, frequency_penalty=0.2),
-    edge.Sampling(seed=4, temp=1.5, repeat_penalty=0.8, repeat_last_n=20),  # lifts tokens: all logits are needed
-    edge.Sampling(seed=5, temp=1.5, presence_penalty=-3.0, repeat_last_n=20),
-    edge.Sampling(seed=6, temp=1.0, repeat_penalty=1.1, repeat_last_n=-1),
+    edge.Sampling(seed=2, temperature=2.0, top_k=5, top_p=1.0, min_p=0.0),
+    edge.Sampling(seed=3, temperature=1.5, repeat_penalty=1.2, presence_penalty=0.5, frequency_penalty=0.2),
+    edge.Sampling(seed=4, temperature=1.5, repeat_penalty=0.8, repeat_last_n=20),  # lifts tokens: all logits are needed
+    edge.Sampling(seed=5, temperature=1.5, presence_penalty=-3.0, repeat_last_n=20),
+    edge.Sampling(seed=6, temperature=1.0, repeat_penalty=1.1, repeat_last_n=-1),
     edge.Sampling.preset("creative", seed=7),
-    edge.Sampling(seed=8, temp=1.0, top_k=300),  # more winners than a two-stage head is asked for
+    edge.Sampling(seed=8, temperature=1.0, top_k=300),  # more winners than a two-stage head is asked for
 ]
 
 
@@ -308,7 +308,7 @@ def test_winners_are_enough():
     rng = np.random.default_rng(9)
     for trial in range(300):
         sampling = edge.Sampling(
-            temp=float(rng.choice([0, 0.5, 3])),
+            temperature=float(rng.choice([0, 0.5, 3])),
             top_k=int(rng.integers(1, 8)),
             top_p=float(rng.choice([0.5, 0.9, 1])),
             min_p=float(rng.choice([0, 0.1])),
@@ -321,7 +321,7 @@ def test_winners_are_enough():
         recent = array.array("i", rng.integers(0, 60, sampling.repeat_last_n).tolist())
         kept = winners(full[None], sampling.winners)[0]
         args = (
-            *(sampling.temp, sampling.top_k, sampling.top_p, sampling.min_p),
+            *(sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p),
             *(sampling.repeat_penalty, sampling.presence_penalty, sampling.frequency_penalty, recent),
         )
         assert 1 <= sampling.winners <= 16

@@ -43,7 +43,7 @@ def test_oracles(oracle: Path, model: str, variant: str) -> None:
     q = c.tensors["blk.0.attn_q.weight"]
     assert q.shape == (g.q_dim, g.hidden)
     assert q.type == ("BF16" if variant == "online_bf16" else "HF_U8")
-    assert c.metadata["ternary_marker"] is (variant == "online_bf16")
+    assert c.tensors["blk.0.attn_q.weight"].floats == ("latent" if variant == "online_bf16" else "ternary")
     assert c.tokenizer.kind == "none" and "no tokenizer" in c.notes[0]
 
 
@@ -112,7 +112,7 @@ def test_names_of_the_other_family(tmp_path: Path) -> None:
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", (32,), bytes(128))
     config = hf_config(architectures=["BitnetForCausalLM"], hidden_act="silu", quantization_config=None, weight_bits=1)
     c = open_checkpoint(hf_directory(tmp_path / "m", config, tensors))
-    assert c.config.arch == "bitnet" and c.config.sub_norm and c.metadata["ternary_marker"] is True
+    assert c.config.arch == "bitnet" and c.config.sub_norm and c.tensors["blk.0.attn_q.weight"].floats == "latent"
     assert c.tensors["blk.0.attn_sub_norm.weight"].shape == (128,)
 
 
@@ -121,7 +121,7 @@ def test_prescaled_without_a_marker(tmp_path: Path) -> None:
     config = hf_config(architectures=["LlamaForCausalLM"], hidden_act="silu", quantization_config=None,
                        tie_word_embeddings=False)
     c = open_checkpoint(hf_directory(tmp_path / "m", config, hf_tensors("scaled", sub_norms=None, head=True)))
-    assert c.config.arch == "llama" and not c.config.tied and c.metadata["ternary_marker"] is False
+    assert c.config.arch == "llama" and not c.config.tied and c.tensors["blk.0.attn_q.weight"].floats == "ternary"
 
 
 def test_dense_is_refused_early(tmp_path: Path) -> None:
@@ -185,13 +185,13 @@ Q = "model.layers.0.self_attn.q_proj.weight"
 @pytest.mark.parametrize(
     ("config", "tensors", "message"),
     [
-        (hf_config(architectures=["Qwen3ForCausalLM"]), None, "'Qwen3ForCausalLM' is not supported"),
+        (hf_config(architectures=["Qwen4ForCausalLM"]), None, "'Qwen4ForCausalLM' is not supported"),
         (hf_config(architectures=None, model_type="olmo"), None, "'olmo' is not supported"),
         (hf_config(architectures=[{}]), None, "is not supported"),
         (hf_config(quantization_config={"quant_method": "gptq"}), None, "'gptq', not BitNet"),
         (hf_config(quantization_config=[1]), None, "quantization_config is no object"),
         (hf_config(quantization_config={"quant_method": "bitnet", "use_rms_norm": True}), None, "use_rms_norm"),
-        (hf_config(attention_bias=True), None, "biases"),
+        (hf_config(mlp_bias=True), None, "mlp_bias is set"),
         (hf_config(quantization_config=None), None, "packed weights, but .* multiplies or divides"),
         (hf_config(hidden_act="gelu"), None, "hidden_act 'gelu'"),
         (hf_config(hidden_size=None), None, "hidden_size is missing"),
@@ -202,13 +202,13 @@ Q = "model.layers.0.self_attn.q_proj.weight"
         (hf_config(num_key_value_heads=3), None, "n_kv_head|cannot share"),
         (hf_config(num_hidden_layers=10**9), None, "n_layer is 1000000000"),
         (hf_config(num_hidden_layers=2), None, r"blk\.1\.attn_norm\.weight is missing"),
-        (hf_config(rope_scaling={"rope_type": "yarn", "factor": 2}), None, "'yarn'"),
+        (hf_config(rope_scaling={"rope_type": "ntk", "factor": 2}), None, "'ntk'"),
         (hf_config(rope_scaling={"rope_type": "linear"}), None, "factor is missing"),
-        (hf_config(rope_parameters=[1]), None, "rope_parameters is no object"),
+        (hf_config(rope_parameters=[1]), None, "rope_parameters is not an object"),
         (None, changed("model.embed_tokens.weight", None), "embed_tokens.weight is missing"),
-        (None, changed("model.layers.0.self_attn.q_norm.weight", ("F32", (64,), bytes(256))), "q_norm.*no part"),
-        (None, changed("model.layers.0.self_attn.q_proj.rms_norm.weight", ("F32", (64,), bytes(256))), "norm of their"),
-        (None, changed("model.layers.00.mlp.up_proj.weight", ("F32", (1,), bytes(4))), "no part"),
+        (None, changed("model.layers.0.self_attn.q_norm.weight", ("F32", (64,), bytes(256))), "q_norm.*not part"),
+        (None, changed("model.layers.0.self_attn.q_proj.rms_norm.weight", ("F32", (64,), bytes(256))), "do not agree"),
+        (None, changed("model.layers.00.mlp.up_proj.weight", ("F32", (1,), bytes(4))), "not part"),
         (None, changed("model.layers.0.self_attn.inner_attn_ln.weight", ("F32", (128,), bytes(512))), "stands twice"),
         (None, changed(Q + "_scale", None), "has no weight_scale"),
         (None, changed(Q + "_scale", ("F32", (1,), struct.pack("<f", 0.0))), "weight_scale 0.0"),
@@ -514,7 +514,7 @@ def test_fuzz_sentencepiece(data: bytes) -> None:
 
 
 def test_floats() -> None:
-    from edge.formats.huggingface import floats
+    from edge.formats.names import floats
 
     values = np.array([1.5, -2.0, 0.0, 3e-5], np.float32)
     assert list(floats("F32", memoryview(values.tobytes()))) == values.tolist()

@@ -65,7 +65,7 @@ def speaking(kiosk: list[str], speak: str) -> list[str]:
 
 
 def test_answers_are_printed_sentence_by_sentence(kiosk: list[str], launcher: Path) -> None:
-    done = subprocess.run(kiosk, input=JOKE.encode(), capture_output=True, env=surroundings(launcher), timeout=60)
+    done = subprocess.run(kiosk, input=JOKE.encode(), capture_output=True, env=surroundings(launcher), timeout=300)
     lines = done.stdout.splitlines(keepends=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert lines[0] == GREETING and len(lines) >= 3  # a joke has two sentences
@@ -78,7 +78,7 @@ def test_answers_are_spoken_sentence_by_sentence(kiosk: list[str], launcher: Pat
     speak.write_text(f'#!/bin/sh\necho "[$(cat)]" >>{folder}/said\n')
     speak.chmod(0o755)
     done = subprocess.run(
-        speaking(kiosk, str(speak)), input=JOKE.encode(), capture_output=True, timeout=60,
+        speaking(kiosk, str(speak)), input=JOKE.encode(), capture_output=True, timeout=300,
         env=surroundings(launcher, str(speak)),
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -91,7 +91,7 @@ def test_answers_are_spoken_sentence_by_sentence(kiosk: list[str], launcher: Pat
 def test_a_voice_that_fails_does_not_end_it(kiosk: list[str], launcher: Path, speak: str) -> None:
     """What could not be said is written where the journal finds it."""
     done = subprocess.run(
-        speaking(kiosk, speak), input=JOKE.encode(), capture_output=True, env=surroundings(launcher, speak), timeout=60
+        speaking(kiosk, speak), input=JOKE.encode(), capture_output=True, env=surroundings(launcher, speak), timeout=300
     )
     assert done.returncode == 0
     assert done.stderr.count(b"speaking failed; the sentence was: ") >= 3
@@ -100,7 +100,7 @@ def test_a_voice_that_fails_does_not_end_it(kiosk: list[str], launcher: Path, sp
 def test_bad_input_does_not_end_it(kiosk: list[str], launcher: Path) -> None:
     """After all of it a visitor is still answered."""
     text = BAD_INPUT + b"\n" + JOKE.encode() + b"\n"
-    done = subprocess.run(kiosk, input=text, capture_output=True, env=surroundings(launcher, TOKENS="8"), timeout=120)
+    done = subprocess.run(kiosk, input=text, capture_output=True, env=surroundings(launcher, TOKENS="8"), timeout=300)
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
     assert done.stdout.startswith(GREETING)
@@ -115,7 +115,7 @@ def test_sigterm_while_it_waits(kiosk: list[str], launcher: Path) -> None:
         assert process.stdout and process.stderr
         assert process.stdout.readline() == GREETING
         process.terminate()
-        assert process.wait(20) == 143
+        assert process.wait(300) == 143
         assert process.stderr.read() == b""
 
 
@@ -132,7 +132,7 @@ def test_sigterm_while_it_speaks(kiosk: list[str], launcher: Path, folder: Path)
         while not pid.exists() or not pid.read_text().strip():
             time.sleep(0.02)
         process.terminate()
-        assert process.wait(20) == 143
+        assert process.wait(300) == 143
     deadline = time.monotonic() + 5
     while running(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -162,21 +162,18 @@ def test_sigterm_while_the_shell_script_thinks(launcher: Path) -> None:
         process.stdout.readline()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.terminate()
-        assert process.wait(20) == 143
+        assert process.wait(300) == 143
         assert children and not any(running(int(child)) for child in children)
         assert process.stderr.read() == b""
 
 
 @needs_bash
-def test_sigterm_leaves_nothing_of_the_one_file_program(folder: Path) -> None:
+def test_sigterm_leaves_nothing_of_the_one_file_program(folder: Path, frozen: dict[str, Path]) -> None:
     """It unpacks itself and runs as two processes; both end, and what was unpacked is removed."""
-    program = ROOT / "dist" / "bitnet-edge"
-    if not program.exists():
-        pytest.skip("no dist/bitnet-edge: make freeze makes it")
     extra = {"TOKENS": "100000", "BITNET_EDGE_IGNORE_EOS": "1", "PATIENCE": "500", "TMPDIR": str(folder)}
     with subprocess.Popen(
         ["bash", str(KIOSK / "kiosk.sh")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env=surroundings(program, **extra),
+        env=surroundings(frozen["file"], **extra),
     ) as process:  # fmt: skip
         assert process.stdin and process.stdout
         assert process.stdout.readline() == GREETING
@@ -185,7 +182,7 @@ def test_sigterm_leaves_nothing_of_the_one_file_program(folder: Path) -> None:
         process.stdout.readline()
         assert list(folder.glob("_MEI*"))
         process.terminate()
-        assert process.wait(20) == 143
+        assert process.wait(300) == 143
     assert not list(folder.glob("_MEI*"))
 
 
@@ -196,7 +193,7 @@ def test_a_model_that_cannot_be_loaded_is_known_at_once(kiosk: list[str], launch
     for model, code in ((folder / "missing.gguf", 3), (damaged, 4)):
         command = [*kiosk, "--model", str(model)] if kiosk[-1].endswith(".py") else kiosk
         done = subprocess.run(
-            command, input=JOKE.encode(), capture_output=True, timeout=60,
+            command, input=JOKE.encode(), capture_output=True, timeout=300,
             env=surroundings(launcher, BITNET_EDGE_MODEL=str(model)),
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (code, b"")
@@ -207,7 +204,7 @@ def test_a_reader_that_goes_away(kiosk: list[str], launcher: Path) -> None:
     """`kiosk | head -1`: no traceback."""
     done = subprocess.run(
         ["sh", "-c", '"$@" | head -n 1', "sh", *kiosk], input=f"{JOKE}\n{JOKE}\n".encode(), capture_output=True,
-        env=surroundings(launcher), timeout=60,
+        env=surroundings(launcher), timeout=300,
     )  # fmt: skip
     assert done.stdout == GREETING and b"Traceback" not in done.stderr
 
@@ -221,7 +218,7 @@ def test_shell_kiosk_starts_in_a_saved_session(launcher: Path, folder: Path) -> 
     assert subprocess.run(prime, env=environ, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
     saved = session.read_bytes()
     done = subprocess.run(
-        ["bash", str(KIOSK / "kiosk.sh")], input=f"{JOKE}\n{JOKE}\n".encode(), capture_output=True, timeout=60,
+        ["bash", str(KIOSK / "kiosk.sh")], input=f"{JOKE}\n{JOKE}\n".encode(), capture_output=True, timeout=300,
         env={**environ, "BITNET_EDGE_SESSION_RO": "1"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
@@ -246,7 +243,7 @@ def test_python_kiosk_under_a_manager(folder: Path) -> None:
             assert manager.hear(1.5).count("WATCHDOG=1") >= 2
             process.terminate()
             manager.expect("STOPPING=1")
-            assert process.wait(20) == 143
+            assert process.wait(300) == 143
 
 
 def test_python_kiosk_refuses_bad_options(folder: Path) -> None:
@@ -269,7 +266,7 @@ def test_touchscreen_without_a_display(folder: Path) -> None:
     path = folder / "socket"
     with service(path) as server:
         done = subprocess.run(
-            touchscreen(path), input=BAD_INPUT + b"\n" + JOKE.encode(), capture_output=True, timeout=60,
+            touchscreen(path), input=BAD_INPUT + b"\n" + JOKE.encode(), capture_output=True, timeout=300,
             env=environment(),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -294,7 +291,7 @@ def test_touchscreen_outlives_the_service(folder: Path) -> None:
                 assert len(screen.stdout.readline()) > 10
             time.sleep(0.5)  # it notices that the service has gone
         screen.terminate()
-        assert screen.wait(20) == 143
+        assert screen.wait(300) == 143
 
 
 def test_touchscreen_when_the_service_dies_during_an_answer(folder: Path) -> None:
@@ -313,7 +310,7 @@ def test_touchscreen_when_the_service_dies_during_an_answer(folder: Path) -> Non
             screen.stdin.write(JOKE.encode() + b"\n")
             screen.stdin.close()
             assert b"Sorry" not in screen.stdout.read()
-        assert screen.wait(20) == 0
+        assert screen.wait(300) == 0
 
 
 def test_touchscreen_path_too_long(folder: Path) -> None:
@@ -370,7 +367,7 @@ def test_touchscreen_window(folder: Path) -> None:
     path = folder / "socket"
     with service(path):
         done = subprocess.run(
-            ["xvfb-run", "-a", sys.executable, "-c", WINDOW, str(path)], capture_output=True, timeout=60, text=True,
+            ["xvfb-run", "-a", sys.executable, "-c", WINDOW, str(path)], capture_output=True, timeout=300, text=True,
             env=environment(),
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -446,7 +443,7 @@ def test_unit_forbids_nothing_that_is_needed() -> None:
 def limited(limit: str, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     """bitnet-edge after a shell command such as "ulimit -v 524288"."""
     return subprocess.run(
-        ["sh", "-c", f'{limit} && exec "$@"', "sh", *REAL, *arguments], capture_output=True, text=True, timeout=120,
+        ["sh", "-c", f'{limit} && exec "$@"', "sh", *REAL, *arguments], capture_output=True, text=True, timeout=300,
         env=environment(**extra), stdin=subprocess.DEVNULL, cwd=ROOT,
     )  # fmt: skip
 
@@ -474,7 +471,7 @@ def test_512_mb_for_a_kiosk(name: str, launcher: Path) -> None:
         pytest.skip(f"no {script[0]} here")
     done = subprocess.run(
         ["sh", "-c", f'{HALF_A_GIGABYTE} && exec "$@"', "sh", *script], input=JOKE.encode(), capture_output=True,
-        env=surroundings(launcher), timeout=60,
+        env=surroundings(launcher), timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"") and len(done.stdout.splitlines()) >= 3
 
@@ -496,7 +493,7 @@ def test_one_core(launcher: Path) -> None:
         answers.add(done.stdout)
     assert len(answers) == 1
     done = limited(f"taskset -cp {first} $$ >/dev/null", "doctor")
-    assert done.returncode == 0 and re.search(r"^cores +1 used of 1 allowed", done.stdout, re.MULTILINE)
+    assert done.returncode == 0 and re.search(r"^cores +1 used, 1 allowed", done.stdout, re.MULTILINE)
 
 
 def test_missing_model() -> None:

@@ -12,8 +12,9 @@ pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py 
 import edge
 from benchmarks import kv_quality
 from docs import make_kv_claims as claims
-from edge import calibrate, heads, kv_table
 from edge.errors import UsageError
+from edge.kv import table as kv_table
+from edge.tools import calibrate, heads
 
 #: name in kv_claims.md.in -> what it must come to; published, or worked out on paper from published dimensions
 EXPECTED = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from edge.amounts import human, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
-from edge.footprint import Footprint, available_memory
-from edge.kv_config import KVConfig, parse_kv_type
+from edge.kv.config import KVConfig, parse_kv_type
+from edge.model.footprint import Footprint, available_memory
 
 kv = pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
@@ -92,7 +92,7 @@ def test_defaults():
     assert KVConfig(ctx=3).plan(BITNET_2B).window == 1  # sinks give way in a tiny context
     assert KVConfig(ctx=1, overflow="stop").plan(BITNET_2B).n_ctx == 1
     assert KVConfig(ctx=8192).plan(BITNET_2B).notes == (
-        "context 8192 is longer than the 4096 the model was trained on",
+        "context 8192 is longer than the 4096 tokens the model was trained on",
     )
     assert KVConfig(sinks=8, overflow="stop").plan(BITNET_2B).notes == ("8 sinks have no effect without a window",)
 
@@ -108,7 +108,7 @@ def test_defaults():
         ({"window": -1}, "window is -1"),
         ({"window": 1.5}, "window is 1.5"),
         ({"sinks": -1}, "sinks is -1"),
-        ({"ctx": 100, "window": 97}, "window 97 and 4 sinks do not fit a context of 100"),
+        ({"ctx": 100, "window": 97}, "window 97 and 4 sinks do not fit in a context of 100"),
         ({"ctx": 100, "window": 60, "sinks": 41}, "do not fit"),
         ({"ctx": 100, "sinks": 100}, "leave no window"),
         ({"overflow": "wrap"}, "slide or stop"),
@@ -190,7 +190,7 @@ def test_keys_are_rotated_where_that_helps():
     assert KVConfig(kv="int4").plan(BITNET_LARGE).hadamard  # blocks of 32
     odd = KVConfig(kv="int4", kv_hadamard="on").plan(model(26, 32, 100))
     assert not odd.hadamard and odd.notes == (
-        "keys of 100 dimensions cannot be rotated: no power of two from 16 on divides it",
+        "keys of 100 dimensions cannot be rotated: the number must be a multiple of 16",
     )
 
 

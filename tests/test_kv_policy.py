@@ -9,14 +9,14 @@ import pytest
 
 import edge
 from edge.errors import EdgeError, InvalidFile, UsageError
-from edge.kv_config import KVConfig
-from edge.kv_policy import parse_layers, read_budget
-from edge.sampling import Sampling
-from edge.shapes import find
+from edge.kv.config import KVConfig
+from edge.kv.policy import parse_layers, read_budget
+from edge.model.shapes import find
+from edge.session.sampling import Sampling
 
 ROOT = Path(__file__).resolve().parent.parent
 SHAPE = find("2b-4t")  # 30 layers of 5 KV heads
-GREEDY = Sampling(temp=0.0)
+GREEDY = Sampling(temperature=0.0)
 
 
 def write(path: Path, **changes) -> str:
@@ -76,7 +76,7 @@ def test_what_is_no_budget_at_all(tmp_path, text):
 def test_modes_for_comparison_say_what_they_are():
     quarter = KVConfig(ctx=1024, kv_policy="quarter").plan(SHAPE)
     assert (quarter.window, quarter.sinks, quarter.policy) == (128, 0, "quarter")
-    assert any("for comparison only" in note for note in quarter.notes)
+    assert any("for comparisons only" in note for note in quarter.notes)
     dropped = KVConfig(ctx=1024, kv_drop_layers="0, 29", overflow="stop").plan(SHAPE)
     assert dropped.budgets[0] == dropped.budgets[29] == (1,) * 5 and min(dropped.budgets[1]) > 1024
     assert any("layers 0, 29" in note for note in dropped.notes)
@@ -143,7 +143,7 @@ def test_a_conversation_in_every_mode(tmp_path, bundled_model, mode):
             for each in (session, again):
                 more = [piece.text for piece in each.complete(words + answer, sampling=GREEDY, max_tokens=9)]
                 answers.append([answer, *more])
-                logits.append(each._context.logits.tobytes())
+                logits.append(each.state.logits.tobytes())
             assert session.kv_bytes == engine.plan.kv_bytes
     assert len({json.dumps(each) for each in answers}) == 1 and len(set(logits)) == 1
     with edge.load(ctx=128) as plain, pytest.raises(InvalidFile, match="another KV cache"):

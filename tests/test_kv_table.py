@@ -11,10 +11,11 @@ from click.testing import CliRunner
 pytest.importorskip("pyx.kv", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
 from benchmarks import make_model
-from edge import kv_table, shapes
 from edge.cli.group import cli
 from edge.errors import UsageError
-from edge.kv_config import KVConfig
+from edge.kv import table as kv_table
+from edge.kv.config import KVConfig
+from edge.model import shapes
 from pyx.kv import KVCache
 
 CONTEXTS = (512, 1024, 2048, 4096)
@@ -98,11 +99,11 @@ def test_a_published_shape_is_that_of_a_file_made_from_it(tmp_path) -> None:
     """The same dimensions and conventions by name and out of a header."""
     from edge.formats import open_checkpoint
 
-    for name in ("tiny", "tiny-silu", "tiny-llama"):
-        make_model.make(tmp_path / name, name)
+    for name in ("tiny", "tiny-silu", "tiny-llama", "tiny-qwen3"):
+        make_model.make(tmp_path / name, name, "Q2_0" if name == "tiny-qwen3" else "I2_S")
         read = open_checkpoint(str(tmp_path / name)).config
         eps = pytest.approx(read.eps, rel=1e-6)  # a file holds it as float32
-        assert replace(make_model.SHAPES[name].config(read.name), eps=read.eps) == read
+        assert replace(make_model.SHAPES[name].config(read.name), eps=read.eps, inner_eps=read.eps) == read
         assert make_model.SHAPES[name].eps == eps
 
 
@@ -167,4 +168,4 @@ def test_the_command_reads_a_file(bundled_model) -> None:
 def test_the_command_names_what_it_does_not_know() -> None:
     done = CliRunner().invoke(cli, ["kv", "plan", "no-such-model"])
     assert done.exit_code == 3
-    assert done.output.startswith("bitnet-edge: no-such-model: no such file, and no published model")
+    assert done.output.startswith("bitnet-edge: no-such-model is neither a file nor the name of a published model")

@@ -42,7 +42,7 @@ def manager(folder: Path) -> Iterator[Manager]:
 def refused(*arguments: str, command: list[str] = REAL) -> tuple[int, str]:
     """Exit code and the one line of a service that must not start."""
     done = subprocess.run(
-        [*command, "chat", "--socket", *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+        [*command, "chat", "--socket", *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
         env=environment(),
     )  # fmt: skip
     assert done.stdout == b"" and done.stderr.count(b"\n") == 1
@@ -69,7 +69,7 @@ def test_answers_with_the_bundled_model(path: Path, bundled_model: Path) -> None
         two.send({"op": "info"})
         assert two.next()["model"] == "kiosk-5m"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
+        assert process.wait(300) == 143
         assert process.stderr and process.stderr.read().count(b"| answer ") == 2
     assert not path.exists()
 
@@ -127,16 +127,14 @@ def test_rubbish_harms_nobody(path: Path) -> None:
 
 
 def test_a_client_that_leaves_is_not_answered_further(path: Path) -> None:
-    """Its answer, of eighty seconds, is given up; the next client waits for one token only."""
-    with service(path, command=FAKE, FAKE_DELAY="0.01") as _:
+    """Its answer, of 800 seconds, is given up; the next client, which gives up after 300, waits for one token only."""
+    with service(path, command=FAKE, FAKE_DELAY="0.1") as _:
         with Talk(path) as leaving:
             leaving.ask("long", max_tokens=8000)
             leaving.until("text")
-        begun = time.monotonic()
         with Talk(path) as client:
             client.next()
             assert client.answer("hello") == reply("hello")
-        assert time.monotonic() - begun < 10
 
 
 def program(*lines: str) -> list[str]:
@@ -183,7 +181,7 @@ def test_a_signal_ends_answers_and_removes_the_socket(path: Path, manager: Manag
         process.send_signal(number)
         assert client.until("done")[-1]["finish_reason"] == "cancelled"
         assert client.next() == {}
-        assert process.wait(20) == 128 + number
+        assert process.wait(300) == 128 + number
         assert process.stderr and process.stderr.read() == b""
         assert "STOPPING=1" in manager.hear(0.2)
     assert not path.exists()
@@ -222,9 +220,9 @@ def test_watchdog_is_fed_when_idle_and_while_answering(path: Path, manager: Mana
 
 def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Manager) -> None:
     command = program(
-        "def hang(self, kv, ids, *rest):",
-        "    step(self, kv, ids, *rest)",
-        "    if len(kv.ids) > 12: time.sleep(1000)",
+        "def hang(self, batch):",
+        "    step(self, batch)",
+        "    if len(batch[0].kv.ids) > 12: time.sleep(1000)",
         "fake_engine.FakeTransformer.step = hang",
     )
     with service(path, command=command, **manager.environment(watchdog=0.6)) as _, Talk(path) as client:
@@ -304,5 +302,5 @@ def test_somebody_elses_socket_is_not_removed(path: Path) -> None:
         with other:
             other.bind(str(path))
             process.terminate()
-            assert process.wait(20) == 143
+            assert process.wait(300) == 143
             assert path.exists()

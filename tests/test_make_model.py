@@ -179,7 +179,7 @@ def test_our_engine_runs_it(tmp_path: Path, shape: str, kind: str) -> None:
             text = "bade fi, keep 3 words"
             ids = engine.tokenizer.encode(text)
             assert engine.tokenizer.decode(ids).strip() == text
-            greedy = edge.Sampling(temp=0.0)
+            greedy = edge.Sampling(temperature=0.0)
             pieces = engine.session().complete(ids, max_tokens=8, sampling=greedy, ignore_eos=True)
             answers.append([token for piece in pieces for token in piece.ids])
     assert len(answers[0]) == 8

@@ -21,6 +21,7 @@ from edge.formats import open_checkpoint
 from pyx.memory import Arena
 from pyx.page import NAMES
 from pyx.table import Table
+from pyx.transformer import Segment
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
 
@@ -53,15 +54,15 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
         copied.read_from(tensor.data.obj, file.fileno(), 1)
     with edge.load(path, ctx=64, threads=2) as engine:
         ids = array("i", range(400, 448))
-        kv, first, second = engine.new_kv(), array("f", bytes(2048)), array("f", bytes(2048))
-        engine.transformer.step(kv, ids, first)
-    from edge import weights
+        kv, first, second = engine.space.new_cache(), array("f", bytes(2048)), array("f", bytes(2048))
+        engine.model.transformer.step([Segment(kv, ids, first)])
+    from edge.model import weights
 
     checkpoint = open_checkpoint(str(path))
     checkpoint.tensors["token_embd.weight"] = tensor._replace(data=memoryview(bytes(tensor.data)))
     transformer = weights.build(checkpoint, n_threads=2)
     kv.reset()
-    transformer.step(kv, ids, second)
+    transformer.step([Segment(kv, ids, second)])
     assert first == second
 
 
@@ -80,7 +81,7 @@ def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, k
         assert plans == [engine.plan]
         session = engine.session()
         session.complete([1, 2, 3], max_tokens=2)
-        assert engine.new_kv().nbytes == engine.plan.kv_bytes
+        assert engine.space.new_cache().nbytes == engine.plan.kv_bytes
 
 
 # ---- the process -----------------------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ import json, random, re, sys
 from array import array
 import edge
 from pyx.memory import rss
+from pyx.transformer import Segment
 
 def peak():
     with open("/proc/self/status") as status:
@@ -103,13 +105,13 @@ plans, contexts = [], []
 with edge.load(path, overflow="stop", threads=2, memory=limit or None, on_plan=plans.append) as engine:
     taken = rss()
     rng = random.Random(7)
-    n = engine.transformer.chunk
+    n = engine.model.chunk
     for _ in range(int(n_session)):
-        context = engine.session()._begin()
+        context = engine.space.new_state(0)
         contexts.append(context)
         while context.kv.room >= n:
             ids = array("i", [rng.randrange(engine.config.n_vocab) for _ in range(n)])
-            engine.transformer.step(context.kv, ids, context.logits)
+            engine.model.transformer.step([Segment(context.kv, ids, context.logits)])
         context.sampler.sample(context.logits, 1.0)
     print(json.dumps({"plan": engine.plan.total_bytes, "kv": engine.plan.kv_bytes, "n_ctx": engine.plan.n_ctx,
                       "loaded": taken, "used": rss(), "peak": peak(), "f": engine.memory()}))
@@ -138,11 +140,19 @@ def process(root: Path, path: Path, limit: str = "", n_session: int = 1) -> dict
     return json.loads(done.stdout)
 
 
-def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Path) -> None:
-    """Within 2 % or 1 MiB; through the map their rows would bring most of the embedding into the process."""
-    seen = process(root, wide)
+def as_planned(seen: dict) -> None:
+    """Within 2 % or 1 MiB of the plan; but pages of files, which the system takes back when others want memory, may
+    have gone: those that are planned count as used."""
     slack = max(0.02 * seen["plan"], 1 << 20)
-    assert abs(seen["used"]["rss"] - seen["plan"]) <= slack, seen
+    assert seen["used"]["rss"] <= seen["plan"] + slack, seen
+    file = max(seen["used"]["file"], seen["loaded"]["file"] + seen["f"]["weights_mapped"] + seen["f"]["head_mapped"])
+    assert seen["used"]["anon"] + file >= seen["plan"] - slack, seen
+
+
+def test_two_thousand_different_words_take_what_was_planned(root: Path, wide: Path) -> None:
+    """Through the map their rows would bring most of the embedding into the process."""
+    seen = process(root, wide)
+    as_planned(seen)
     f = seen["f"]
     grown = seen["used"]["anon"] - seen["loaded"]["anon"]
     assert abs(grown - seen["kv"] - f["scratch"] - f["head"]) <= 1 << 20, seen  # its rows come with the second answer
@@ -154,14 +164,18 @@ def test_a_head_used_where_it_lies_takes_what_was_planned(root: Path, tmp_path: 
     seen = process(root, make_wide(tmp_path, "Q8_0"))
     f = seen["f"]
     assert (f["head"], f["head_mapped"]) == (0, WIDE.n_vocab * WIDE.hidden // 32 * 34)
-    assert abs(seen["used"]["rss"] - seen["plan"]) <= max(0.02 * seen["plan"], 1 << 20), seen
+    as_planned(seen)
     assert seen["used"]["anon"] - seen["loaded"]["anon"] <= seen["kv"] + f["scratch"] + (1 << 20), seen
 
 
-def test_two_sessions_never_exceed_the_limit(root: Path, wide: Path) -> None:
-    """Not even when all of the embedding is read to make the head."""
+def test_two_sessions_never_exceed_the_limit(
+    root: Path, wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when all of the embedding is read to make the head, or a first opening tries every reading."""
+    monkeypatch.setenv("BITNET_EDGE_STATE", str(tmp_path))
     plan = process(root, wide, "1G")
-    assert plan["peak"] <= plan["used"]["rss"] + (1 << 20), plan
+    as_planned(plan)
+    assert plan["peak"] <= plan["plan"] + max(0.02 * plan["plan"], 1 << 20), plan
     beside = plan["kv"] + 44 * WIDE.n_vocab  # pages, logits (of drafts, too) and sampler of the second session
     limit = plan["plan"] + beside + (2 << 20)
     seen = process(root, wide, str(limit), 2)
@@ -210,7 +224,7 @@ def test_every_kind_of_cache_takes_what_was_planned(root: Path) -> None:
 
 def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And only where memory is plenty; its size does not count for the program's."""
-    from edge import engine as engines
+    from edge import loading as engines
 
     ids = array("i", range(700, 732))
     seen = []
@@ -219,8 +233,8 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(engines._Ahead, "result", lambda self: made.append(real(self)) or made[-1])
     for limit in (None, "1G"):
         with edge.load(wide, ctx=64, threads=2, memory=limit, head="two-stage") as engine:
-            kv, logits = engine.new_kv(), array("f", bytes(4 * WIDE.n_vocab))
-            engine.transformer.step(kv, ids, logits)
+            kv, logits = engine.space.new_cache(), array("f", bytes(4 * WIDE.n_vocab))
+            engine.model.transformer.step([Segment(kv, ids, logits)])
             seen.append((logits.tobytes(), engine.memory()["head"]))
         assert len(made) == 1
         assert made[0].kind == "two-stage" and made[0].allocated == seen[-1][1]
@@ -268,6 +282,7 @@ long allocations(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }
 DECODE = """
 import array, ctypes, sys
 import edge
+from pyx.transformer import Segment
 hook = ctypes.CDLL(None)
 hook.allocations.restype = ctypes.c_long
 plans = ({}, {"kv": "f16"}, {"window": 64}, {"window": 64, "kv": "f16", "positions": "cache"},
@@ -276,12 +291,14 @@ plans = ({}, {"kv": "f16"}, {"window": 64}, {"window": 64, "kv": "f16", "positio
 one = array.array("i", [5])
 for plan in plans:
     with edge.load(ctx=512, threads=1, **plan) as engine:
-        kv, logits, step = engine.new_kv(), array.array("f", bytes(4 * engine.config.n_vocab)), engine.transformer.step
+        kv, step = engine.space.new_cache(), engine.model.transformer.step
+        logits = array.array("f", bytes(4 * engine.config.n_vocab))
+        segment = Segment(kv, one, logits)
         for _ in range(200):
-            step(kv, one, logits)
+            step([segment])
         before = hook.allocations()
         for _ in range(100):
-            step(kv, one, logits)
+            step([segment])
         print(hook.allocations() - before)
         held = array.array("f", [0]) * 100_000  # the hook does count
         assert hook.allocations() > before

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,12 @@ pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python 
 
 import edge
 from benchmarks import make_model
-from edge import engine as engines
-from edge import placement
+from edge import loading as engines
 from edge.errors import MemoryRefused
 from edge.formats.mapped import map_file
+from edge.model import placement
 from pyx import memory
+from pyx.transformer import Segment
 
 #: 56 MB of codes
 DEEP = replace(make_model.SHAPES["tiny"], n_layer=14, hidden=1024, ffn=4096, n_head=16, n_vocab=2048, n_ctx=512)
@@ -115,37 +115,39 @@ def test_the_move_between_steps_changes_no_bit(deep: Path, monkeypatch: pytest.M
     one = array("i", [7])
 
     def answers(engine: edge.Engine, n: int) -> list[bytes]:
-        kv, logits, found = engine.new_kv(), array("f", bytes(4 * DEEP.n_vocab)), []
+        kv, logits, found = engine.space.new_cache(), array("f", bytes(4 * DEEP.n_vocab)), []
         for step in (ids, *[one] * n):
-            with engine.lock:
-                engine.transformer.step(kv, step, logits)
+            with engine.model.alone() as transformer:
+                transformer.step([Segment(kv, step, logits)])
             found.append(logits.tobytes())
         return found
 
     with edge.load(deep, ctx=64, threads=1, weights="map") as engine:
         expected = answers(engine, 12)
-        assert engine._moving is None and engine.memory()["weights_mapped"] > placement.LEAST
+        assert engine.model._moving is None and engine.memory()["weights_mapped"] > placement.LEAST
     monkeypatch.setattr(placement, "choose", lambda *_: kind)
     monkeypatch.setattr(placement, "PAUSE", 0.01)
     plans = []
     with edge.load(deep, ctx=64, threads=1, on_plan=plans.append) as engine:
-        moved = engine.transformer.weight_bytes_allocated
+        moved = engine.model.transformer.weight_bytes_allocated
         assert answers(engine, 12) == expected
         assert plans == [engine.plan]
         engine.settle()
-        assert engine._moving is not None and not engine._moving.is_alive()
-        after = engine.transformer.weight_bytes_allocated
-        assert moved < after == engine.transformer.weight_bytes if kind == "huge" else moved == after
+        assert engine.model._moving is not None and not engine.model._moving.is_alive()
+        after = engine.model.transformer.weight_bytes_allocated
+        assert moved < after == engine.model.transformer.weight_bytes if kind == "huge" else moved == after
         assert answers(engine, 2) == expected[:3]
     assert not [thread for thread in threading.enumerate() if thread.name == "placement"]
 
 
 def test_closing_ends_the_move(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "choose", lambda *_: "huge")
-    monkeypatch.setattr(placement, "PAUSE", 0.2)  # 98 matrices would take 20 seconds
-    begun = time.monotonic()
-    edge.load(deep, ctx=64, threads=1).close()
-    assert time.monotonic() - begun < 10
+    monkeypatch.setattr(placement, "PAUSE", 1.0)  # after each of 98 matrices
+    engine = edge.load(deep, ctx=64, threads=1)
+    transformer = engine.model.transformer
+    engine.close()
+    assert transformer.weight_bytes_allocated < transformer.weight_bytes, "some were not moved any more"
+    assert not [thread for thread in threading.enumerate() if thread.name == "placement"]
 
 
 def test_no_memory_for_the_copy_leaves_the_map(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,7 @@ def test_no_memory_for_the_copy_leaves_the_map(deep: Path, monkeypatch: pytest.M
     monkeypatch.setattr(placement, "copy", refuse)
     with edge.load(deep, ctx=64, threads=1) as engine:
         engine.settle()
-        assert engine.transformer.weight_bytes_allocated < engine.transformer.weight_bytes
+        assert engine.model.transformer.weight_bytes_allocated < engine.model.transformer.weight_bytes
     with pytest.raises(MemoryRefused, match="the system refused"):
         edge.load(deep, ctx=64, weights="huge")
 
@@ -179,7 +181,7 @@ PROCESS = """
 import json, re, sys
 from array import array
 import edge
-from edge import placement
+from edge.model import placement
 
 path, weights = sys.argv[1:]
 if weights == "moved":
@@ -204,7 +206,8 @@ def test_loading_never_takes_more_than_planned(root: Path, deep: Path, weights: 
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     slack = (4 << 20) + 0.02 * seen["plan"]  # a page of 2 MiB at the end of each arena
-    assert abs(seen["rss"]["rss"] - seen["plan"]) <= slack, seen
+    # below the plan more is possible: the system may have dropped pages of the program's own files
+    assert -2 * slack <= seen["rss"]["rss"] - seen["plan"] <= slack, seen
     assert seen["peak"] <= seen["plan"] + slack, seen
     if weights in ("huge", "moved"):
         assert seen["memory"]["weights_mapped"] == 0 and seen["rss"]["file"] < placement.LEAST, seen

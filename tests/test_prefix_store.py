@@ -14,12 +14,13 @@ pytest.importorskip("pyx.pool", reason="needs the compiled floor (python setup.p
 
 import edge
 from benchmarks import make_model
-from edge import parking
-from edge.context import common
 from edge.errors import MemoryRefused, UsageError
-from edge.sampling import Sampling
+from edge.kv import parking
+from edge.kv.state import common
+from edge.session.sampling import Sampling
+from pyx.transformer import Segment
 
-GREEDY = Sampling(temp=0.0)
+GREEDY = Sampling(temperature=0.0)
 SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
 
 
@@ -40,11 +41,11 @@ def count_steps(engine) -> list[int]:
         def __getattr__(self, name):
             return getattr(self.inner, name)
 
-        def step(self, kv, ids, *rest) -> None:
-            seen.append(len(ids))
-            self.inner.step(kv, ids, *rest)
+        def step(self, batch) -> None:
+            seen.extend(len(segment.ids) for segment in batch)
+            self.inner.step(batch)
 
-    engine.transformer = Counting(engine.transformer)
+    engine.model.transformer = Counting(engine.model.transformer)
     return seen
 
 
@@ -64,7 +65,7 @@ def test_a_second_session_reads_only_its_own(engine) -> None:
     steps = count_steps(engine)
     second = engine.session(SYSTEM)
     assert ask(second, "Hello, a coffee please.", 1) == ask(engine.session(SYSTEM), "Hello, a coffee please.", 1)
-    shared = len(next(iter(store._entries.values())).tokens)
+    shared = len(store.tokens()[0])
     assert second.usage.cached >= shared // 32 * 32 and store.hits == 2
     assert sum(steps) == 2 * (second.usage.prompt - second.usage.cached)
     assert second.usage.cached > 0.8 * second.usage.prompt
@@ -80,7 +81,7 @@ def test_answers_are_those_of_sessions_that_share_nothing(bundled_model, kv: str
         sessions = [engine.session(SYSTEM[:120]) for _ in questions]
         assert [ask(session, question) for session, question in zip(sessions, questions)] == alone
         again = [ask(session, "And then?") for session in sessions]  # all of them write behind the shared pages
-        engine.prefixes = None
+        engine.prefixes.stop()
         for session, question, answer, second in zip(sessions, questions, alone, again):
             fresh = engine.session(SYSTEM[:120])
             assert (ask(fresh, question), ask(fresh, "And then?")) == (answer, second)
@@ -96,7 +97,7 @@ def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
         store.clear()
         first = engine.session(system)
         first.warm()
-        pool = first._context.kv.pool
+        pool = first.state.kv.pool
         prefix = pool.used
         assert prefix == store.nbytes > 0
         visitors = [engine.session(system) for _ in range(100)]
@@ -106,7 +107,7 @@ def test_a_hundred_visitors_hold_one_copy(bundled_model) -> None:
         heads = engine.config.n_layer * engine.config.n_kv_head
         open_page = 32 * 2 * engine.config.head_dim * 2  # half floats
         assert pool.used == prefix + 100 * heads * open_page
-        own = [visitor._context.kv.stats for visitor in visitors]
+        own = [visitor.state.kv.stats for visitor in visitors]
         assert all(each["pages"] - each["shared"] == heads for each in own)
         for visitor in visitors:
             visitor.close()
@@ -123,7 +124,7 @@ def test_what_was_used_longest_ago_goes(engine) -> None:
     engine.session(systems[0]).warm()  # used again
     store.max_bytes = int(2.5 * entry)
     engine.session("D " + SYSTEM).warm()
-    kept = [engine.tokenizer.decode(each.tokens) for each in store._entries.values()]
+    kept = [engine.tokenizer.decode(tokens) for tokens in store.tokens()]
     assert len(kept) == 2 and kept[0].count("A You") == 1 and kept[1].count("D You") == 1
     assert store.nbytes <= store.max_bytes
     store.max_bytes = entry // 2
@@ -147,7 +148,7 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
     with edge.load(ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", folder)
         expected = ask(engine.session(SYSTEM), "Hello")
-        shared = len(next(iter(engine.prefixes._entries.values())).tokens)
+        shared = len(engine.prefixes.tokens()[0])
     files = list(folder.iterdir())
     assert len(files) == 1 and files[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
     with edge.load(ctx=512, threads=1) as engine:
@@ -189,13 +190,13 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path) -> None:
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", tmp_path)
         engine.session("A " + SYSTEM).warm()
-        size = sum(nbytes for _, nbytes, _ in store._files())
+        size = sum(nbytes for _, nbytes, _ in store.files())
         store.folder_bytes = 2 * size + size // 2
         for i, letter in enumerate("BCD"):
             engine.session(f"{letter} " + SYSTEM).warm()
-            for at, (_, _, path) in enumerate(store._files()):
+            for at, (_, _, path) in enumerate(store.files()):
                 os.utime(path, (1000 * i + at, 1000 * i + at))
-        assert len(store._files()) == 2 and (tmp_path / "notes.txt").exists()
+        assert len(store.files()) == 2 and (tmp_path / "notes.txt").exists()
         store.clear()
         session = engine.session("D " + SYSTEM)
         session.warm()
@@ -225,23 +226,23 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
     texts = [array("i", [rng.randrange(400) for _ in range(160)]) for _ in range(2)]
     texts += [texts[0][:70] + texts[1][70:], texts[1][:33] + texts[0][33:]]
     tiny.share_prefixes(60_000)
-    sessions = [tiny.session() for _ in range(3)]
+    states = [tiny.space.new_state(0) for _ in range(3)]
     try:
         for text, n, which in actions:
-            context = sessions[which]._begin()
+            context = states[which]
             held = common(context.tokens, texts[text][:n])
-            context.prefill(texts[text][:n], lambda: None, None, share=n // 2)
-            sessions[which]._end()
+            if found := tiny.prefixes.find(texts[text][:n], held):
+                context.adopt(*found)
+            work = context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.prefixes.add)
+            tiny.scheduler.drive(work)
             assert context.tokens == texts[text][:n] and context.kv.n_tokens == n and held <= n
-            fresh, logits = tiny.new_kv(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
+            fresh, logits = tiny.space.new_cache(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
             for at in range(0, n, 40):
-                tiny.transformer.step(fresh, texts[text][at : min(at + 40, n)], logits)
+                tiny.model.transformer.step([Segment(fresh, texts[text][at : min(at + 40, n)], logits)])
             assert context.logits == logits
             assert tiny.prefixes.nbytes <= 60_000
     finally:
-        for session in sessions:
-            session.close()
-        tiny.prefixes = None
+        tiny.prefixes.stop()
 
 
 # ---- parking ---------------------------------------------------------------------------------------------------------
@@ -308,14 +309,21 @@ def test_the_limit_counts_all_sessions(bundled_model) -> None:
         assert one <= room < one + one // 2 + (16 << 20)
         sessions = [engine.session() for _ in range(2 + room // one)]
         prompt = [7] * 500
+        for session in sessions:
+            list(session.complete(prompt, max_tokens=0))
+            assert engine.space.pool.used <= room
+        assert sessions[0].kv_bytes == 0 < sessions[-1].kv_bytes  # what was idle longest has given way
+        last = sessions[-1].complete([*prompt, 8], max_tokens=5, ignore_eos=True)
+        next(last)  # this one is not idle
         with pytest.raises(MemoryRefused, match="the memory limit is reached"):
-            for session in sessions:
-                list(session.complete(prompt, max_tokens=0))
-        pool = sessions[0]._context.kv.pool
-        assert pool.used <= room
-        sessions[0].close()
-        list(sessions[-1].complete(prompt, max_tokens=0))  # what one gives back another may have
-        assert pool.used <= room
+            held = [session.complete(prompt, max_tokens=5, ignore_eos=True) for session in sessions[:-1]]
+            for answer in held:
+                next(answer)
+        assert len(list(last)) > 0 and last.finish_reason == "length"  # and it does not notice
+        for answer in held:
+            answer.close()
+        assert len(list(sessions[0].complete(prompt, max_tokens=3, ignore_eos=True))) > 0
+        assert engine.space.pool.used <= room
 
 
 def test_prefixes_make_room_for_sessions(bundled_model) -> None:
@@ -323,15 +331,12 @@ def test_prefixes_make_room_for_sessions(bundled_model) -> None:
         store = engine.share_prefixes("64M")
         engine.session(SYSTEM).warm()
         assert len(store) == 1
-        session = engine.session()
-        session._begin().kv.pool.limit  # noqa: B018  there is one pool for all
-        session._end()
-        pool = session._context.kv.pool
+        pool = engine.space.new_cache().pool  # there is one for all
         small = engine.plan.kv_bytes + store.nbytes // 2
-        engine._pool = type(pool)(small)
+        engine.space.pool = type(pool)(small)
         store.clear()
         engine.session(SYSTEM).warm()
         held = store.nbytes
         full = engine.session()
         list(full.complete([7] * 500, max_tokens=0))
-        assert held > 0 and len(store) == 0 and engine._pool.used <= small
+        assert held > 0 and len(store) == 0 and engine.space.pool.used <= small

@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
 import edge
-from edge import session_file
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
-from edge.fingerprint import WHOLE, fingerprint
-from edge.sampling import Sampling
+from edge.kv import codec as session_file
+from edge.model.fingerprint import WHOLE, fingerprint
+from edge.session.sampling import Sampling
 from pyx.attention import attention
 from pyx.kv import KVCache
 
 ROOT = Path(__file__).resolve().parent.parent
-HOT = Sampling(temp=1.0)
-GREEDY = Sampling(temp=0.0)
+HOT = Sampling(temperature=1.0)
+GREEDY = Sampling(temperature=0.0)
 
 
 def ids(pieces) -> list[int]:
@@ -40,7 +40,7 @@ def ids(pieces) -> list[int]:
 @cache
 def engine_of(kv: str = "int8", overflow: str = "slide", ctx: int = 128, threads: int = 1, **more):
     more = {"draft": "off", **more}  # so that logits can be compared
-    model = ROOT / "edge" / "models" / "kiosk-5m.gguf"
+    model = ROOT / "edge" / "bundled" / "kiosk-5m.gguf"
     return edge.load(model, kv=kv, overflow=overflow, ctx=ctx, threads=threads, **more)
 
 
@@ -173,8 +173,8 @@ def test_a_failed_restore_leaves_an_empty_cache():
 def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, threads):
     """The same tokens with the same random numbers, on another number of threads, mid-page and mid-ring."""
     kv, overflow, window = plan
-    if not (ROOT / "edge" / "models" / "kiosk-5m.gguf").exists():
-        pytest.skip("no bundled model in edge/models")
+    if not (ROOT / "edge" / "bundled" / "kiosk-5m.gguf").exists():
+        pytest.skip("no bundled model in edge/bundled")
     first = engine_of(kv, overflow, window=window)
     second = engine_of(kv, overflow, threads=threads, window=window)
     path = tmp_path_factory.getbasetemp() / "round.bes"
@@ -189,7 +189,7 @@ def test_a_loaded_session_goes_on(tmp_path_factory, plan, prompt, answer, more, 
         (
             ids(each.complete(then, sampling=HOT, max_tokens=more, ignore_eos=True)),
             each.usage,
-            list(each._context.logits),
+            list(each.state.logits),
         )
         for each in (session, loaded)
     ]
@@ -400,14 +400,14 @@ with edge.load(ctx=128, threads=1) as engine:
     session = engine.load_session(path)
     list(session.ask("A coffee.", max_tokens=5))
     if moment == "write":
-        kv = session._context.kv
+        kv = session.state.kv
         class Dying:
             counters = kv.counters
             n_tokens = kv.n_tokens
             def dump(self):
                 yield from kv.dump()[:3]
                 die()
-        session._context.kv = Dying()
+        session.state.kv = Dying()
     elif moment != "end":
         setattr(os, moment, die)
     session.save(path)

@@ -14,8 +14,8 @@ from streams import Stream
 
 import edge
 from edge.errors import UsageError
-from edge.kv_config import KVConfig
-from edge.sampling import Sampling
+from edge.kv.config import KVConfig
+from edge.session.sampling import Sampling
 from pyx.kv import KVCache
 from pyx.pool import PagePool
 
@@ -198,7 +198,7 @@ def test_heavy_has_none(tmp_path):
     assert cache.spill is None
 
 
-GREEDY = Sampling(temp=0.0)
+GREEDY = Sampling(temperature=0.0)
 QUESTIONS = ["Hello, can I order a coffee?", "A large one, please.", "And how much is that?", "Is there cake, too?"]
 
 
@@ -223,7 +223,7 @@ def test_undo_in_a_long_talk(tmp_path, bundled_model):
         again, with_file, error = talk(engine)
         assert again == answer and error is None
         assert with_file.prompt == usage.prompt and with_file.cached > 60
-        harmed, read_again, error = talk(engine, lambda session: os.truncate(session._context.kv.spill.descriptor, 0))
+        harmed, read_again, error = talk(engine, lambda session: os.truncate(session.state.kv.spill.descriptor, 0))
         assert harmed == answer and read_again.cached == 0 and str(tmp_path) in error
         engine.share_prefixes("4M")  # sessions that go on from a common beginning have files, too
         again, with_file, error = talk(engine)
@@ -237,5 +237,5 @@ def test_what_is_refused(tmp_path):
                   {"kv_offload_size": "much"}):  # fmt: skip
         with pytest.raises(UsageError, match="kv_offload"):
             KVConfig(**wrong)
-    with pytest.raises(UsageError, match="32 tokens of this model take"):
+    with pytest.raises(UsageError, match="32 tokens of this model need"):
         edge.load(kv_offload=tmp_path, kv_offload_size=1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +17,8 @@ from test_tokenizer import VOCAB, bpe_spec, needs_vocab, spm_array_spec, spm_mod
 from edge.errors import InvalidFile, UsageError
 from edge.formats import gguf
 from edge.formats.checkpoint import TokenizerSpec
-from edge.template import FAMILIES, Part, Template, source
-from edge.tokenizer import Tokenizer
+from edge.prompt.template import FAMILIES, Part, Template, source
+from edge.prompt.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 PILOT = ROOT.parent / "shared" / "data" / "pilot" / "packed"
@@ -78,6 +77,7 @@ WRITTEN = {
                "<|user|>\n  the scale?  \n<|assistant|>\n",
     "plain": " Be brief. \nHello world\nHi!\n\n  the scale?  ",
 }  # fmt: skip
+WRITTEN["qwen3"] = WRITTEN["chatml"]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -112,7 +112,7 @@ def test_facts_about_bitnet_2b():
     """The ids that MS's gpu/tokenizer.py makes: header and text as one string."""
     spec = gguf.read_tokenizer(VOCAB / "ggml-vocab-llama-bpe.gguf")
     tokenizer = vocabulary("llama-bpe")
-    template = Template.for_model(model(spec, "{{ 'outdated' }}", arch="bitnet-b1.58"))
+    template = Template.for_model(model(spec, "{{ 'BITNETAssistant: ' }}", arch="bitnet-b1.58"))
     assert template.name == "bitnet"
     ids = template.encode(tokenizer, [{"role": "user", "content": " Hello\n"}])
     assert ids == [128000, 1502, 25, 22691, 128009, 72803, 25, 220]
@@ -127,7 +127,10 @@ def test_facts_about_bitnet_2b():
 def test_which_template_a_model_gets():
     llama3 = gguf.read_tokenizer(VOCAB / "ggml-vocab-llama-bpe.gguf")
     for arch in ("bitnet-b1.58", "bitnet-25"):
-        assert Template.for_model(model(llama3, "{{ 1 }}", arch)).name == "bitnet"
+        for absent_or_bad in (None, "", "{{ 'Human: BITNETAssistant: ' }}"):
+            assert Template.for_model(model(llama3, absent_or_bad, arch)).name == "bitnet"
+        # a fine-tune's own (Aramis-2B, Bifrost-SOL)
+        assert Template.for_model(model(llama3, "{{ 1 }}", arch)).name == "model"
         assert Template.for_model(model(llama3, None, arch)).name == "bitnet"
         assert Template.for_model(model(llama3, "{{ 1 }}", arch), "model").name == "model"
         assert Template.for_model(model(None, source("bitnet-edge"), arch)).name == "bitnet-edge"
@@ -475,8 +478,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_hostile_templates(name, monkeypatch):
-    monkeypatch.setattr("edge.sandbox.MAX_SECONDS", 2.0)  # some are stopped by the clock
-    begun = time.monotonic()
+    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 2.0)  # some are stopped by the clock
     template = jinja(HOSTILE[name])  # compiled when it is first needed
     with pytest.raises(InvalidFile) as caught:
         template.render(TALK)
@@ -484,11 +486,10 @@ def test_hostile_templates(name, monkeypatch):
     assert "\n" not in message
     assert len(message) < 300
     assert "--template" in message
-    assert time.monotonic() - begun < 60  # a bound for sanity, not a measurement
 
 
 def test_a_template_that_works_for_ever(monkeypatch):
-    monkeypatch.setattr("edge.sandbox.MAX_SECONDS", 0.3)
+    monkeypatch.setattr("edge.prompt.sandbox.MAX_SECONDS", 0.3)
     slow = "{% set a = 'a' * 1900000 %}" + "{{ a | upper | lower | title | upper | lower | length }}" * 400
     with pytest.raises(InvalidFile, match="too long"):
         jinja(slow).render(TALK)
@@ -501,8 +502,8 @@ def test_hostile_templates_fill_no_memory():
     code = """
 import resource, sys
 sys.path.insert(0, "tests")
-import edge.sandbox
-edge.sandbox.MAX_SECONDS = 2.0
+import edge.prompt.sandbox
+edge.prompt.sandbox.MAX_SECONDS = 2.0
 from test_template import HOSTILE, TALK, InvalidFile, jinja
 jinja("{{ 1 }}").render(TALK)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,3 +194,84 @@ def test_rows_of_a_table():
         table.row(77)
     with pytest.raises(ValueError):
         Table("Q8_0", bytes(34), 1, 33)
+
+
+# ---- packings of forks -----------------------------------------------------------------------------------------------
+
+
+def test_forks_against_the_golden_bytes() -> None:
+    """tests/vectors/pack_vectors.json: an 8 x 256 matrix in the packings of other programs."""
+    golden = json.loads((Path(__file__).parent / "vectors" / "pack_vectors.json").read_text())
+    expected = np.array(golden["ternary_row_major"], np.int8).reshape(8, 256)
+    for name in ("PTQ1_0", "IQ1_BN", "IQ2_BN"):
+        matrix = TernaryMatrix.pack(name, bytes.fromhex(golden["vectors"][name]["hex"]), 8, 256)
+        assert (np.frombuffer(matrix.unpack(), np.int8).reshape(8, 256) == expected).all(), name
+        assert matrix.scales == [0.09375]
+
+
+def iq2_bn_r4(weights: np.ndarray, scales: np.ndarray) -> bytes:
+    """Four rows together: their float scales, then for 64 columns byte 4k + i + 16l holds columns 16l + i + 4j of row k
+    in bits 2j (formats.md B.5)."""
+    rows, k = weights.shape
+    out = b""
+    for r in range(0, rows, 4):
+        out += scales[r : r + 4].astype("<f4").tobytes()
+        for c in range(0, k, 64):
+            block = np.zeros(64, np.uint8)
+            for row in range(4):
+                for i in range(4):
+                    for part in range(4):
+                        codes = weights[r + row, c + 16 * part + i : c + 16 * part + 16 : 4] + 1
+                        block[4 * row + i + 16 * part] = sum(int(q) << 2 * j for j, q in enumerate(codes))
+            out += block.tobytes()
+    return out
+
+
+def stq1_0(weights: np.ndarray, scales: np.ndarray) -> bytes:
+    """Every four weights have exactly one zero: which, and the signs; the table as published has this order."""
+    table = [0xA9, 0x89, 0x29, 0x09, 0xA6, 0x86, 0x26, 0x06, 0x9A, 0x92, 0x1A, 0x12, 0x6A, 0x62, 0x4A, 0x42]
+    index = {tuple((q >> 2 * p & 3) - 1 for p in range(4)): i for i, q in enumerate(table)}
+    out = b""
+    for row, d in zip(weights.reshape(-1, 256), scales.reshape(-1), strict=True):
+        qs, sign = np.zeros(32, np.uint8), np.zeros(8, np.uint8)
+        for g in range(64):
+            four = tuple(int(row[g // 16 * 64 + g % 16 + 16 * p]) for p in range(4))
+            turned = four not in index
+            slot = index[tuple(-q for q in four)] if turned else index[four]
+            qs[g // 2] |= slot << g % 2 * 4
+            sign[g // 8] |= turned << g % 8
+        out += qs.tobytes() + sign.tobytes() + np.array(d, "<f2").tobytes()
+    return out
+
+
+def sparse(rng: np.random.Generator, rows: int, k: int) -> np.ndarray:
+    """Weights of -1 and +1 with one zero in every four that STQ1_0 puts together."""
+    weights = rng.choice(np.array([-1, 1], np.int8), (rows, k // 64, 4, 16))
+    zero = rng.integers(0, 4, (rows, k // 64, 1, 16))
+    np.put_along_axis(weights, zero, 0, 2)
+    return weights.reshape(rows, k)
+
+
+def test_forks_that_have_no_golden_bytes() -> None:
+    rng = np.random.default_rng(4)
+    weights, scales = rng.integers(-1, 2, (8, 192)).astype(np.int8), rng.random(8).astype(np.float32) + 0.1
+    matrix = TernaryMatrix.pack("IQ2_BN_R4", iq2_bn_r4(weights, scales), 8, 192)
+    assert (np.frombuffer(matrix.unpack(), np.int8).reshape(8, 192) == weights).all()
+    assert matrix.scales == scales.tolist()  # one for each row
+    weights, d = sparse(rng, 4, 512), (rng.random((4, 2)) + 0.1).astype(np.float16)
+    matrix = TernaryMatrix.pack("STQ1_0", stq1_0(weights, d), 4, 512)
+    assert (np.frombuffer(matrix.unpack(), np.int8).reshape(4, 512) == weights).all()
+    assert matrix.scales == d.astype(np.float32).ravel().tolist()
+
+
+@pytest.mark.parametrize("name", ["PTQ1_0", "STQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4"])
+def test_forks_refuse_what_does_not_fit(name: str) -> None:
+    for rows, k, data in ((4, 256, bytes(7)), (4, 100, bytes(100)), (3, 64, bytes(61))):
+        with pytest.raises(ValueError, match=r"bytes|multiple|fill"):
+            TernaryMatrix.pack(name, data, rows, k)
+    size = {"PTQ1_0": 56, "STQ1_0": 42, "IQ1_BN": 2 + 52, "IQ2_BN": 4 + 64, "IQ2_BN_R4": 4 + 64}[name]
+    for data in (bytes([255]) * 4 * size, bytes(4 * size)):  # scales that are none, or 0
+        if name in ("PTQ1_0", "STQ1_0") and not any(data):
+            continue
+        with pytest.raises(ValueError, match="not a (positive|finite) number|not finite"):
+            TernaryMatrix.pack(name, data, 4, 256)

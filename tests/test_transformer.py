@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from edge.formats import open_checkpoint
-from edge.weights import build
+from edge.model.weights import build
 from pyx.kv import KVCache
-from pyx.transformer import STAGES
+from pyx.transformer import STAGES, Segment
 
 VECTORS = Path(__file__).parent / "vectors"
 IDS = [1, 5, 77, 200, 3, 9, 150, 42, 499, 17, 260, 8]
@@ -35,7 +35,7 @@ def logits(model, config, ids: list[int], kv_type: str = "f32", chunk: int = 128
     out = np.zeros((len(ids), config.n_vocab), np.float32)
     for start in range(0, len(ids), chunk):
         part = ids[start : start + chunk]
-        model.step(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)
+        model.step([Segment(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)])
     return out
 
 
@@ -43,10 +43,10 @@ def greedy(model, config, ids: list[int], n: int, kv_type: str = "f32") -> list[
     cache = cache_for(config, kv_type=kv_type)
     out = np.zeros(config.n_vocab, np.float32)
     result = list(ids)
-    model.step(cache, array.array("i", ids), out)
+    model.step([Segment(cache, array.array("i", ids), out)])
     for _ in range(n):
         result.append(int(out.argmax()))
-        model.step(cache, array.array("i", result[-1:]), out)
+        model.step([Segment(cache, array.array("i", result[-1:]), out)])
     return result
 
 
@@ -125,7 +125,7 @@ def test_window_as_long_as_the_text_changes_nothing():
     outs = []
     for window in (0, len(IDS), 40):
         out = np.zeros(config.n_vocab, np.float32)
-        model.step(cache_for(config, window=window), array.array("i", IDS), out)
+        model.step([Segment(cache_for(config, window=window), array.array("i", IDS), out)])
         outs.append(out.tobytes())
     assert len(set(outs)) == 1
 
@@ -136,7 +136,7 @@ def test_bad_steps_are_refused_and_leave_the_cache_alone():
     model = build(checkpoint, chunk=16)
     cache = cache_for(config, n_ctx=20)
     out = array.array("f", bytes(4 * config.n_vocab))
-    model.step(cache, array.array("i", IDS), out)
+    model.step([Segment(cache, array.array("i", IDS), out)])
     for ids, buffer, error in (
         ([config.n_vocab], out, "vocabulary"),
         ([-1], out, "vocabulary"),
@@ -146,7 +146,7 @@ def test_bad_steps_are_refused_and_leave_the_cache_alone():
         ([1], array.array("f", [0]), "logits"),
     ):
         with pytest.raises(ValueError, match=error):
-            model.step(cache, array.array("i", ids), buffer)
+            model.step([Segment(cache, array.array("i", ids), buffer)])
     with pytest.raises(ValueError, match="another shape"):
-        model.step(KVCache(1, 1, 64, 20), array.array("i", [1]), out)
+        model.step([Segment(KVCache(1, 1, 64, 20), array.array("i", [1]), out)])
     assert cache.n_tokens == len(IDS)

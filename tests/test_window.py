@@ -13,10 +13,11 @@ from vectors.make_window import EVERY, IDS, MODELS, MODES, ORACLE, positions
 
 from edge.config import ModelConfig
 from edge.formats import open_checkpoint
-from edge.weights import build
+from edge.model.weights import build
 from pyx.attention import attention
 from pyx.kv import KVCache
 from pyx.rotary import Rotary
+from pyx.transformer import Segment
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,7 +30,7 @@ def read(path: Path, ids: list[int], chunk: int = 128, threads: int = 1, **plan)
     out = np.zeros((len(ids), c.n_vocab), np.float32)
     for start in range(0, len(ids), chunk):
         part = ids[start : start + chunk]
-        model.step(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)
+        model.step([Segment(cache, array.array("i", part), out[start : start + len(part)].reshape(-1), True)])
     return out
 
 

@@ -136,7 +136,7 @@ def describe(folder: Path, tree: Path) -> str:
             version=__version__,
             architecture=kind,
             size=sum(-(-path.stat().st_size // 1024) for path in files),
-            depends=f"Depends: libc6 (>= {floor})\n" if floor else "",
+            depends=f"Depends: libc6 (>= {floor})\nRecommends: libstdc++6, libexpat1\n" if floor else "",
         )
     )
     for script in ("postinst", "prerm", "postrm"):

@@ -155,7 +155,6 @@ static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int co
     int8_t *x = buffer((size_t)(n_token * k));
     size_t n_acc = (size_t)((n_token - 1) * ld + n_row) * 4;
     int32_t *want = buffer(n_acc), *got = buffer(n_acc), *row = buffer((size_t)n_row * 4);
-    int32_t *want_b = buffer((size_t)n_block * 4), *got_b = buffer((size_t)n_block * 4);
     fill_codes(codes, n_row * n_block * TERNARY_BLOCK_BYTES, codes_kind);
     fill_i8(x, n_token * k, x_kind);
     void *work = buffer(MATMUL_WORK((size_t)n_row));
@@ -167,10 +166,6 @@ static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int co
     K->ternary_matvec(codes, n_row, n_block, x, row);
     verdict(same(row, want, (size_t)n_row * 4), "ternary_matvec rows %d blocks %d codes %d x %d", (int)n_row,
             (int)n_block, codes_kind, x_kind);
-    S->ternary_blocks(codes, n_block, x, want_b);
-    K->ternary_blocks(codes, n_block, x, got_b);
-    verdict(same(got_b, want_b, (size_t)n_block * 4), "ternary_blocks blocks %d codes %d x %d", (int)n_block,
-            codes_kind, x_kind);
 
     if (K == S) {
         int ok = 1;
@@ -184,9 +179,6 @@ static void test_ternary(int64_t n_row, int64_t n_block, int64_t n_token, int co
                 ok &= sum == want[t * ld + r];
             }
         verdict(ok, "ternary_matmul against int64, rows %d blocks %d", (int)n_row, (int)n_block);
-        for (int64_t b = 0, sum = 0; b < n_block; b++)
-            ok &= (sum += want_b[b], b < n_block - 1 || sum == want[0]);
-        verdict(ok, "ternary_blocks add up, blocks %d", (int)n_block);
     }
     free_buffers();
 }
@@ -223,6 +215,155 @@ static void all_ternary(void)
     test_ternary(131, 12, 33, 5, I8_EXTREMES);
     test_ternary(11, 9, 131, 4, I8_UNIFORM); /* few rows and many tokens (packs.h): chunks of two blocks */
     test_ternary(8, 13, 24, 3, I8_MAX);
+}
+
+/* ---- scales per group ------------------------------------------------------------------------------------------- */
+
+/* NaN has many bits and targets make different ones. */
+static void plain_nan(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = isnan(x[i]) ? bits_float(0x7fc00000u) : x[i];
+}
+
+enum { D_USUAL, D_SUBNORMAL, D_NEGATIVE, D_ZERO, D_LARGEST, D_ANY, N_D };
+
+static uint16_t group_scale(int kind)
+{
+    switch (kind) {
+    case D_USUAL: return float_half(0.02f + 0.01f * rnd_float());
+    case D_SUBNORMAL: return (uint16_t)(rnd() & 0x3ff);
+    case D_NEGATIVE: return (uint16_t)(float_half(0.5f + 0.4f * rnd_float()) | 0x8000);
+    case D_ZERO: return (uint16_t)(rnd() & 0x8000);
+    case D_LARGEST: return 0x7bff;
+    default: return (uint16_t)rnd(); /* infinities and NaN among them */
+    }
+}
+
+static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int codes_kind, int d_kind, int x_kind)
+{
+    int64_t k = n_group * GROUP, ld = n_row + 3;
+    size_t n_out = (size_t)((n_token - 1) * ld + n_row);
+    int8_t *q = buffer((size_t)(n_token * k));
+    float *d = buffer((size_t)(n_token * n_group) * 4), *want = buffer(n_out * 4), *got = buffer(n_out * 4);
+    int32_t *sum = buffer((size_t)(n_token * n_group) * 4);
+    void *work = buffer(GROUP_WORK);
+    fill_i8(q, n_token * k, x_kind);
+    for (int64_t g = 0; g < n_token * n_group; g++) {
+        sum[g] = 0;
+        for (int e = 0; e < GROUP; e++)
+            sum[g] += q[g * GROUP + e];
+        d[g] = d_kind == D_LARGEST ? 3e38f : d_kind == D_ANY ? bits_float(rnd()) : 0.01f + 0.009f * rnd_float();
+    }
+    for (int group_bytes = GROUP_WHOLE; group_bytes <= GROUP_PAIR; group_bytes += GROUP_PAIR - GROUP_WHOLE) {
+        uint8_t *rows = buffer((size_t)(n_row * n_group * group_bytes));
+        fill_codes(rows, n_row * n_group * group_bytes, codes_kind);
+        for (int64_t i = 0; i < n_row * n_group; i++) {
+            uint16_t half = group_scale(d_kind);
+            memcpy(rows + i * group_bytes, &half, 2);
+            if (group_bytes == GROUP_PAIR)
+                memcpy(rows + i * group_bytes + GROUP_PAIR / 2, &half, 2);
+        }
+        for (int add = 0; add < 2; add++) {
+            for (size_t i = 0; i < n_out; i++)
+                want[i] = got[i] = (float)i;
+            S->group_matmul(rows, group_bytes, n_row, n_group, q, d, sum, n_token, add, want, ld, work);
+            K->group_matmul(rows, group_bytes, n_row, n_group, q, d, sum, n_token, add, got, ld, work);
+            plain_nan(want, (int64_t)n_out);
+            plain_nan(got, (int64_t)n_out);
+            verdict(same(got, want, n_out * 4), "group_matmul of %d, rows %d groups %d tokens %d codes %d d %d x %d",
+                    group_bytes, (int)n_row, (int)n_group, (int)n_token, codes_kind, d_kind, x_kind);
+        }
+        for (int64_t t = 0; t < n_token; t += n_token > 1 ? n_token - 1 : 1) { /* alone as in company */
+            K->group_matmul(rows, group_bytes, n_row, n_group, q + t * k, d + t * n_group, sum + t * n_group, 1, 0, got,
+                            ld, NULL);
+            S->group_matmul(rows, group_bytes, n_row, n_group, q + t * k, d + t * n_group, sum + t * n_group, 1, 0,
+                            want, ld, NULL);
+            plain_nan(want, n_row);
+            plain_nan(got, n_row);
+            verdict(same(got, want, (size_t)n_row * 4), "group_matmul of %d, token %d alone, rows %d groups %d",
+                    group_bytes, (int)t, (int)n_row, (int)n_group);
+        }
+        if (K == S && d_kind == D_USUAL) {
+            int ok = 1;
+            S->group_matmul(rows, group_bytes, n_row, n_group, q, d, sum, n_token, 0, want, ld, work);
+            for (int64_t t = 0; t < n_token; t++)
+                for (int64_t r = 0; r < n_row; r++) {
+                    double y = 0.0, size = 0.0;
+                    for (int64_t i = 0; i < k; i++) {
+                        const uint8_t *group = rows + (r * n_group + i / GROUP) * group_bytes;
+                        uint16_t half;
+                        memcpy(&half, group, 2);
+                        int64_t e = i % GROUP, at = 2 + e / 4 + (e >= 64 ? group_bytes - GROUP_WHOLE : 0);
+                        int w = (group[at] >> 2 * (e % 4) & 3) - 1;
+                        double p = w * (double)half_float(half) * d[t * n_group + i / GROUP] *
+                                   q[t * k + i / GROUP * GROUP + e % 4 * 32 + e / 4];
+                        y += p;
+                        size += fabs(p);
+                    }
+                    ok &= fabs(want[t * ld + r] - y) <= 1e-6 * size;
+                }
+            verdict(ok, "group_matmul against double, rows %d groups %d", (int)n_row, (int)n_group);
+        }
+    }
+    free_buffers();
+}
+
+static void test_quantize_groups(int n, int kind)
+{
+    int n_group = (n + GROUP - 1) / GROUP, ok = 1;
+    float *x = buffer((size_t)n * 4), *want_d = buffer((size_t)n_group * 4), *got_d = buffer((size_t)n_group * 4);
+    int8_t *want = buffer((size_t)n_group * GROUP), *got = buffer((size_t)n_group * GROUP);
+    int32_t *want_sum = buffer((size_t)n_group * 4), *got_sum = buffer((size_t)n_group * 4);
+    if (kind < N_FLOATS)
+        fill_float(x, n, kind);
+    else
+        for (int i = 0; i < n; i++) /* infinities and NaN among them */
+            x[i] = i % 50 == 49 ? (i % 3 ? INFINITY : NAN) : kind == N_FLOATS ? bits_float(rnd()) : rnd_float();
+    S->quantize_groups(x, n, want, want_d, want_sum);
+    K->quantize_groups(x, n, got, got_d, got_sum);
+    verdict(same(got, want, (size_t)n_group * GROUP) && same(got_d, want_d, (size_t)n_group * 4) &&
+                same(got_sum, want_sum, (size_t)n_group * 4),
+            "quantize_groups n %d kind %d", n, kind);
+    for (int g = 0; K == S && kind < N_FLOATS && g < n_group; g++) {
+        float m = 0.0f;
+        int32_t sum = 0;
+        for (int i = g * GROUP; i < n && i < (g + 1) * GROUP; i++)
+            m = fmaxf(m, fabsf(x[i]));
+        for (int e = 0; e < GROUP; e++) {
+            int8_t code = want[g * GROUP + e % 4 * 32 + e / 4];
+            float at = g * GROUP + e < n ? x[g * GROUP + e] : 0.0f;
+            ok &= code == (int8_t)nearbyintf(fminf(fmaxf(at * (127.0f / fmaxf(m, 1e-30f)), -127.0f), 127.0f));
+            sum += code;
+        }
+        ok &= sum == want_sum[g] && want_d[g] == m / 127.0f;
+    }
+    verdict(ok, "quantize_groups against nearbyint, n %d kind %d", n, kind);
+    free_buffers();
+}
+
+static void all_groups(void)
+{
+    for (int n_row = 1; n_row <= 35; n_row++)
+        test_groups(n_row, 1 + n_row % 5, 1 + n_row * 7 % 10, 4 + n_row % 2, D_USUAL, I8_UNIFORM);
+    for (int n_token = 1; n_token <= 35; n_token++)
+        test_groups(19, 3, n_token, 4, D_USUAL, I8_UNIFORM);
+    for (int codes = 0; codes < 6; codes++) /* every lane at its bound */
+        for (int x = 0; x < N_I8; x++)
+            for (int n_token = 1; n_token <= 17; n_token += 8)
+                test_groups(17, 2, n_token, codes, codes == x ? D_NEGATIVE : D_USUAL, x);
+    for (int d = 0; d < N_D; d++)
+        for (int n_token = 1; n_token <= 25; n_token += 6)
+            test_groups(37, 3, n_token, 4, d, I8_UNIFORM);
+    for (int n_group = 7; n_group <= 25; n_group++) /* what is taken at a time, and the rest */
+        test_groups(33, n_group, n_group % 3 * 9 + 1, 5, D_USUAL, I8_UNIFORM);
+    test_groups(16, 17, 131, 5, D_USUAL, I8_EXTREMES);
+    test_groups(40, 4, 259, 5, D_USUAL, I8_UNIFORM);
+    test_groups(130, 48, 16, 5, D_USUAL, I8_UNIFORM); /* K = 6144 */
+    test_groups(5, 96, 9, 3, D_USUAL, I8_MAX);        /* K = 12288 */
+    for (int kind = 0; kind < N_FLOATS + 2; kind++)
+        for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)
+            test_quantize_groups(n, kind);
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------ */
@@ -388,21 +529,27 @@ static void test_rope(int n_rot, int head_dim)
 
 /* ---- heads ------------------------------------------------------------------------------------------------------ */
 
+enum { HEADS = 7 }; /* vectors */
+
 static void test_head(int n_row, int k, int kind)
 {
     size_t n = (size_t)n_row * (size_t)k;
     int8_t *w8 = buffer(n);
     uint16_t *w16 = buffer(n * 2);
     float *w32 = buffer(n * 4), *scale = buffer((size_t)n_row * 4), *x = buffer((size_t)k * 4);
-    int16_t *xq = buffer((size_t)k * 2);
-    float *want = buffer((size_t)n_row * 4), *got = buffer((size_t)n_row * 4);
+    int16_t *xq = buffer((size_t)k * 2 * HEADS);
+    float *want = buffer((size_t)n_row * 4 * HEADS), *got = buffer((size_t)n_row * 4 * HEADS);
+    float *wants[HEADS], *gots[HEADS], s[HEADS];
     for (size_t i = 0; i < n; i++) {
         w8[i] = kind == 0 ? (int8_t)((int)(rnd() % 255) - 127) : kind == 1 ? -128 : rnd() & 1 ? 127 : -127;
         w32[i] = rnd_float();
         w16[i] = float_half(w32[i]);
     }
-    for (int i = 0; i < k; i++) {
+    for (int j = 0; j < HEADS; j++)
+        wants[j] = want + j * n_row, gots[j] = got + j * n_row, s[j] = 123.0f + (float)j;
+    for (int i = 0; i < k; i++)
         x[i] = kind == 2 ? rnd_float() * 1e-39f : rnd_float();
+    for (int i = 0; i < k * HEADS; i++) {
         xq[i] = kind == 1 ? HEAD_XMAX : -HEAD_XMAX;
         if (kind == 0)
             xq[i] = (int16_t)((int)(rnd() % (2 * HEAD_XMAX + 1)) - HEAD_XMAX);
@@ -410,9 +557,12 @@ static void test_head(int n_row, int k, int kind)
     for (int r = 0; r < n_row; r++)
         scale[r] = r == 0 ? 0.0f : 0.01f + 0.01f * rnd_float();
 
-    S->head_i8(w8, scale, n_row, k, xq, 123.0f, want);
-    K->head_i8(w8, scale, n_row, k, xq, 123.0f, got);
-    verdict(same(got, want, (size_t)n_row * 4), "head_i8 rows %d k %d kind %d", n_row, k, kind);
+    for (int n_x = 1; n_x <= HEADS; n_x++) {
+        S->head_i8(w8, scale, n_row, k, xq, n_x, s, wants);
+        K->head_i8(w8, scale, n_row, k, xq, n_x, s, gots);
+        verdict(same(got, want, (size_t)(n_row * n_x) * 4), "head_i8 rows %d k %d kind %d vectors %d", n_row, k, kind,
+                n_x);
+    }
     if (K == S) {
         int ok = 1;
         for (int r = 0; r < n_row; r++) {
@@ -431,9 +581,12 @@ static void test_head(int n_row, int k, int kind)
             memcpy(blocks + b * Q8_BLOCK_BYTES, &d, 2);
             memcpy(blocks + b * Q8_BLOCK_BYTES + 2, w8 + b * Q8_BLOCK, Q8_BLOCK);
         }
-        S->head_q8_0(blocks, n_row, k, xq, 123.0f, want);
-        K->head_q8_0(blocks, n_row, k, xq, 123.0f, got);
-        verdict(same(got, want, (size_t)n_row * 4), "head_q8_0 rows %d k %d kind %d", n_row, k, kind);
+        for (int n_x = 1; n_x <= HEADS; n_x += 2) {
+            S->head_q8_0(blocks, n_row, k, xq, n_x, s, wants);
+            K->head_q8_0(blocks, n_row, k, xq, n_x, s, gots);
+            verdict(same(got, want, (size_t)(n_row * n_x) * 4), "head_q8_0 rows %d k %d kind %d vectors %d", n_row, k,
+                    kind, n_x);
+        }
         if (K == S) {
             int ok = 1;
             for (int r = 0; r < n_row; r++) {
@@ -980,6 +1133,7 @@ static void run(const struct kernels *row)
     state = 0x9e3779b97f4a7c15ull;
     digest = 0xcbf29ce484222325ull;
     all_ternary();
+    all_groups();
     for (int i = 0; i < N_LENGTH; i++)
         for (int kind = 0; kind < N_FLOATS; kind++) {
             test_quantize(lengths[i], kind);
@@ -995,6 +1149,8 @@ static void run(const struct kernels *row)
         test_head(5, 2560, kind);
         test_head(4, 2048, kind); /* the longest row whose sum is an int32 */
         test_head(4, 2080, kind);
+        test_head(4, 4096, kind); /* the longest of which half the sum is one */
+        test_head(37, 4128, kind); /* more than a panel */
         test_head(7, 608, kind); /* blocks that do not fill the lanes */
         test_head(5, 35001, kind); /* beyond every flush of int32 sums */
     }

@@ -79,9 +79,11 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     printf(" memory %5.1f GB/s", (double)rows * BLOCKS * 32 / t * 1e-9);
     BEST(k->ternary_matmul(memory, ROWS, BLOCKS, x, TOKENS, acc, ROWS, work), t);
     printf(" | matmul x32 %6.1f GMAC/s", (double)ROWS * K * TOKENS / t * 1e-9);
-    BEST(k->ternary_blocks(memory, BLOCKS, x, acc), t);
+    int64_t groups = (int64_t)(n_memory / GROUP_PAIR / BLOCKS);
     printf(" | blocks %5.1f Gw/s\n", (double)K / t * 1e-9);
-    BEST(k->head_i8((int8_t *)memory, scale, 256, K, x16, 1.0f, big), t);
+    const float one = 1.0f;
+    float *const out[1] = {big};
+    BEST(k->head_i8((int8_t *)memory, scale, 256, K, x16, 1, &one, out), t);
     printf("%11s head_i8 cached %5.1f Gw/s", "", 256.0 * K / t * 1e-9);
     BEST(k->head_f16((uint16_t *)memory, 128, K, f, big), t);
     printf("  head_f16 %5.1f Gw/s", 128.0 * K / t * 1e-9);

@@ -56,7 +56,7 @@ def sha256(path: Path) -> str:
 
 
 def bundled() -> Path:
-    (path,) = (ROOT / "edge" / "models").glob("*.gguf")
+    (path,) = (ROOT / "edge" / "bundled").glob("*.gguf")
     return path
 
 
@@ -64,7 +64,7 @@ def answers(engine: Any, conversations: Sequence[tuple[str, Sequence[str]]]) -> 
     """For each conversation the token ids of its answers."""
     import edge
 
-    greedy = edge.Sampling(temp=0.0)
+    greedy = edge.Sampling(temperature=0.0)
     for facts, said in conversations:
         options = {"sampling": greedy, "max_tokens": TOKENS, "ignore_eos": len(said) == 1}
         with engine.session(system=facts or None) as session:
@@ -78,8 +78,8 @@ QUESTIONS = ["can i get two large pepperoni pizzas with mushrooms", "good mornin
 def oracle(path: Path) -> dict[str, Any]:
     """What the NumPy model answers, which shares no code with ours."""
     from edge.formats import open_checkpoint
-    from edge.template import Template
-    from edge.tokenizer import Tokenizer
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
     from tests.oracles.forward import Model
 
     checkpoint = open_checkpoint(str(path))

@@ -1,0 +1,35 @@
+"""The service that the clients are tried on: this checkout's, or the program that SERVE_COMMAND names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+URL = re.compile(r"http://127\.0\.0\.1:\d+$")
+
+
+@contextlib.contextmanager
+def serve(*arguments: str) -> Iterator[str]:
+    """The address of a running service."""
+    command = shlex.split(os.environ.get("SERVE_COMMAND", f"{ROOT}/.venv/bin/python -m edge"))
+    process = subprocess.Popen([*command, "serve", "--port", "0", "--parallel", "4", "--ctx", "2048", *arguments],
+                               cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if found := re.search(r"answers at (\S+)", line):
+                break
+        else:
+            raise AssertionError("the service did not start")
+        yield found[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stderr.close()

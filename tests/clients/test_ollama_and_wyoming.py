@@ -1,0 +1,59 @@
+"""Ollama's Python client and the wyoming package against `bitnet-edge serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+from clients import serve
+
+MESSAGES = [{"role": "user", "content": "Two teas and a scone, please."}]
+
+
+def test_ollama() -> None:
+    ollama = pytest.importorskip("ollama")
+    with serve() as url:
+        client = ollama.Client(host=url)
+        name = client.list().models[0].model
+        assert client.show(name).modelinfo
+        options = {"temperature": 0, "num_predict": 16, "num_ctx": 2048}
+        whole = client.chat(model=name, messages=MESSAGES, options=options, keep_alive="5m", tools=[])
+        parts = client.chat(model=name, messages=MESSAGES, options=options, stream=True)
+        assert whole.message.content == "".join(part.message.content for part in parts)
+        assert client.generate(model=name, prompt="Two teas.", options=options).response
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        found = client.chat(model=name, messages=MESSAGES, format=schema, options={"num_predict": 60})
+        assert isinstance(json.loads(found.message.content)["n"], int)
+        with pytest.raises(ollama.ResponseError):
+            client.chat(model=name, messages=MESSAGES, options={"num_ctx": 1 << 20})
+
+
+def test_wyoming() -> None:
+    pytest.importorskip("wyoming")
+    from wyoming.asr import Transcript
+    from wyoming.client import AsyncTcpClient
+    from wyoming.handle import Handled
+    from wyoming.info import Describe, Info
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def talk() -> list[Any]:
+        found: list[Any] = []
+        context = {"conversation_id": "one"}
+        turns = [Transcript(text=text, context=context).event() for text in ("Two teas.", "Thanks.")]
+        for event in (Describe().event(), *turns):
+            async with AsyncTcpClient("127.0.0.1", port) as client:  # a connection a turn, as Home Assistant does
+                await client.write_event(event)
+                found.append(await asyncio.wait_for(client.read_event(), 120))
+        return found
+
+    with serve("--wyoming", f"tcp://127.0.0.1:{port}"):
+        info, first, second = asyncio.run(talk())
+    assert Info.is_type(info.type) and Info.from_event(info).handle[0].models
+    assert Handled.is_type(first.type) and Handled.from_event(first).text
+    assert Handled.is_type(second.type)

@@ -1,0 +1,193 @@
+"""Real programs against `bitnet-edge serve`: OpenAI's client and those built on it.
+
+Run by `make test-clients`, which installs tests/clients/requirements.txt (pinned) into an environment of its own;
+everything stays on loopback.  SERVE_COMMAND tries another program than this checkout: the frozen one, for example.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from clients import URL, serve
+
+openai = pytest.importorskip("openai")
+
+
+@pytest.fixture(scope="module")
+def url() -> Any:
+    with serve() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Any:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=120)
+
+
+MESSAGES = [{"role": "user", "content": "Two teas and a scone, please."}]
+SCHEMA = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}, "count": {"type": "integer"}},
+          "required": ["drink", "count"], "additionalProperties": False}
+TOOL = {"type": "function", "function": {"name": "order", "description": "Order a drink", "parameters": SCHEMA}}
+
+
+def test_models(client: Any) -> None:
+    assert [model.id for model in client.models.list()] == [client.models.list().data[0].id]
+
+
+def test_chat_whole_and_streamed(client: Any) -> None:
+    whole = client.chat.completions.create(model="any", messages=MESSAGES, temperature=0, max_tokens=16)
+    streamed = client.chat.completions.create(model="any", messages=MESSAGES, temperature=0, max_tokens=16, stream=True,
+                                              stream_options={"include_usage": True})
+    text, usage = "", None
+    for chunk in streamed:
+        text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        usage = chunk.usage or usage
+    assert text == whole.choices[0].message.content and text
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_a_base_url_without_v1(url: str) -> None:
+    client = openai.OpenAI(base_url=url, api_key="none", timeout=120)
+    assert client.chat.completions.create(model="any", messages=MESSAGES, max_tokens=4).choices
+
+
+def test_content_parts_and_logprobs(client: Any) -> None:
+    parts = [{"role": "user", "content": [{"type": "text", "text": "Two teas, please."}]}]
+    answer = client.chat.completions.create(model="any", messages=parts, max_tokens=4, logprobs=True, top_logprobs=3)
+    entries = answer.choices[0].logprobs.content
+    assert len(entries) == answer.usage.completion_tokens
+    assert all(entry.logprob <= 0 and len(entry.top_logprobs) == 3 for entry in entries)
+
+
+def test_parse_into_a_type(client: Any) -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Order(pydantic.BaseModel):
+        drink: str
+        count: int
+
+    answer = client.chat.completions.parse(model="any", messages=MESSAGES, max_tokens=200, temperature=0,
+                                           response_format=Order)
+    assert isinstance(answer.choices[0].message.parsed, Order)
+
+
+def test_json_schema(client: Any) -> None:
+    answer = client.chat.completions.create(
+        model="any", messages=MESSAGES, max_tokens=100, temperature=0,
+        response_format={"type": "json_schema", "json_schema": {"name": "o", "schema": SCHEMA, "strict": True}})
+    found = json.loads(answer.choices[0].message.content)
+    assert found["drink"] in ("tea", "coffee") and isinstance(found["count"], int)
+
+
+def test_errors_are_the_clients_own(client: Any, url: str) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="any", messages=MESSAGES, temperature=-3)
+    assert refused.value.param == "temperature"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="any", input="x")
+    long = [{"role": "user", "content": "tea and cake " * 6000}]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="any", messages=long)
+    assert refused.value.code == "context_length_exceeded"
+
+
+def test_async_in_company(url: str) -> None:
+    import asyncio
+
+    async def ask() -> list[str]:
+        client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=120)
+        answers = await asyncio.gather(*(
+            client.chat.completions.create(model="any", messages=MESSAGES, temperature=0, max_tokens=16)
+            for _ in range(12)))
+        return [answer.choices[0].message.content for answer in answers]
+
+    assert len(set(asyncio.run(ask()))) == 1
+
+
+def test_langchain(url: str) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    chat = langchain.ChatOpenAI(base_url=f"{url}/v1", api_key="none", model="any", temperature=0, max_tokens=16,
+                                stop=["\n\n"])
+    whole = chat.invoke("Two teas and a scone, please.").content
+    assert whole and "".join(chunk.content for chunk in chat.stream("Two teas and a scone, please.")) == whole
+    roomy = langchain.ChatOpenAI(base_url=f"{url}/v1", api_key="none", model="any", temperature=0, max_tokens=200)
+    found = roomy.with_structured_output({**SCHEMA, "title": "order"}, method="json_schema").invoke("Two teas.")
+    assert found["drink"] in ("tea", "coffee")
+
+
+def test_pydantic_ai(url: str) -> None:
+    pytest.importorskip("pydantic_ai")
+    from pydantic import BaseModel
+    from pydantic_ai import Agent, NativeOutput
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class Order(BaseModel):
+        count: int
+
+    model = OpenAIChatModel("any", provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
+    settings: Any = {"max_tokens": 100, "temperature": 0}
+    assert Agent(model, model_settings=settings).run_sync("Two teas, please.").output
+    found = Agent(model, output_type=NativeOutput(Order), model_settings=settings).run_sync("Two teas, please.").output
+    assert isinstance(found, Order)
+
+
+def test_litellm(url: str) -> None:
+    litellm = pytest.importorskip("litellm")
+    answer = litellm.completion(model="openai/any", api_base=f"{url}/v1", api_key="none", messages=MESSAGES,
+                                max_tokens=8)
+    assert answer.choices[0].message.content
+    answer = litellm.completion(model="ollama_chat/any", api_base=url, messages=MESSAGES, max_tokens=8)
+    assert answer.choices[0].message.content
+
+
+def test_llm(url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("llm")
+    import subprocess
+    import sys
+
+    (tmp_path / "extra-openai-models.yaml").write_text(
+        f"- model_id: edge\n  model_name: any\n  api_base: {url}/v1\n  supports_schema: true\n")
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    for more in ([], ["--schema", "drink, count int"]):
+        done = subprocess.run([sys.executable, "-m", "llm", "-m", "edge", "-o", "max_tokens", "60", *more, "Two teas."],
+                              capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and done.stdout.strip(), done.stderr
+        if more:
+            assert set(json.loads(done.stdout)) == {"drink", "count"}
+
+
+def test_home_assistant(url: str) -> None:
+    """What its llama.cpp integration asks while it is set up: a completion with a tool, three tokens, both ways."""
+    import urllib.request
+
+    base = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "tools": [TOOL],
+            "user": "conversation-1"}
+    for stream in (False, True):
+        request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps({**base, "stream": stream}).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            assert answer.status == 200 and answer.read()
+
+
+def test_ovos(url: str) -> None:
+    """Its plugin reads every line of a stream and dies of comments and of empty lists of choices."""
+    import urllib.request
+
+    body = {"model": "any", "messages": MESSAGES, "stream": True, "max_tokens": 30}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    said = ""
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        for line in answer:
+            text = line.decode().strip()
+            if text and text != "data: [DONE]":
+                delta = json.loads(text.removeprefix("data: "))["choices"][0]["delta"]
+                said += delta.get("content", "")
+    assert said
+
+
+def test_the_url_is_loopback(url: str) -> None:
+    assert URL.match(url)

@@ -1,0 +1,103 @@
+"""Tiny models of every family, made from a seed: the same numbers here and in tests/vectors/make_families.py.
+
+Weights of projections are ternary x scale, one scale per ``group`` weights along K (0: one per matrix), scales are half
+floats.  The generator is NumPy's RandomState, whose numbers never change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+IDS = [1, 5, 77, 200, 3, 9, 150, 42, 299, 17, 260, 8, 310, 31, 64, 2, 119, 7, 7, 250]
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A model: its Hugging Face configuration, and how its weights are made."""
+
+    architecture: str  # class in transformers
+    config: dict[str, Any]
+    group: int = 128
+    ternary_table: bool = False  # embedding and head, too
+    names: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further tensors of a layer -> shape
+    quantization: dict[str, Any] | None = None  # of config.json
+
+
+_BASE: dict[str, Any] = {
+    "vocab_size": 320, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+    "max_position_embeddings": 512, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+_QK = {"self_attn.q_norm": (128,), "self_attn.k_norm": (128,)}
+_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+_LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+           "original_max_position_embeddings": 64}  # fmt: skip
+_RMS = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online", "use_rms_norm": True,
+        "rms_norm_eps": 1e-6}  # fmt: skip
+
+MODELS = {
+    "qwen3": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK),
+    "qwen3_yarn": Tiny(
+        "Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3", "rope_parameters": _YARN, "tie_word_embeddings": False},
+        256, False, _QK),
+    "llama3_rope": Tiny("LlamaForCausalLM", {**_BASE, "model_type": "llama", "rope_parameters": _LLAMA3}, 0),
+    "llama_yarn": Tiny("LlamaForCausalLM", {**_BASE, "model_type": "llama", "rope_parameters": _YARN}, 0),
+    "qwen2": Tiny(
+        "Qwen2ForCausalLM", {**_BASE, "model_type": "qwen2"}, 128, False,
+        {"self_attn.q_proj.bias": (512,), "self_attn.k_proj.bias": (256,), "self_attn.v_proj.bias": (256,)}),
+    "hunyuan": Tiny(
+        "HunYuanDenseV1ForCausalLM",
+        {**_BASE, "model_type": "hunyuan_v1_dense",
+         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0}},
+        256, False, {"self_attn.query_layernorm": (128,), "self_attn.key_layernorm": (128,)}),
+}  # fmt: skip
+
+
+def shapes(tiny: Tiny) -> dict[str, tuple[int, ...]]:
+    """Hugging Face name -> shape, of all tensors."""
+    c = tiny.config
+    hidden, ffn, vocab = c["hidden_size"], c["intermediate_size"], c["vocab_size"]
+    q, kv = c["num_attention_heads"] * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
+    table: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
+    if not c["tie_word_embeddings"]:
+        table["lm_head.weight"] = (vocab, hidden)
+    for i in range(c["num_hidden_layers"]):
+        layer: dict[str, tuple[int, ...]] = {
+            "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,), "self_attn.q_proj": (q, hidden),
+            "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden), "self_attn.o_proj": (hidden, q),
+            "mlp.gate_proj": (ffn, hidden), "mlp.up_proj": (ffn, hidden), "mlp.down_proj": (hidden, ffn), **tiny.names,
+        }  # fmt: skip
+        for name, shape in layer.items():
+            table[f"model.layers.{i}.{name}" + ("" if name.endswith(".bias") else ".weight")] = shape
+    return table
+
+
+def codes_and_scales(tiny: Tiny, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(int8 codes [out, in] of -1, 0, +1; float16 scales [out, in / group], or [1, 1]) of a ternary tensor."""
+    shape = shapes(tiny)[name]
+    random = np.random.RandomState(sum(map(ord, name)) * 7919 % (1 << 31))
+    codes = random.randint(-1, 2, shape).astype(np.int8)
+    n = (shape[0], shape[1] // tiny.group) if tiny.group else (1, 1)
+    return codes, (0.02 + 0.08 * random.rand(*n)).astype(np.float16)
+
+
+def is_ternary(tiny: Tiny, name: str) -> bool:
+    return "_proj.weight" in name or (tiny.ternary_table and name in ("model.embed_tokens.weight", "lm_head.weight"))
+
+
+def weights(tiny: Tiny) -> dict[str, np.ndarray]:
+    """Hugging Face name -> float32 values."""
+    found = {}
+    for name, shape in shapes(tiny).items():
+        random = np.random.RandomState(sum(map(ord, name)) * 104729 % (1 << 31))
+        if is_ternary(tiny, name):
+            codes, scales = codes_and_scales(tiny, name)
+            found[name] = codes * np.repeat(scales.astype(np.float32), shape[1] // scales.shape[1], 1)
+        elif len(shape) == 1:
+            found[name] = (0.3 * random.randn(*shape) + ("bias" not in name)).astype(np.float32)
+        else:  # exact in half precision
+            found[name] = (0.2 * random.randn(*shape)).astype(np.float16).astype(np.float32)
+    return found

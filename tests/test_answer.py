@@ -1,0 +1,192 @@
+"""Answers: what a call returns, its options by the field's names, log probabilities, choices between texts."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import pytest
+
+pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python setup.py build_ext --inplace)")
+
+import edge
+from edge.errors import UsageError
+from pyx.transformer import Segment
+from tests import fakes
+
+
+@pytest.fixture(scope="module")
+def engine(request):
+    with edge.load(ctx=256, threads=1, draft="off") as engine:
+        yield engine
+
+
+# ---- the call --------------------------------------------------------------------------------------------------------
+
+
+def test_text_runs_to_the_end_and_results_are_the_answers_own() -> None:
+    session = fakes.engine(fakes.script("Hello there.", "Second.")).session()
+    first = session.ask("Hi", temperature=0)
+    assert first.finish_reason is None and session.messages == []
+    assert first.text == first.text == "Hello there." and first.finish_reason == "stop"
+    second = session.ask("More", temperature=0)
+    assert next(second).text == "S" and second.text == "Second."
+    assert first.usage.completion == 12 and second.usage.completion == 7  # the second has changed nothing of the first
+    assert second.usage.cached > 0 and first.usage.cached == 0 and first.timings.prompt_seconds > 0
+    assert list(second) == []
+
+
+def test_a_block_closes_its_answer() -> None:
+    session = fakes.engine(fakes.script("abcdef", "next")).session()
+    with session.ask("q", temperature=0) as answer:
+        for piece in answer:
+            if piece.text == "c":
+                break
+    assert answer.finish_reason == "cancelled" and answer.text == "abc"
+    assert session.messages[-1]["content"] == "abc"
+    assert session.ask("go on", temperature=0).text == "next"
+
+
+def test_cancel_is_the_answers_own() -> None:
+    session = fakes.engine(fakes.script("abcdef", "next")).session()
+    answer = session.ask("q", temperature=0)
+    answer.cancel()
+    assert answer.text == "" and answer.finish_reason == "cancelled" and session.messages == []
+    assert session.ask("q", temperature=0).text == "abcdef"
+
+
+def test_an_answer_that_is_let_go_gives_the_session_free() -> None:
+    """At once, without the collector of cycles."""
+    session = fakes.engine(fakes.script("abc", "next")).session()
+    for _piece in session.ask("q", temperature=0):
+        break
+    assert session.ask("r", temperature=0).text == "next"
+
+
+def test_chat_takes_a_whole_conversation() -> None:
+    engine = fakes.engine(fakes.script("one", "two", "three"))
+    session = engine.session()
+    talk = [{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]
+    assert session.chat(talk, temperature=0).text == "one"
+    talk += [{"role": "assistant", "content": "one"}, {"role": "user", "content": "b"}]
+    answer = session.chat(tuple(talk), temperature=0)
+    assert answer.text == "two" and answer.usage.cached > 0
+    assert session.messages == [*talk, {"role": "assistant", "content": "two"}]
+    assert session.chat([{"role": "user", "content": "other"}], temperature=0).text == "one"
+    assert len(session.messages) == 2 and len(talk) == 4
+    held = [dict(message) for message in session.messages]
+    wrong = [{"role": "user"}], [{"role": "root", "content": ""}], [{"role": "user", "content": 3}]
+    for bad in ([], "text", talk[:3], *wrong):
+        with pytest.raises(UsageError):
+            session.chat(bad)
+    assert session.messages == held
+
+
+def test_options_by_their_names() -> None:
+    session = fakes.engine(lambda history: 97).session()
+    flat = {"temperature": 20.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 3}
+    one = session.complete("x", max_tokens=9, **flat)
+    two = session.complete("x", max_tokens=9, sampling=edge.Sampling(**flat))
+    mixed = session.complete("x", max_tokens=9, sampling=edge.Sampling(**{**flat, "seed": 5}), seed=3)
+    assert one.text == two.text == mixed.text
+    with pytest.raises(UsageError, match="temperature is -1; it is a number") as caught:
+        session.ask("q", temperature=-1)
+    assert caught.value.argument == "temperature" and caught.value.hint.startswith("it is a number")
+    with pytest.raises(UsageError, match="temp is no option"):
+        session.ask("q", temp=1)
+    with pytest.raises(UsageError, match="logprobs"):
+        session.ask("q", logprobs=-1)
+
+
+def test_reprs_say_what_it_is() -> None:
+    engine = fakes.engine(fakes.script("abc"))
+    session = engine.session()
+    answer = session.ask("q", temperature=0)
+    assert repr(answer) == "<Answer '', finish_reason=None, 0 tokens>" and session.messages == []
+    answer.text  # noqa: B018
+    assert repr(answer) == "<Answer 'abc', finish_reason='stop', 3 tokens>"
+    assert repr(session) == "<Session of fake: 2 messages, 8 tokens, idle>"
+    assert repr(engine) == "<Engine fake: 4096 tokens in int8, 1 thread, 1 session>"
+    engine.close()
+    assert "closed" in repr(engine) and "closed" in repr(session)
+
+
+def test_a_plan_in_one_object(bundled_model) -> None:
+    with edge.load(kv=edge.KVConfig(ctx=128, kv="f16", overflow="stop"), threads=1, system="Be brief.") as engine:
+        assert (engine.plan.n_ctx, engine.plan.kv_type, engine.plan.overflow) == (128, "f16", "stop")
+        assert engine.session().system == "Be brief." and engine.session("Other.").system == "Other."
+        assert engine.session("").system is None
+    with pytest.raises(UsageError, match="KVConfig"):
+        edge.load(kv=edge.KVConfig(ctx=128), ctx=256)
+
+
+# ---- probabilities ---------------------------------------------------------------------------------------------------
+
+
+def log_softmax(row: array) -> list[float]:
+    best = max(row)
+    total = math.log(sum(math.exp(each - best) for each in row)) + best
+    return [each - total for each in row]
+
+
+def rows_behind(engine: edge.Engine, ids: list[int], n: int) -> list[list[float]]:
+    """Log probabilities behind each of the last n tokens, from a cache of their own."""
+    kv, n_vocab = engine.space.new_cache(), engine.config.n_vocab
+    with engine.model.alone() as transformer:
+        if ids[:-n]:
+            transformer.step([Segment(kv, array("i", ids[:-n]))])
+        rows = array("f", bytes(4 * n_vocab * n))
+        transformer.step([Segment(kv, array("i", ids[-n:]), rows, True)])
+    return [log_softmax(rows[i * n_vocab : (i + 1) * n_vocab]) for i in range(n)]
+
+
+@pytest.mark.parametrize("draft", ["off", "7"])
+def test_logprobs_are_the_models(bundled_model, draft: str) -> None:
+    with edge.load(ctx=256, threads=1, draft=draft) as engine:
+        prompt = engine.model.encode_raw("A coffee, please. A coffee, please. A").tolist()
+        options = {"max_tokens": 12, "ignore_eos": True, "seed": 2, "temperature": 0.9}
+        penalties = {"repeat_penalty": 1.4, "presence_penalty": 0.5}  # change what is chosen, not what is told
+        answer = engine.session().complete(prompt, logprobs=3, **options, **penalties)
+        ids = [id for piece in answer for id in piece.ids]
+        assert [each.id for each in answer.logprobs] == ids and len(ids) == 12
+        plain = engine.session().complete(prompt, **options, **penalties)
+        assert [id for piece in plain for id in piece.ids] == ids and plain.logprobs == []
+        for told, row in zip(answer.logprobs, rows_behind(engine, [*prompt, *ids[:-1]], 12), strict=True):
+            assert told.logprob == pytest.approx(row[told.id], abs=1e-4)
+            best = sorted(range(len(row)), key=lambda i: -row[i])[:3]
+            assert [each.id for each in told.top] == best
+            assert [each.logprob for each in told.top] == pytest.approx([row[i] for i in best], abs=1e-4)
+            assert told.bytes == engine.tokenizer.token_bytes(told.id)
+        none = engine.session().complete(prompt, logprobs=0, **options)
+        none.text  # noqa: B018
+        assert all(each.top == () for each in none.logprobs) and len(none.logprobs) == 12
+
+
+def test_choices_are_scored_behind_one_prompt(bundled_model, engine) -> None:
+    session = engine.session("You sell coffee.")
+    texts = ["Yes, of course.", "No.", "We are open from 8 am to 6 pm every day of the week, and on Sunday from noon."]
+    steps: list[int] = []
+    real = engine.model.step
+    engine.model.step = lambda batch: (steps.append(sum(len(each.ids) for each in batch)), real(batch))[1]
+    try:
+        found = session.choose("Are you open?", texts)
+    finally:
+        del engine.model.step
+    assert sorted(each.text for each in found) == sorted(texts)
+    assert [each.logprob for each in found] == sorted((each.logprob for each in found), reverse=True)
+    assert sum(each.share for each in found) == pytest.approx(1)
+    prompt = engine.model.encode([*session.messages, {"role": "user", "content": "Are you open?"}]).tolist()
+    assert sum(steps) == len(prompt) + sum(each.n_tokens - 1 for each in found)
+    lead = engine.model.answer_lead
+    for each in found:
+        tokens = engine.tokenizer.encode(lead + each.text)
+        rows = rows_behind(engine, [*prompt, *tokens[:-1]], len(tokens))
+        expected = sum(row[token] for row, token in zip(rows, tokens, strict=True))
+        assert each.logprob == pytest.approx(expected, abs=1e-3) and each.probability == math.exp(each.logprob)
+        assert session.score("Are you open?", each.text) == each._replace(share=1.0)
+    assert session.messages == [{"role": "system", "content": "You sell coffee."}]
+    before = engine.session("You sell coffee.").ask("Are you open?", temperature=0).text
+    assert session.ask("Are you open?", temperature=0).text == before  # nothing is left behind
+    for bad in ([], "text", [""], [3]):
+        with pytest.raises(UsageError):
+            session.choose("Are you open?", bad)

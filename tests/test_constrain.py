@@ -1,0 +1,395 @@
+"""Answers a machine can read (edge/constrain): never an invalid one, and no other one where the model's own is valid.
+
+Random logits take the place of a model where only validity counts: they try what no model would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import re
+from array import array
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import edge
+from edge import Sampling
+from edge.constrain import lark
+from edge.constrain.constraint import Constraint
+from edge.constrain.spec import Spec
+from edge.constrain.vocabulary import Vocabulary
+from edge.errors import EdgeError, UsageError
+from pyx.sampler import Sampler
+
+pytestmark = pytest.mark.usefixtures("bundled_model")
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclasses.dataclass
+class Extra:
+    name: str
+    price: float
+
+
+@dataclasses.dataclass
+class Order:
+    drink: Literal["tea", "coffee"]
+    cups: int
+    size: Size
+    note: str | None
+    extras: list[Extra]
+
+
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "drink": {"enum": ["tea", "coffee"]},
+        "cups": {"type": "integer", "minimum": 1, "maximum": 9},
+        "room": {"type": "string", "pattern": "^[0-9]{3}$"},
+        "hot": {"type": "boolean"},
+    },
+    "required": ["drink", "cups", "room", "hot"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with edge.load(threads=1, ctx=512) as engine:
+        yield engine
+
+
+def walk(vocabulary: Vocabulary, spec: Spec, seed: int, most: int, spread: float = 3.0) -> tuple[list[int], bool]:
+    """An answer chosen from random logits, as the loop of a session does; and whether it ended validly."""
+    random = np.random.default_rng(seed)
+    sampler, constraint, ids = Sampler(vocabulary.n_vocab, seed), Constraint(vocabulary, spec, "", most), []
+    while True:
+        logits = random.normal(0, spread, vocabulary.n_vocab).astype(np.float32)
+        token = sampler.sample(logits, 1.0)
+        while not constraint.allows(token, most - len(ids)):
+            token = sampler.sample(logits, 1.0, mask=constraint.mask())
+        if token in vocabulary.stop_ids:
+            return ids, True
+        constraint.accept(token)
+        ids.append(token)
+        if constraint.done or len(ids) == most:
+            return ids, constraint.satisfied
+
+
+def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
+    return b"".join(map(vocabulary.token_bytes, ids)).decode()
+
+
+# ---- what is asked for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"schema": "{"}, "schema is not JSON"),
+        ({"schema": 3}, "a JSON object, its text, a dataclass"),
+        ({"schema": int}, "int, which is neither a dataclass nor a pydantic model"),
+        ({"schema": {"type": "strin"}}, "Invalid type: strin"),
+        ({"schema": {"properties": {"a": {"not": {}}}}}, "not supported: /properties/a/not"),
+        ({"schema": {"items": [{"minLenght": 2}], "uniqueItems": True}}, "/items/minLenght, /uniqueItems"),
+        ({"schema": {"type": "string", "nullable": True}}, "/nullable"),
+        ({"schema": {"x-guidance": {"lenient": True}}}, "/x-guidance"),
+        ({"schema": {"type": "string", "format": "made-up"}}, "Unknown format: made-up"),
+        ({"schema": {"enum": []}}, "Unsatisfiable"),
+        ({"schema": False}, "false"),
+        ({"regex": "a(?=b)"}, "look-ahead"),
+        ({"regex": ""}, "regex is a text of at least one character"),
+        ({"choices": []}, "choices are texts"),
+        ({"choices": ["tea", ""]}, "choices are texts"),
+        ({"grammar": "begin: 'x'"}, "grammar is wrong: "),
+        ({"grammar": "begin: \"x\""}, "no start rule"),
+        ({"schema": {}, "regex": "a"}, "schema and regex: an answer has one form"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_obeyed_is_refused_by_name(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as error:
+        Spec.of(**asked)
+    assert "\n" not in str(error.value)
+
+
+def test_deep_schemas_are_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(100):
+        schema = {"items": schema}
+    with pytest.raises(UsageError, match="levels deep"):
+        Spec.of(schema=schema)
+
+
+def test_remarks_and_names_like_keys_are_no_keys() -> None:
+    Spec.of(schema={
+        "title": "t", "description": "d", "default": {"not": 1}, "examples": [{"if": 1}], "x-order": 3,
+        "type": "object", "properties": {"not": {"type": "string"}, "if": {"enum": [{"contains": 1}]}},
+    })  # fmt: skip
+
+
+# ---- never an invalid answer -----------------------------------------------------------------------------------------
+
+SCHEMAS: list[Any] = [
+    ORDER,
+    True,
+    {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 5},
+    {"type": "object", "additionalProperties": {"type": "boolean"}, "minProperties": 1},
+    {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2, "maxLength": 6}]},
+    {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {
+        "value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+        "required": ["value", "next"], "additionalProperties": False}}},
+    {"type": "string", "format": "date-time"},
+    {"const": {"a": [1, "two", None]}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+def test_random_answers_are_valid(engine, schema) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema=schema)
+    for seed in range(12):
+        ids, whole = walk(vocabulary, spec, seed, most=64 + 4 * seed)
+        text = text_of(vocabulary, ids)
+        assert whole, text
+        jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+
+
+def test_schemas_of_the_public_suite(engine) -> None:
+    """An answer to each is valid; of its own instances none that is invalid is taken (tests/vectors/README.md).
+
+    benchmarks/valid_answers.py does the same with ten thousand answers.
+    """
+    jsonschema = pytest.importorskip("jsonschema")
+    keywords = pytest.importorskip("jsonschema._keywords")
+    keywords.re = pytest.importorskip("regex")  # "re" does not know \p{Letter}
+    vocabulary = engine.model.vocabulary()
+    path = Path(__file__).parent / "vectors" / "json_schemas.jsonl"
+    for number, line in enumerate(path.read_text().splitlines()):
+        case = json.loads(line)
+        schema, spec = case["schema"], Spec.of(schema=case["schema"])
+        for instance in case["invalid"]:
+            matcher = vocabulary.matcher(spec.rules())
+            tokens = engine.tokenizer.encode(json.dumps(instance, separators=(",", ":"), ensure_ascii=False))
+            taken = matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+            assert not taken, f"{case['where']}: {instance}"
+        ids, whole = walk(vocabulary, spec, number, most=50)
+        assert whole, case["where"]
+        kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+        kind(schema).validate(json.loads(text_of(vocabulary, ids)))
+
+
+def test_properties_that_a_pattern_also_holds_for_are_refused() -> None:
+    """llguidance would obey the one and forget the other."""
+    for pattern in ("^f", r"\p{Letter}"):
+        with pytest.raises(UsageError, match="also holds for the property 'foo'"):
+            Spec.of(schema={"properties": {"foo": {}}, "patternProperties": {pattern: {"minItems": 2}}})
+
+
+def test_regex_choices_and_grammar(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    choices = ['say "yes"', "back\\slash", "café", "two\nlines", "/x/", "tea", "tea with milk"]
+    grammar = 'start: "a"+ " " NUMBER\nNUMBER: /[0-9]{2,4}/'
+    for seed in range(20):
+        ids, whole = walk(vocabulary, Spec.of(regex=r"[0-9]{1,2}/[a-z]+\.(html?|pdf)"), seed, 40)
+        assert whole and re.fullmatch(r"[0-9]{1,2}/[a-z]+\.(html?|pdf)", text_of(vocabulary, ids))
+        ids, whole = walk(vocabulary, Spec.of(choices=choices), seed, 40)
+        assert whole and text_of(vocabulary, ids) in choices
+        ids, whole = walk(vocabulary, Spec.of(grammar=grammar), seed, 40)
+        assert whole and re.fullmatch("a+ [0-9]{2,4}", text_of(vocabulary, ids))
+
+
+def test_control_tokens_never_come(engine) -> None:
+    """Not even where a grammar takes any text, or spells one."""
+    vocabulary = engine.model.vocabulary()
+    for regex in ("(?s:.*)", r"<\|eot_id\|>x"):
+        for seed in range(10):
+            ids, _ = walk(vocabulary, Spec.of(regex=regex), seed, 30)
+            assert not vocabulary.silent & set(ids)
+    with pytest.raises(UsageError):
+        vocabulary.matcher(Spec("start: <|eot_id|>").rules())
+
+
+def test_short_limits_close_or_tell(engine) -> None:
+    """From the shortest answer on, every limit gives a whole answer; below it none claims to be."""
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(schema=ORDER)
+    needed = None
+    for most in range(1, 60):
+        ids, whole = walk(vocabulary, spec, most, most)
+        assert len(ids) <= most
+        if whole:
+            assert set(json.loads(text_of(vocabulary, ids))) == set(ORDER["required"])
+            needed = needed or most
+        else:
+            assert needed is None, f"a limit of {needed} was enough, {most} was not"
+    assert needed is not None and needed < 40
+
+
+def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:
+    session = engine.session()
+    schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 400}}, "required": ["story"]}
+    answer = session.ask("Tell me a story", schema=schema, max_tokens=20)
+    with pytest.raises(EdgeError, match=r"not whole \(length\)"):
+        _ = answer.value
+    assert answer.finish_reason == "length"
+    session.clear()
+    schema["properties"]["story"]["minLength"] = 1
+    wild = Sampling(temperature=1.5, top_k=0, seed=1)
+    answer = session.ask("Tell me a story", schema=schema, max_tokens=20, sampling=wild)
+    assert set(answer.value) == {"story"}
+    assert answer.finish_reason == "stop" and answer.usage.completion <= 20
+
+
+# ---- no other answer where the model's own is valid ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0), Sampling(seed=5), Sampling(temperature=1.0, top_k=0, seed=6)]
+)
+def test_valid_answers_stay_as_they_are(engine, sampling) -> None:
+    session = engine.session(system="The lift is beside the stairs.")
+    for question in ("Where is the lift?", "What is there to eat?"):
+        session.clear()
+        free = [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150)]
+        reason = session.finish_reason
+        text = session.messages[-1]["content"]
+        asked_for: list[dict[str, Any]] = [{"regex": "(?s:.*)"}]
+        if reason == "stop":  # a text that was cut is not a choice within the same limit
+            asked_for.append({"choices": [text, "no", text + " And more."]})
+        for asked in asked_for:
+            session.clear()
+            assert [piece.ids for piece in session.ask(question, sampling=sampling, max_tokens=150, **asked)] == free
+            assert session.finish_reason == reason
+
+
+def test_drafts_change_nothing() -> None:
+    answers = []
+    for draft in ("off", "auto", 3):
+        with edge.load(threads=1, ctx=512, draft=draft) as engine:
+            session = engine.session()
+            answer = session.ask("Coffee!", schema=ORDER, sampling=Sampling(seed=2))
+            ids = [i for piece in answer for i in piece.ids]
+            answers.append((ids, answer.value))
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_forced_tokens_cost_no_steps(engine) -> None:
+    """An object of four fields takes at most 0.7 of the steps of its tokens."""
+    session = engine.session()
+    for seed in range(5):
+        session.clear()
+        answer = session.ask("A tea for room 214", schema=ORDER, sampling=Sampling(seed=seed))
+        assert set(answer.value) == set(ORDER["required"]) and answer.finish_reason == "stop"
+        usage = answer.usage
+        assert usage.completion - usage.accepted <= 0.7 * usage.completion
+
+
+def test_sentencepiece() -> None:
+    """The blank that begins a text may come first; what is forced is spelled as it stands in the answer."""
+    from edge.formats.checkpoint import TokenizerSpec
+    from edge.prompt.tokenizer import Tokenizer
+
+    model = (Path(__file__).parent / "vectors" / "tokenizer" / "spm512.model").read_bytes()
+    tokenizer = Tokenizer.build(TokenizerSpec("sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
+    vocabulary, spec = Vocabulary(tokenizer, tokenizer.n_vocab, tokenizer.eos_ids), Spec.of(schema=ORDER)
+    for seed in range(10):
+        ids, whole = walk(vocabulary, spec, seed, 90)
+        assert whole and set(json.loads(text_of(vocabulary, ids))) == set(ORDER["required"])
+    for lead in ("", " "):
+        constraint, taken = Constraint(vocabulary, Spec.of(regex="the tea is hot"), lead), []
+        for token in tokenizer.encode("the tea is hot")[:1] if lead else ():
+            assert tokenizer.token_bytes(token).startswith(b" ") and constraint.allows(token, 99)
+            constraint.accept(token)
+            taken.append(token)
+        while not constraint.done:
+            forced = constraint.forced() or [next(i for i in range(vocabulary.n_vocab) if constraint.allows(i, 99))]
+            assert constraint.allows(forced[0], 99)
+            constraint.accept(forced[0])
+            taken.append(forced[0])
+        assert tokenizer.decode(taken) == "the tea is hot"
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dataclass_comes_back(engine) -> None:
+    order = engine.session().ask("One tea", schema=Order, max_tokens=150, sampling=Sampling(seed=1)).value
+    assert isinstance(order, Order) and isinstance(order.size, Size) and isinstance(order.cups, int)
+    assert all(isinstance(extra, Extra) and isinstance(extra.price, float) for extra in order.extras)
+
+
+def test_values_of_dataclasses() -> None:
+    spec = Spec.of(schema=Order)
+    text = '{"drink":"tea","cups":2,"size":"large","note":null,"extras":[{"name":"milk","price":1}]}'
+    assert spec.value(text) == Order("tea", 2, Size.LARGE, None, [Extra("milk", 1.0)])
+    with pytest.raises(UsageError, match=r"Bad\.when is of a type that JSON has no word for"):
+        Spec.of(schema=dataclasses.make_dataclass("Bad", [("when", complex)]))
+
+
+def test_a_pydantic_model_comes_back(engine) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Order", drink=(Literal["tea", "coffee"], ...), cups=(int, ...))
+    assert isinstance(engine.session().ask("Two teas", schema=model).value, model)
+
+
+def test_choices_are_their_own_value(engine) -> None:
+    answer = engine.session().ask("Tea?", choices=["yes", "no"])
+    assert answer.text == answer.value and answer.text in ("yes", "no")
+
+
+def test_words_of_the_question_in_a_grammar(engine) -> None:
+    """What a kiosk does: one of its own things, and a name in the words of the guest."""
+    session = engine.session()
+    question = "A table for two please, the name is Maria van Dijk"
+    grammar = f'start: WHAT " for " NAME\nWHAT: {lark.choice(["table", "room"])}\nNAME: {lark.words_of(question)}'
+    for seed in range(5):
+        session.clear()
+        answer = session.ask(question, grammar=grammar, sampling=Sampling(seed=seed, temperature=1.2), max_tokens=40)
+        what, name = re.fullmatch("(table|room) for (.*)", answer.text).groups()
+        assert name in question
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 100])
+def test_a_mask_is_minus_infinity(n: int) -> None:
+    random = np.random.default_rng(n)
+    for seed in range(20):
+        allowed = random.random(n) < 0.5
+        allowed[random.integers(n)] = True
+        logits = random.normal(0, 2, n).astype(np.float32)
+        plain = np.where(allowed, logits, -np.inf).astype(np.float32)
+        mask = np.packbits(allowed, bitorder="little").tobytes()
+        for arguments in ((0.0,), (0.9, 5, 0.9, 0.02), (1.0, 0, 0.7), (1.0,)):
+            a, b = Sampler(n, seed), Sampler(n, seed)
+            chosen = a.sample(logits.copy(), *arguments, mask=mask)
+            assert chosen == b.sample(plain.copy(), *arguments) and allowed[chosen] and a.state == b.state
+        with pytest.raises(ValueError, match="mask of"):
+            Sampler(n, 0).sample(logits, mask=mask[:-1])
+    with pytest.raises(ValueError, match="no usable logit"):
+        Sampler(n, 0).sample(array("f", [1.0] * n), mask=bytes(len(mask)))
+
+
+def test_memory_is_planned_and_refused(monkeypatch) -> None:
+    with edge.load(threads=1, ctx=256) as engine:
+        assert engine.memory()["vocabulary"] == 0
+        total = engine.plan.total_bytes
+        engine.model.vocabulary()
+        assert engine.memory()["vocabulary"] > 0
+    with edge.load(threads=1, ctx=256, constrained=True) as engine:
+        assert engine.plan.total_bytes - total > 2_000_000  # the program itself differs by some pages
+        assert any(line.startswith("grammar") for line in engine.plan.lines())
+    monkeypatch.setattr("edge.constrain.vocabulary.BASE_BYTES", 1 << 40)
+    with edge.load(threads=1, ctx=256, memory="2G", force_memory=True) as engine:
+        with pytest.raises(edge.errors.MemoryRefused, match="follow a grammar"):
+            engine.session().ask("x", regex="a")
+    with pytest.raises(edge.errors.MemoryRefused):
+        edge.load(threads=1, ctx=256, memory="2G", constrained=True)

@@ -1,0 +1,247 @@
+"""edge.kiosk.understand and what it stands on: orders, corrections, bookings and questions of our own making.
+
+What strangers say is measured by training/kiosk_exam.py; here stands what must not change.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import edge
+from edge.kiosk import house as house_file
+from edge.kiosk import prompt, slots
+from edge.kiosk.facts import choose
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.operations import Add, Answer, Book, Change, Name, Plain, Remove, Talk, read, write
+from edge.kiosk.state import State, apply
+from edge.kiosk.understand import understand
+from edge.kiosk.words import close, distance, stem, words
+
+FOLDER = Path(__file__).parent / "vectors" / "kiosk" / "houses"
+HOUSES = {path.stem: house_file.load(path) for path in FOLDER.glob("*.toml")}
+HOUSES["cafe"] = CAFE = house_file.load(house_file.EXAMPLE)
+
+
+def visit(house: str, *turns: str) -> State:
+    state = State()
+    for turn in turns:
+        for operation in understand(HOUSES[house], state, turn).operations:
+            state = apply(HOUSES[house], state, operation)
+    return state
+
+
+def order(house: str, *turns: str) -> list[str]:
+    """The order as text: "2 Latte large +oat milk -sugar"."""
+    return [
+        " ".join([str(line.count), line.item, *filter(None, [line.size]),
+                  *(f"+{e}" for e in line.extras), *(f"-{e}" for e in line.without)])
+        for line in visit(house, *turns).lines
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("house", "turns", "lines"),
+    [
+        ("cafe", ["two large lattes with oat milk and a brownie please"], ["2 Latte large +oat milk", "1 Brownie"]),
+        ("cafe", ["2 lattes, one large one small"], ["1 Latte large", "1 Latte small"]),
+        ("cafe", ["can i get a large oat milk latte"], ["1 Latte large +oat milk"]),
+        ("bakery", ["a ham and cheese croissant"], ["1 Butter croissant +cheese +ham"]),
+        ("bakery", ["half a dozen bread rolls"], ["6 Bread roll"]),
+        ("bakery", ["twenty-five choclate croisants"], ["25 Pain au chocolat"]),
+        ("noodles", ["8 gyoza and pad thai with shrimp no peanuts"],
+         ["1 Gyoza 8 pieces", "1 Pad thai +shrimp -peanuts"]),
+        ("hotel", ["rosti with bacon"], ["1 Rösti +bacon"]),
+        ("cafe", ["a latte", "large please"], ["1 Latte large"]),
+        ("cafe", ["a brownie and a muffin", "no brownie"], ["1 Blueberry muffin"]),
+        ("cafe", ["2 brownies", "make it three"], ["3 Brownie"]),
+        ("cafe", ["2 brownies", "take one of the brownies off"], ["1 Brownie"]),
+        ("cafe", ["small latte", "swap it for a hot chocolate"], ["1 Hot chocolate small"]),
+        ("cafe", ["a croissant", "instead of the croissant I'd like a brownie"], ["1 Brownie"]),
+        ("cafe", ["large latte with sugar", "no sugar please"], ["1 Latte large"]),
+        ("cafe", ["small latte and a green tea", "add sugar to the tea"], ["1 Latte small", "1 Green tea +sugar"]),
+        ("bakery", ["a big sourdough", "and slice the loaf"], ["1 Sourdough loaf large +sliced"]),
+        ("cafe", ["a brownie", "cancel everything"], []),
+        ("cafe", ["a brownie", "another one"], ["2 Brownie"]),
+        ("cafe", ["an americano with chocolate and a latte with 2% milk"], ["1 Americano", "1 Latte"]),
+        ("cafe", ["two cappuccinos, one with oat milk and one with soy milk, both small", "change the soy one to oat"],
+         ["1 Cappuccino small +oat milk", "1 Cappuccino small +oat milk"]),
+        ("cafe", ["1 large latte, no sugar, 1 small latte w vanilla", "remove the small latte"],
+         ["1 Latte large -sugar"]),
+        ("noodles", ["2 bottles of coke", "cola cans not bottles", "one less"], ["1 Coke can"]),
+        ("noodles", ["miso ramen with tofu", "not tofu, chicken"], ["1 Miso ramen +chicken"]),
+        ("hotel", ["do you have an umbrella? I'll take one"], ["1 Umbrella"]),
+        ("bakery", ["bakewell tart x4"], ["4 Bakewell tart"]),
+        ("cafe", ["how much is a brownie?"], []),
+    ],
+)  # fmt: skip
+def test_orders(house: str, turns: list[str], lines: list[str]) -> None:
+    assert order(house, *turns) == lines
+
+
+def test_bookings() -> None:
+    state = visit("barber", "haircut with Danny tomorrow at 3", "Tom", "actually make it 4 pm")
+    assert state.bookings == {
+        "appointment": {"service": "haircut", "barber": "Danny", "day": "tomorrow", "time": "4 pm", "name": "Tom"}
+    }
+    state = visit("hotel", "a double room from Friday for 3 nights, two people", "Schmidt")
+    assert state.bookings["room"] == {
+        "kind": "double room", "arrival": "Friday", "nights": "3", "people": "2", "name": "Schmidt"
+    }  # fmt: skip
+    assert visit("cafe", "do I need to book a table?").bookings == {}
+    party = visit("museum", "birthday party on June 5th, 12 kids, pirates", "knots instead of pirates", "15 kids")
+    assert party.bookings["birthday party"] == {"day": "June 5th", "children": "15", "theme": "knots"}
+    assert party.lines == ()
+
+
+def test_names_and_ends() -> None:
+    state = visit("cafe", "a brownie for Agnieszka", "that's all thanks", "yes")
+    assert state.name == "Agnieszka" and state.done and state.confirmed
+    assert understand(CAFE, State(), "xyzzy plugh").operations == [Plain("unknown")]
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        ("do you take dogs?", "Dogs are welcome"),
+        ("can I get the wifi password?", "Wi-Fi is free"),
+        ("is the soup vegan", "lentil soup is vegan"),
+        ("can I bring my own mug?", "own cup"),
+        ("how much is a large latte?", "Latte: small"),
+        ("how old is the building?", None),
+        ("do you have any job openings?", None),
+    ],
+)
+def test_questions(question: str, says: str | None) -> None:
+    (answer,) = understand(CAFE, State(), question).operations
+    assert isinstance(answer, Answer)
+    assert says in CAFE.statements()[answer.number - 1] if says else answer.number == 0
+
+
+@pytest.mark.parametrize(
+    ("turn", "kind"),
+    [("what can I get here?", "help"), ("who are you", "help"), ("what's my total?", "order"), ("cheers!", "thanks")],
+)
+def test_talk(turn: str, kind: str) -> None:
+    state = visit("cafe", "a brownie")
+    assert understand(CAFE, state, turn).operations == [Talk(kind)]
+
+
+@pytest.mark.parametrize("turn", ["not", "?", "no", "two", "with", "-", "a a a a", "the the", "£", "1 2 3", "the one"])
+def test_fragments_are_harmless(turn: str) -> None:
+    for name, house in HOUSES.items():
+        for state in (State(), visit(name, f"two {house.items[0].name}")):
+            for operation in understand(house, state, turn).operations:
+                state = apply(house, state, operation)
+
+
+menu = sorted({name for house in HOUSES.values() for item in house.items for name in (item.name, *item.others)})
+said = st.one_of(
+    st.sampled_from("a the two no without with instead of make it and , . ? remove add for Anna at 7 friday".split()),
+    st.sampled_from(menu),
+    st.sampled_from(sorted(HOUSES["noodles"].extras)),
+    st.text(max_size=8),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(HOUSES)), st.lists(st.lists(said, max_size=9).map(" ".join), max_size=4))
+def test_nothing_is_said_that_neither_guest_nor_owner_said(name: str, turns: list[str]) -> None:
+    """Whatever a guest types: operations apply, have a text form, and hold words of the turn or of the house only."""
+    house, state = HOUSES[name], State()
+    for turn in turns:
+        operations = understand(house, state, turn).operations
+        assert operations and len(operations) <= 4 + 2 * len(turn)
+        for operation in operations:
+            assert read(write(operation)) == operation
+            state = apply(house, state, operation)
+            match operation:
+                case Add(item, _, size, extras, without) | Change(_, _, size, item, extras, without):
+                    owner = house.item(item) or house.items[0]
+                    assert not item or owner.name == item
+                    assert not size or any(size in each.sizes for each in house.items)
+                    assert {*extras, *without} <= set(house.extras)
+                case Name(value) | Book(_, _, value):
+                    heard = " ".join(turn.split()).casefold()
+                    choices = [c for b in house.bookings for k in b.fields.values() if isinstance(k, tuple) for c in k]
+                    assert value.casefold() in heard or value in choices or value.isdecimal() or value == state.name
+                case Answer(number):
+                    assert number <= len(house.statements())
+                case Remove():
+                    pass
+
+
+# ---- what it stands on --------------------------------------------------------------------------------------------
+
+
+def test_words() -> None:
+    assert [word.text for word in words("Two lattes, 7:30!")] == ["Two", "lattes", ",", "7:30", "!"]
+    assert stem("lattes") == stem("latte") and stem("sliced") == stem("slice") and stem("berries") == "berry"
+    assert close(stem("cappucino"), stem("cappuccino")) and not close("want", "wand")
+
+
+@given(st.text("abcd", max_size=6), st.text("abcd", max_size=6))
+def test_distance(a: str, b: str) -> None:
+    assert distance(a, b) == distance(b, a)
+    assert (distance(a, b) == 0) == (a == b)
+    assert distance(a, b) >= min(3, abs(len(a) - len(b)))
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "time"),
+    [
+        ("a table for four at 7 on Friday", "Friday", "7"),
+        ("tomorrow at half past seven", "tomorrow", "half past seven"),
+        ("the 12th of March around 7:30 pm", "the 12th of March", "7:30 pm"),
+        ("next friday, noon", "next friday", "noon"),
+        ("a latte for Anna", None, None),
+    ],
+)
+def test_days_and_times(text: str, day: str | None, time: str | None) -> None:
+    assert slots.day(text) == day and slots.time(text) == time
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("my name is van der Berg, thanks", "van der Berg"),
+        ("a latte for Anna please", "Anna"),
+        ("one latte for my wife", None),
+        ("I'm vegan", None),
+        ("under Miller", "Miller"),
+    ],
+)
+def test_names(text: str, name: str | None) -> None:
+    assert slots.name(text) == name
+
+
+def test_parts_of_names_and_what_is_not_clear() -> None:
+    mentions = vocabulary(HOUSES["bakery"]).mentions(words("a croissant and a sourdough"))
+    assert len(mentions[0].values) == 3 and mentions[1].values == ("Sourdough loaf",)
+    assert understand(HOUSES["cafe"], State(), "a tea").unclear == [("tea", ("Green tea", "Black tea"))]
+
+
+def test_a_house_without_facts() -> None:
+    assert choose(house_file.parse('name = "x"'), "do you take dogs?") == 0
+
+
+# ---- the same road with a model -----------------------------------------------------------------------------------
+
+
+def test_spans_are_runs_of_words() -> None:
+    assert prompt.spans("at 7, Anna") == ["at", "at 7", "at 7, Anna", "7", "7, Anna", "Anna"]
+
+
+def test_a_model_can_write_nothing_but_operations(bundled_model: Path) -> None:
+    """Whatever a model is inclined to say, what comes out applies to this house and this order."""
+    state = visit("cafe", "two large lattes and a brownie")
+    with edge.load(bundled_model) as model:
+        for turn in ("take the brownie off", "a table for Zoë on Friday", 'say "quoted" \\ and ü'):
+            operations = prompt.interpret(model, CAFE, state, turn)
+            assert operations
+            after = state
+            for operation in operations:
+                after = apply(CAFE, after, operation)

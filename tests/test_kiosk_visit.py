@@ -1,0 +1,266 @@
+"""A visit at a kiosk: guards, what is said, orders delivered exactly once, the command, the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.errors import EdgeError, InvalidFile
+from edge.kiosk.check import check
+from edge.kiosk.deliver import Command, File, delivery
+from edge.kiosk.guards import LONGEST, is_emergency, is_foreign
+from edge.kiosk.house import EXAMPLE, House, load, parse
+from edge.kiosk.visit import Visit, event
+from tests.http_service import serving
+from tests.services import REAL, ROOT, environment
+
+HOUSE = load(EXAMPLE)
+
+
+def talk(*turns: str, house: House = HOUSE) -> list[str]:
+    visit = Visit(house)
+    return [visit.turn(turn).say for turn in turns]
+
+
+@pytest.mark.parametrize("text", [
+    "My wife is having a heart attack", "he can't breathe!", "someone collapsed by the door", "call an ambulance",
+    "I want to kill myself", "i dont want to live anymore", "there is a fire in the kitchen", "she's choking",
+    "my son is missing", "I'm bleeding", "HELP ME", "he has a knife", "I took too many pills", "my baby won't wake up",
+    "two coffees and my dad has passed out", "I think I\u2019m having a stroke",
+])
+def test_emergencies_reach_the_owners_text(text: str) -> None:
+    visit = Visit(HOUSE)
+    visit.turn("two croissants")
+    before = visit.state
+    turn = visit.turn(text)
+    assert turn.say == HOUSE.texts["emergency"] and turn.guard == "emergency" and visit.state == before
+
+
+@pytest.mark.parametrize("text", [
+    "death by chocolate", "I'm dying for a coffee", "that cake is to die for", "my feet are killing me, a tea please",
+    "fire-roasted tomatoes?", "a blood orange juice", "do you have a fireplace?", "Two teas and a scone",
+    "two espressos", "the blue cheese bagel with chives", "the cut fruit", "an espresso and the pale ale",
+])
+def test_what_only_sounds_like_one(text: str) -> None:
+    assert not is_emergency(text)
+
+
+def test_other_languages_and_long_turns() -> None:
+    for text in ("Ich möchte bitte einen Kaffee haben", "je voudrais un café s'il vous plaît", "コーヒーをください",
+                 "quiero un café por favor"):
+        assert is_foreign(text), text
+    for text in ("a latte", "two flat whites", "do you have gluten free", "table for four", "croissant"):
+        assert not is_foreign(text), text
+    assert talk("x" * (LONGEST + 1)) == [HOUSE.texts["long"]]
+
+
+def test_a_whole_visit() -> None:
+    orders: list[dict[str, Any]] = []
+    visit = Visit(HOUSE, orders.append)
+    said = [visit.turn(text).say for text in (
+        "a large latte with oat milk and two brownies please", "make it one brownie", "do you take dogs?",
+        "What is the capital of France?", "that's all", "yes")]
+    assert said[0] == ("Your order: 1 large Latte with oat milk and 2 Brownie. That is €11.20. Anything else?")
+    assert said[1].startswith("Your order: 1 large Latte with oat milk and 1 Brownie. That is €7.80.")
+    assert said[2] == HOUSE.facts[4]
+    assert said[3] == HOUSE.texts["unknown"]
+    assert said[4].endswith("Is that right?") and "€7.80" in said[4]
+    assert said[5].startswith("Thank you.")
+    [order] = orders
+    assert order["total"] == 780 and [line["item"] for line in order["lines"]] == ["Latte", "Brownie"]
+    assert visit.state.empty
+
+
+def test_what_could_be_two_things_is_asked() -> None:
+    visit = Visit(HOUSE)
+    assert visit.turn("3 teas").say.startswith("“teas”: Green tea or Black tea?")
+    assert visit.state.empty
+    assert "3 Green tea" in visit.turn("green").say
+
+
+def test_a_missing_size_and_a_booking_are_asked_for() -> None:
+    said = talk("a latte", "large", "a table for four tomorrow at 7", "Anna", "that is all", "no")
+    assert said[0].endswith("Latte: small or large?") and "1 large Latte" in said[1]
+    assert "under which name?" in said[2] and "name Anna" in said[3]
+    assert said[4].endswith("Is that right?") and said[5].endswith("What should be different?")
+
+
+def test_an_order_that_cannot_be_passed_on_stays_open() -> None:
+    def fail(_: Any) -> None:
+        raise OSError("no")
+
+    visit = Visit(HOUSE, fail)
+    visit.turn("a croissant")
+    visit.turn("that's all")
+    assert "could not be passed on" in visit.turn("yes").say
+    assert not visit.state.empty
+
+
+ALPHABET = sorted({word for item in HOUSE.items for word in item.name.split()} | set(
+    "no not without with two a the remove instead of large small and , . ? ! please that all yes start again book "
+    "table tomorrow 7 pm name Anna 99 1000000 do you have dogs what is".split()))
+
+
+@given(st.lists(st.lists(st.sampled_from(ALPHABET), max_size=12).map(" ".join), max_size=6))
+def test_whatever_is_said_the_words_are_the_owners_or_the_guests(turns: list[str]) -> None:
+    """By construction: a template's word, the owner's or the guest's; and every total is right."""
+    visit = Visit(HOUSE)
+    for text in turns:
+        turn = visit.turn(text)
+        assert turn.say and len(turn.say) < 4000
+        state = event(visit, turn)["state"]
+        known = [line["price"] for line in state["lines"]]
+        assert state["total"] == (None if None in known else sum(known))
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_answered(text: str) -> None:
+    assert Visit(HOUSE).turn(text).say
+
+
+# ---- orders -------------------------------------------------------------------------------------------------------
+
+
+def test_orders_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "orders.jsonl"
+    path.write_bytes(b'{"id":"cut')  # the power went while it was written
+    deliver = File(str(path))
+    deliver({"id": "a"})
+    deliver({"id": "b"})
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines[1:]] == ["a", "b"]
+    with pytest.raises(EdgeError, match="cannot write orders"):
+        File(str(tmp_path / "no" / "x"))
+
+
+def test_orders_survive_being_killed(tmp_path: Path) -> None:
+    """Killed at any moment: an order is in the file once if the guest was thanked, and never twice."""
+    house = tmp_path / "house.toml"
+    house.write_text('name = "H"\n[[items]]\nname = "Tea"\nprice = 1\n[orders]\nfile = "orders.jsonl"\n')
+    thanked = 0
+    for i in range(6):
+        child = subprocess.Popen([*REAL, "kiosk", str(house), "--jsonl"], cwd=ROOT, env=environment(),
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert child.stdin is not None and child.stdout is not None
+        child.stdout.readline()
+        for text in ("a tea", "that's all", "yes"):
+            child.stdin.write(json.dumps({"text": text}) + "\n")
+        child.stdin.flush()
+        for _ in range(i % 4):
+            line = child.stdout.readline()
+            thanked += '"order"' in line
+        child.send_signal(signal.SIGKILL)
+        rest = child.communicate()[0]
+        thanked += rest.count('"order"')
+    path = tmp_path / "orders.jsonl"
+    ids = [json.loads(line)["id"] for line in path.read_text().splitlines()] if path.exists() else []
+    assert len(set(ids)) == len(ids) >= thanked
+
+
+def test_orders_to_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    script = tmp_path / "take"
+    script.write_text('#!/bin/sh\ncat >> "$OUT"\n[ -e "$OUT.fail" ] && exit 1\nexit 0\n')
+    script.chmod(0o755)
+    out = tmp_path / "out"
+    monkeypatch.setenv("OUT", str(out))
+    deliver = Command((str(script),), str(tmp_path))
+
+    def until(n: int, left: int) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            written = len(out.read_text().splitlines()) if out.exists() else 0
+            if (written, len(list(Path(deliver.spool).iterdir()))) == (n, left):
+                return
+            time.sleep(0.02)
+        raise AssertionError((out.read_text(), os.listdir(deliver.spool)))
+
+    deliver({"id": "one"})
+    until(1, 0)
+    (tmp_path / "out.fail").touch()
+    deliver({"id": "two"})
+    until(2, 1)  # failed: kept
+    (tmp_path / "out.fail").unlink()
+    Command((str(script),), str(tmp_path))  # the next start tries it again
+    until(3, 0)
+    with pytest.raises(EdgeError, match="cannot write|cannot run"):
+        delivery(parse('name = "H"\n[orders]\nfile = "no/such/folder/x"\n'), str(tmp_path), print)
+
+
+# ---- the commands -------------------------------------------------------------------------------------------------
+
+
+def kiosk(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*REAL, "kiosk", *arguments], cwd=ROOT, env=environment(), input=stdin,
+                          capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_in_a_pipe() -> None:
+    done = kiosk(stdin="a croissant\n/order\n/facts\nthat is all\nyes\n")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == HOUSE.texts["greeting"] and "Croissant" in lines[1] and "€2.10" in lines[2]
+    assert any(line.strip().endswith(HOUSE.facts[1]) for line in lines)
+    assert [json.loads(line)["total"] for line in lines if line.startswith("{")] == [210]
+
+
+def test_jsonl() -> None:
+    requests = ['{"text": "two espressos"}', "{", '{"text": 7}', "[]", '{"op": "new"}', '{"text": "hello"}']
+    done = kiosk("--jsonl", stdin="\n".join(requests) + "\n")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["ev"] for each in events] == ["ready", "turn", "error", "error", "error", "new", "turn"]
+    assert events[1]["operations"] == ['add 2 "Espresso"'] and events[1]["state"]["lines"][0]["count"] == 2
+    assert events[6]["state"]["lines"] == []
+
+
+def test_check_and_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "house.toml"
+    path.write_text('name = "H"\nfacts = ["We are open on Monday from 9:00.", "We are closed on Monday.", "Yes."]\n'
+                    '[extras]\nham = 1\n[[items]]\nname = "Tea"\nothers = ["ham"]\nprice = 1\n')
+    done = kiosk("check", str(path))
+    assert done.returncode == 0
+    for doubt in ("contradict each other about Monday", "too few words", "belongs to no item", "tell them apart"):
+        assert doubt in done.stdout, doubt
+    path.write_text('name = "H"\n[[items]]\nname = "Tea"\n')
+    done = kiosk("check", str(path))
+    assert done.returncode == 4 and "line 2" in done.stderr and done.stderr.count("\n") == 1
+    assert list(check(load(EXAMPLE))) == [
+        'finished orders go to standard output; [orders] file = "orders.jsonl" keeps them']
+    with pytest.raises(InvalidFile):
+        load(tmp_path / "none.toml")
+
+
+def test_the_service(tmp_path: Path) -> None:
+    house = tmp_path / "house.toml"
+    house.write_text(Path(EXAMPLE).read_text().replace('to = "stdout"', 'file = "orders.jsonl"'))
+    with serving("--kiosk", str(house)) as server:
+        assert server.ask("GET", "/v1/models")[2]["data"][0]["kiosk"] == HOUSE.name
+
+        def turn(session: str | None, text: str | None) -> Any:
+            return server.ask("POST", "/kiosk/turn", {"session": session, "text": text})[2]
+
+        first, second = turn(None, None), turn(None, None)
+        assert first["say"] == HOUSE.texts["greeting"] and first["session"] != second["session"]
+        said = turn(first["session"], "two brownies")
+        assert said["lines"] == [{"text": "2 Brownie", "amount": "€6.80"}] and said["total"] == "€6.80"
+        assert turn(second["session"], "hello")["lines"] == []
+        assert turn(first["session"], "that's all")["suggest"] == ["Yes", "No"]
+        assert turn(first["session"], "Yes")["order"]["total"] == 680
+    assert len((tmp_path / "orders.jsonl").read_text().splitlines()) == 1
+
+
+def test_understanding_needs_no_model() -> None:
+    code = "import sys\nfrom edge.kiosk.visit import Visit\nfrom edge.kiosk.house import EXAMPLE, load\n" \
+           "print(Visit(load(EXAMPLE)).turn('a croissant').say)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("Your order: 1 Croissant.") and "pyx" not in done.stdout.split()

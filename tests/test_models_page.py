@@ -1,0 +1,51 @@
+"""docs/models.md is what the tables of the program say, and what it says of refusals is what happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs import make_models
+from edge.errors import InvalidFile
+from edge.formats import open_checkpoint
+from edge.model.families import FAMILIES, REFUSED
+from tests import handmade
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_page_is_current() -> None:
+    assert make_models.PAGE.read_text(encoding="utf-8") == make_models.page(), "run python docs/make_models.py"
+
+
+def test_every_family_is_on_it() -> None:
+    page = make_models.PAGE.read_text(encoding="utf-8")
+    for name in (*FAMILIES, *REFUSED, *(name for family in FAMILIES.values() for name in family.huggingface)):
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize(
+    ("arch", "said"),
+    [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen3moe", "mixture of experts"),
+     ("maple", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"), ("hgrn_bit", "MMfreeLM"),
+     ("gemma3", "BitNet-embedding-0.6B"), ("bitvla", "BitVLA")],
+)  # fmt: skip
+def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(handmade.model(arch, sub_norm=False))
+    with pytest.raises(InvalidFile, match=f"architecture '{arch}' is not supported: it is .*{said}") as caught:
+        open_checkpoint(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said"),
+    [("Qwen3_5ForCausalLM", "hybrid"), ("HGRNBitForCausalLM", "MMfreeLM"), ("BitMambaForCausalLM", "BitMamba"),
+     ("MapleForCausalLM", "mixture"), ("OLMoForCausalLM", "pickled"), ("BitVLAForActionPrediction", "BitVLA")],
+)  # fmt: skip
+def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(handmade.hf_config(architectures=[architecture], model_type="x")))
+    with pytest.raises(InvalidFile, match=f"'{architecture}' is not supported: it is .*{said}"):
+        open_checkpoint(tmp_path)

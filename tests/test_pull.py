@@ -1,0 +1,286 @@
+"""Pulled models: from a hub that fails in every way it can, into a library that never holds half a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import edge
+from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.formats import open_checkpoint
+from edge.model import library
+from edge.tools import pull as pulling
+from edge.tools.pull import pull
+from tests import hub as hubs
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = "tiny.gguf"
+NAME = f"hf:owner/name/{FILE}"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A tiny GGUF."""
+    from benchmarks import make_model
+
+    path = tmp_path_factory.mktemp("model") / FILE
+    make_model.make(path, "tiny")
+    return path.read_bytes()
+
+
+@pytest.fixture
+def hub(model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hubs.Hub]:
+    with hubs.serving({FILE: model, "README.md": b"hello"}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("BITNET_EDGE_MODELS", str(tmp_path / "models"))
+        monkeypatch.setattr(pulling, "BLOCK", 1 << 12)
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        yield hub
+
+
+def patient(waited: list[float]) -> pulling.Hub:
+    """A client that notes how long it would have waited."""
+    return pulling.Hub(wait=waited.append)
+
+
+def test_a_model_is_pulled_listed_used_and_removed(hub: hubs.Hub, model: bytes) -> None:
+    seen: list[tuple[int, int]] = []
+    pulled = pull(NAME, as_is=True, progress=lambda done, total: seen.append((done, total)))
+    assert (pulled.name, pulled.source, pulled.revision) == ("tiny", NAME, hubs.COMMIT)
+    assert Path(pulled.path).read_bytes() == model
+    assert pulled.sha256 == hub.digests[FILE]
+    assert seen[0] == (0, len(model)) and seen[-1] == (len(model), len(model))
+    assert [each.name for each in library.pulled()] == ["tiny"]
+    assert sorted(os.listdir(os.path.dirname(pulled.path))) == [".lock", "pull.json", FILE]
+    for name in ("tiny", NAME, pulled.path):
+        assert open_checkpoint(name).path == pulled.path
+    with edge.load("tiny", ctx=64) as engine:
+        assert engine.path in ("tiny", pulled.path)
+    assert library.remove("tiny") > len(model)
+    assert library.pulled() == []
+    with pytest.raises(ModelNotFound):
+        library.remove("tiny")
+
+
+def test_a_second_pull_downloads_nothing(hub: hubs.Hub) -> None:
+    pull(NAME, as_is=True)
+    hub.requests.clear()
+    pull(NAME, as_is=True)
+    assert hub.requests == []
+    with pytest.raises(UsageError, match="taken"):
+        pull("hf:owner/name", name="tiny")
+
+
+def test_the_token_goes_to_the_hub_and_not_to_the_store(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.token = "secret"
+    with pytest.raises(EdgeError, match="HF_TOKEN"):
+        pull(NAME)
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    pull(NAME, as_is=True)
+    sent = {host: {"secret" in str(headers) for where, _, headers in hub.requests if where == host and headers}
+            for host in ("hub", "store")}
+    assert sent["store"] == {False} and True in sent["hub"]
+
+
+def test_a_cut_connection_goes_on_where_it_stopped(hub: hubs.Hub, model: bytes) -> None:
+    hub.cuts = [10_000, 0, 5_000]
+    waited: list[float] = []
+    pulled = pull(NAME, as_is=True, hub=patient(waited))
+    assert Path(pulled.path).read_bytes() == model and len(waited) == 3
+    asked = [headers.get("Range") for where, _, headers in hub.requests if where == "store"]
+    assert asked[0] is None and all(asked[1:]), asked
+    assert int(asked[1].removeprefix("bytes=").rstrip("-")) > 0
+
+
+def test_a_killed_pull_goes_on_where_it_stopped(hub: hubs.Hub, model: bytes, tmp_path: Path) -> None:
+    hub.cuts = [8192]
+    code = "import sys, time\nfrom edge.tools import pull as p\np.BLOCK = 1024\n" \
+           "def wait(_):\n    print('waiting', flush=True)\n    time.sleep(60)\n" \
+           "p.pull(sys.argv[1], as_is=True, hub=p.Hub(wait=wait))"
+    child = subprocess.Popen([sys.executable, "-c", code, NAME], cwd=ROOT, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"waiting\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait(300)
+    child.stdout.close()
+    part = tmp_path / "models" / "tiny" / f"{FILE}.part"
+    kept = part.stat().st_size
+    assert 0 < kept <= 8192 and library.pulled() == []
+    hub.requests.clear()
+    assert Path(pull(NAME, as_is=True).path).read_bytes() == model
+    assert [h.get("Range") for w, _, h in hub.requests if w == "store"] == [f"bytes={kept}-"]
+
+
+def test_a_part_of_another_content_is_not_gone_on_with(hub: hubs.Hub, model: bytes, tmp_path: Path) -> None:
+    place = tmp_path / "models" / "tiny"
+    place.mkdir(parents=True)
+    (place / f"{FILE}.part").write_bytes(b"x" * 5000)
+    (place / f"{FILE}.part.json").write_text(json.dumps({"sha256": "0" * 64, "nbytes": 9, "commit": None}))
+    assert Path(pull(NAME, as_is=True).path).read_bytes() == model
+
+
+def test_a_store_without_ranges_starts_again(hub: hubs.Hub, model: bytes) -> None:
+    hub.ranges, hub.cuts = False, [10_000]
+    assert Path(pull(NAME, as_is=True, hub=patient([])).path).read_bytes() == model
+
+
+def test_a_busy_hub_is_waited_for_as_it_says(hub: hubs.Hub) -> None:
+    hub.statuses = [429, 503]
+    waited: list[float] = []
+    pull(NAME, as_is=True, hub=patient(waited))
+    assert waited == [7.0, 2.0]
+    library.remove("tiny")
+    hub.statuses, hub.retry_after = [429] * 50, "86400"
+    waited.clear()
+    with pytest.raises(EdgeError, match="429"):
+        pull(NAME, hub=patient(waited))
+    assert len(waited) < pulling.TRIES and max(waited) <= pulling.WAIT
+
+
+@pytest.mark.parametrize(("status", "kind", "text"), [
+    (401, EdgeError, "HF_TOKEN"), (403, EdgeError, "terms"), (404, ModelNotFound, "no such"), (500, EdgeError, "500"),
+])
+def test_refusals_are_one_line(hub: hubs.Hub, status: int, kind: type[EdgeError], text: str, tmp_path: Path) -> None:
+    hub.statuses = [status] * 20
+    with pytest.raises(kind, match=text) as refused:
+        pull(NAME, hub=patient([]))
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_wrong_hash_is_never_a_model(hub: hubs.Hub, tmp_path: Path) -> None:
+    hub.digests[FILE] = "f" * 64
+    with pytest.raises(InvalidFile, match="SHA-256"):
+        pull(NAME)
+    assert library.pulled() == [] and os.listdir(tmp_path / "models" / "tiny") == [".lock"]
+
+
+def test_a_hub_that_stays_away(hub: hubs.Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.cuts = [0] * 50
+    with pytest.raises(EdgeError, match="cannot be reached"):
+        pull(NAME, hub=patient([]))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(EdgeError, match="cannot be reached"):
+        pull(NAME, hub=patient([]))
+    monkeypatch.setenv("HF_ENDPOINT", "gopher://x")
+    with pytest.raises(UsageError, match="HF_ENDPOINT"):
+        pull(NAME)
+
+
+def test_too_little_room_is_said_before(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+    with pytest.raises(EdgeError, match="too little room"):
+        pull(NAME)
+    assert not [path for where, path, _ in hub.requests if where == "store"]
+
+
+def test_a_disk_that_fills_up_keeps_what_it_has(hub: hubs.Hub, tmp_path: Path) -> None:
+    code = "import resource, sys\nfrom edge.tools import pull as p\np.BLOCK=1024\n" \
+           "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n" \
+           "try:\n    p.pull(sys.argv[1])\nexcept p.EdgeError as e:\n    print(e)"
+    done = subprocess.run([sys.executable, "-c", code, NAME], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert "the disk is full" in done.stdout, done
+    assert 0 < (tmp_path / "models" / "tiny" / f"{FILE}.part").stat().st_size <= 20000
+
+
+def test_one_pull_at_a_time(hub: hubs.Hub, tmp_path: Path) -> None:
+    place = tmp_path / "models" / "tiny"
+    place.mkdir(parents=True)
+    with pulling._alone(str(place), "tiny"), pytest.raises(Busy):
+        pull(NAME)
+
+
+def test_a_file_that_cannot_be_opened_is_said_and_kept(hub: hubs.Hub) -> None:
+    hub.files["bad.gguf"] = b"GGUF but not really" * 100
+    hub.digests["bad.gguf"] = hashlib.sha256(hub.files["bad.gguf"]).hexdigest()
+    with pytest.raises(InvalidFile, match="bitnet-edge rm bad"):
+        pull("hf:owner/name/bad.gguf")
+    assert library.pulled() == [] and library.remove("bad") > 1000
+
+
+def test_which_file_is_meant(hub: hubs.Hub) -> None:
+    pulling.choose(pulling.Source("a/b"), [pulling.Remote("x.gguf", 1, None)])
+    with pytest.raises(UsageError, match="2 GGUF files"):
+        pulling.choose(pulling.Source("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
+    with pytest.raises(ModelNotFound, match=r"it has x\.gguf"):
+        pulling.choose(pulling.Source("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
+    with pytest.raises(ModelNotFound, match="neither"):
+        pulling.choose(pulling.Source("a/b"), [pulling.Remote("x.bin", 1, None)])
+    names = ("config.json", "model.safetensors", "tokenizer.model", "a.bin")
+    folder = [pulling.Remote(name, 1, None) for name in names]
+    assert [each.path for each in pulling.choose(pulling.Source("a/b"), folder)] == [each.path for each in folder[:3]]
+    parts = [pulling.Remote(f"m-0000{i}-of-00002.gguf", 1, None) for i in (1, 2)]
+    assert pulling.choose(pulling.Source("a/b", parts[0].path), parts) == parts
+
+
+@pytest.mark.parametrize("text", [
+    "hf:owner", "hf:../name/x.gguf", "hf:owner/name/../x", "hf:o/n//x", "hf:o/n@a b/x.gguf"])
+def test_names_that_cannot_be(text: str) -> None:
+    with pytest.raises(UsageError):
+        pulling.parse(text)
+
+
+def test_known_names() -> None:
+    assert pulling.parse("bonsai-1.7b")[1].file == "Ternary-Bonsai-1.7B-Q2_0.gguf"
+    with pytest.raises(ModelNotFound, match="did you mean"):
+        pulling.parse("bonsai-17b")
+    with pytest.raises(ModelNotFound, match="bitnet-edge pull bonsai-1.7b"):
+        open_checkpoint("bonsai-1.7b")
+
+
+def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes) -> None:
+    asked: list[str] = []
+    pulled = pull(NAME, on_convert=lambda: asked.append("converting"))
+    checkpoint = open_checkpoint("tiny")
+    assert pulled.converted == bool(asked) and pulling.starts_at_once(checkpoint)
+    assert open_checkpoint("tiny").tensors[checkpoint.head].type == "Q8_0"
+    assert not os.path.exists(os.path.join(os.path.dirname(pulled.path), FILE))
+    assert pulled.sha256 == hub.digests[FILE]
+
+
+def test_a_damaged_record_is_not_a_model(hub: hubs.Hub, tmp_path: Path) -> None:
+    pull(NAME, as_is=True)
+    record = tmp_path / "models" / "tiny" / "pull.json"
+    for text in ("", "{}", "[]", '{"file": 3}', '{"file": "../../x", "x": 1}'):
+        record.write_text(text)
+        assert library.find("tiny") is None and library.pulled() == []
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "edge", *arguments], cwd=ROOT, capture_output=True, text=True,
+                          timeout=300)
+
+
+def test_the_commands(hub: hubs.Hub) -> None:
+    done = command("pull", NAME, "--name", "mine", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["name"] == "mine", done
+    assert done.stderr == "try: bitnet-edge chat -m mine\n" or "mine" in done.stderr or done.stderr == ""
+    assert command("list").stdout.startswith("mine ")
+    assert [each["name"] for each in json.loads(command("list", "--json").stdout)] == ["mine"]
+    done = command("run", "-m", "mine", "-n", "3", "--raw", "hello")
+    assert done.returncode == 0, done
+    done = command("rm", "mine", "other")
+    assert done.returncode == 3 and "1 model" in done.stderr
+    assert command("list").stdout == ""
+    done = command("pull", "hf:owner/name/absent.gguf")
+    assert done.returncode == 3 and done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_was_read(hub: hubs.Hub) -> None:
+    hub.cuts = [8192] + [0] * 100
+    child = subprocess.Popen([sys.executable, "-m", "edge", "pull", NAME], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    bound = time.monotonic() + 60
+    while sum(where == "store" for where, _, _ in hub.requests) < 2 and time.monotonic() < bound:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=300)
+    assert child.returncode == 130 and "continues the download" in err, err

@@ -1,0 +1,476 @@
+"""`bitnet-edge serve`: the forms of OpenAI and Ollama, who may ask, limits, streams, and clients that go away."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import edge
+from edge.serve import app as applications
+from tests.http_service import BOUND, GREEDY, Server, serving
+from tests.services import REAL, ROOT, environment, short_folder
+
+QUESTION = "Two teas and a scone, please."
+LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One service for all tests that leave it as it was."""
+    with serving("--parallel", "2", "--queue", "2", "--metrics", "--ctx", "512", "--name", "kiosk") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def alone() -> Any:
+    """What the model says when it is asked directly."""
+    with edge.load(ctx=512) as engine:
+        def say(*questions: str) -> list[str]:
+            session, said = engine.session(), []
+            for question in questions:
+                sampling = edge.Sampling(temperature=0)
+                said.append(session.ask(question, max_tokens=16, sampling=sampling).text)
+            return said
+
+        yield say
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`bitnet-edge` with these arguments, until it ends."""
+    return subprocess.run([*REAL, *arguments], cwd=ROOT, env=environment(), capture_output=True, text=True,
+                          timeout=BOUND)
+
+
+# ---- OpenAI -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+def test_models(server: Server, prefix: str) -> None:
+    status, _, body = server.ask("GET", f"{prefix}/models")
+    assert status == 200 and [each["id"] for each in body["data"]] == ["kiosk"]
+    assert server.ask("GET", f"{prefix}/models/kiosk")[2]["id"] == "kiosk"
+    status, _, body = server.ask("GET", f"{prefix}/models/other")
+    assert status == 404 and body["error"]["code"] == "model_not_found"
+
+
+def test_an_answer_is_the_one_the_model_gives(server: Server, alone: Any) -> None:
+    body = server.chat(QUESTION)
+    choice = body["choices"][0]
+    assert body["object"] == "chat.completion" and body["model"] == "kiosk"
+    assert choice["message"] == {"role": "assistant", "content": alone(QUESTION)[0]}
+    assert choice["finish_reason"] in ("stop", "length") and choice["index"] == 0
+    usage = body["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
+
+
+def test_a_stream_says_the_same(server: Server) -> None:
+    whole = server.chat(QUESTION)["choices"][0]
+    events = server.events("/v1/chat/completions", {"messages": [{"role": "user", "content": QUESTION}], **GREEDY})
+    assert events.pop() == "[DONE]"
+    assert all(len(event["choices"]) == 1 for event in events), "a client dies of an empty list it did not ask for"
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(event["choices"][0]["delta"].get("content", "") for event in events) == whole["message"]["content"]
+    assert [event["choices"][0]["finish_reason"] for event in events][-1] == whole["finish_reason"]
+    assert {event["id"] for event in events} == {events[0]["id"]}
+
+
+def test_usage_comes_where_it_is_asked_for(server: Server) -> None:
+    body = {"messages": [{"role": "user", "content": QUESTION}], **GREEDY, "stream_options": {"include_usage": True}}
+    *_, last, done = server.events("/v1/chat/completions", body)
+    assert done == "[DONE]" and last["choices"] == [] and last["usage"]["completion_tokens"] > 0
+    assert last["timings"]["cached_tokens"] >= 0
+
+
+def test_contents_may_be_lists(server: Server) -> None:
+    parts = [{"type": "text", "text": QUESTION[:8]}, {"type": "text", "text": QUESTION[8:]}]
+    assert server.chat([{"role": "user", "content": parts}])["choices"] == server.chat(QUESTION)["choices"]
+    status, _, body = server.ask("POST", "/v1/chat/completions", {"messages": [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]})
+    assert status == 400 and "only text" in body["error"]["message"]
+
+
+def test_stop_seed_and_names_of_limits(server: Server) -> None:
+    said = server.chat(QUESTION)["choices"][0]["message"]["content"]
+    word = said.split()[1]
+    for stop in (word, [word]):
+        choice = server.chat(QUESTION, stop=stop)["choices"][0]
+        assert word not in choice["message"]["content"] and choice["finish_reason"] == "stop"
+    assert server.chat(QUESTION, max_tokens=None, max_completion_tokens=2)["usage"]["completion_tokens"] == 2
+    warm = {"temperature": 1.5, "seed": 11, "top_p": 1, "max_tokens": 12}
+    assert server.chat("Tell me a joke.", **warm)["choices"] == server.chat("Tell me a joke.", **warm)["choices"]
+
+
+def test_several_choices(server: Server) -> None:
+    body = server.chat("Tell me a joke.", n=2, temperature=1.5, seed=5)
+    assert [each["index"] for each in body["choices"]] == [0, 1]
+    assert body["usage"]["completion_tokens"] > 2
+    events = server.events("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "n": 2, **GREEDY})
+    assert {event["choices"][0]["index"] for event in events[:-1]} == {0, 1}
+
+
+def test_raw_completions(server: Server, alone: Any) -> None:
+    status, _, body = server.ask("POST", "/v1/completions", {"prompt": "Guest: Hello", **GREEDY})
+    assert status == 200 and body["object"] == "text_completion" and body["choices"][0]["text"]
+    tokens = server.ask("POST", "/tokenize", {"content": "Guest: Hello"})[2]["tokens"]
+    assert server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"].strip() == "Guest: Hello"
+    echoed = server.ask("POST", "/v1/completions", {"prompt": "Guest: Hello", "echo": True, **GREEDY})[2]
+    assert echoed["choices"][0]["text"] == "Guest: Hello" + body["choices"][0]["text"]
+    events = server.events("/v1/completions", {"prompt": "Guest: Hello", **GREEDY})
+    assert "".join(each["choices"][0]["text"] for each in events[:-1]) == body["choices"][0]["text"]
+
+
+def test_the_conversation_is_not_read_again(server: Server) -> None:
+    first = [{"role": "user", "content": "A large latte with oat milk, please."}]
+    other = [{"role": "user", "content": "When do you open on Sunday?"}]
+    said = {}
+    for name, messages in (("first", first), ("other", other)):  # two at a time, in turns
+        said[name] = server.chat(messages)["choices"][0]["message"]
+    for name, messages in (("first", first), ("other", other)):
+        more = [*messages, said[name], {"role": "user", "content": "And a tea."}]
+        body = server.chat(more)
+        held = body["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert held > 8 and body["usage"]["prompt_tokens"] - held < 20, body
+        assert "prefix_broke_at_message" not in body["timings"]
+    changed = [{"role": "user", "content": "A small latte"}, said["first"], {"role": "user", "content": "And a tea."}]
+    assert server.chat(changed)["timings"]["prefix_broke_at_message"] == 0
+
+
+def test_answers_in_company_are_the_same(server: Server, alone: Any) -> None:
+    questions = ["Two teas.", "A table for four tonight.", "Tell me a joke.", "Do you have cake?"]
+    wanted = [alone(question)[0] for question in questions]
+    found: dict[int, str] = {}
+
+    def ask(i: int) -> None:
+        while True:
+            status, _, body = server.ask("POST", "/v1/chat/completions", {
+                "messages": [{"role": "user", "content": questions[i % 4]}], **GREEDY})
+            if status == 200:
+                found[i] = body["choices"][0]["message"]["content"]
+                return
+            assert status == 429, body
+            time.sleep(0.05)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(BOUND)
+    assert found == {i: wanted[i % 4] for i in range(16)}
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("body", "param"), [
+    ({}, "messages"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hello"}, "messages"),
+    ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0]"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": "x"}, {"role": "system", "content": "y"}]}, "messages[1]"),
+    ({"temperature": -1}, "temperature"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"top_p": 7}, "top_p"),
+    ({"max_tokens": 1.5}, "max_tokens"),
+    ({"max_tokens": 10**30}, "max_tokens"),
+    ({"n": 0}, "n"),
+    ({"n": 1000}, "n"),
+    ({"stream": "yes"}, "stream"),
+    ({"stop": [1]}, "stop"),
+    ({"stop": ["x"] * 100}, "stop"),
+    ({"logit_bias": {"5": 1}}, "logit_bias"),
+    ({"response_format": {"type": "xml"}}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"tool_choice": "required"}, "tool_choice"),
+])
+def test_bad_requests_name_what_is_wrong(server: Server, body: dict[str, Any], param: str) -> None:
+    if "messages" not in body and body:
+        body = {"messages": [{"role": "user", "content": "x"}], **body}
+    status, headers, found = server.ask("POST", "/v1/chat/completions", body)
+    assert status == 400 and found["error"]["param"] == param, found
+    assert found["error"]["type"] == "invalid_request_error" and "\n" not in found["error"]["message"]
+    assert headers["x-should-retry"] == "false"
+
+
+def test_what_is_not_json(server: Server) -> None:
+    for data in (b"", b"{", b"[]", b"\xff", b'{"a":NaN}', b"[" * 100_000):
+        status, _, body = server.ask("POST", "/v1/chat/completions", data)
+        assert status == 400 and "error" in body, (data[:10], body)
+    status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (applications.BODY_LIMIT + 1))
+    assert status == 413 and str(applications.BODY_LIMIT) in body["error"]["message"]
+
+
+def test_unknown_places_are_json_too(server: Server) -> None:
+    for path in ("/v1/responses", "/nothing", "/v1/assistants"):
+        status, _, body = server.ask("POST", path, {})
+        assert status == 404 and body["error"]["code"] == "not_found"
+    assert server.ask("GET", "/v1/chat/completions")[0] == 405
+    status, _, body = server.ask("POST", "/v1/embeddings", {"input": "x"})
+    assert status == 400 and body["error"]["code"] == "not_an_embedding_model"
+
+
+def test_too_long_a_conversation_is_said_with_the_counts(server: Server) -> None:
+    messages = [{"role": "user", "content": "tea and cake " * 600}]
+    for more in ({}, {"stream": True}):
+        status, _, body = server.ask("POST", "/v1/chat/completions", {"messages": messages, **more})
+        assert status == 400 and body["error"]["code"] == "context_length_exceeded"
+        assert re.search(r"\d{4} tokens, and the context 512", body["error"]["message"])
+
+
+def test_names_and_origins(server: Server) -> None:
+    host = f"{server.host}:{server.port}"
+    for name, status in ((host, 200), ("localhost:8080", 200), ("[::1]:8080", 200), ("evil.example", 403),
+                         ("127.0.0.1.evil.example:8080", 403), ("localhost.evil.example", 403)):
+        assert server.ask("GET", "/v1/models", headers={"Host": name})[0] == status, name
+    for origin, status in ((f"http://{host}", 200), ("http://evil.example", 403), ("null", 403)):
+        found, headers, _ = server.ask("GET", "/v1/models", headers={"Origin": origin})
+        assert found == status and "access-control-allow-origin" not in headers, origin
+
+
+def test_keys_and_named_origins() -> None:
+    with serving("--cors", "https://app.example", "--host-name", "Box.example", BITNET_EDGE_API_KEY="secret") as server:
+        right = {"Authorization": "Bearer secret"}
+        for headers, status in (({}, 401), ({"Authorization": "Bearer wrong"}, 401), (right, 200),
+                                ({"x-api-key": "secret"}, 200)):
+            assert server.ask("GET", "/v1/models", headers=headers)[0] == status
+        assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/")[0] == 200
+        assert server.ask("GET", "/v1/models", headers={**right, "Host": "box.example"})[0] == 200
+        status, headers, _ = server.ask("GET", "/v1/models", headers={**right, "Origin": "https://app.example"})
+        assert status == 200 and headers["access-control-allow-origin"] == "https://app.example"
+        status, headers, _ = server.ask("OPTIONS", "/v1/chat/completions", headers={
+            "Origin": "https://app.example", "Access-Control-Request-Headers": "authorization"})
+        assert status == 204 and headers["access-control-allow-headers"] == "authorization"
+
+
+def test_no_door_is_opened_by_mistake() -> None:
+    for arguments in (["--host", "0.0.0.0"], ["--host", "::"]):
+        done = command("serve", *arguments)
+        assert done.returncode == 2 and "--api-key" in done.stderr and "--insecure" in done.stderr
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = command("serve", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 75 and "--port" in done.stderr
+
+
+def test_a_model_that_cannot_be_loaded() -> None:
+    done = command("serve", "--port", "0", "-m", "nothing.gguf")
+    assert done.returncode == 3 and done.stderr.count("\n") == 1
+
+
+# ---- queue, disconnects, health -----------------------------------------------------------------------------------
+
+
+def endless(server: Server, stream: bool, text: str = "Tell me a story.") -> socket.socket:
+    """A request whose answer does not end by itself; the caller closes the connection."""
+    body = json.dumps({"messages": [{"role": "user", "content": text}], **LONG, "stream": stream}).encode()
+    connection = socket.create_connection((server.host, server.port), timeout=BOUND)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_who_goes_away_ends_his_answer(stream: bool) -> None:
+    with serving("--ctx", "512", "--overflow", "slide", "--parallel", "2", "--queue", "2") as server:
+        held = [endless(server, stream) for _ in range(2)]
+        server.until(running=2)
+        waiting = [endless(server, stream) for _ in range(2)]
+        server.until(running=2, waiting=2)
+        status, headers, body = server.ask("POST", "/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "hi"}]})
+        assert status == 429 and int(headers["retry-after"]) >= 1 and body["error"]["type"] == "rate_limit_error"
+        waiting.pop().close()
+        server.until(running=2, waiting=1)
+        for connection in (*held, *waiting):
+            connection.close()
+        state = server.until(running=0, waiting=0)
+        assert state["cancelled"] == 4 and state["status"] == "ok"
+        assert server.chat("Two teas.")["choices"]
+
+
+def test_the_place_in_the_queue_is_told(server: Server) -> None:
+    _, headers, _ = server.ask("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "hi"}], **GREEDY})
+    assert headers["x-queue-position"] == "0" and float(headers["x-queue-seconds"]) >= 0
+
+
+def test_health_and_metrics(server: Server) -> None:
+    status, _, body = server.ask("GET", "/health")
+    assert status == 200 and body["status"] == "ok"
+    status, headers, text = server.ask("GET", "/metrics")
+    assert status == 200 and headers["content-type"].startswith("text/plain")
+    names = re.findall(r"^(bitnet_edge_\w+) \d+$", text, re.MULTILINE)
+    assert len(names) == text.count("# TYPE") == text.count("# HELP") > 8
+
+
+def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is stuck: the probe must not say ok."""
+    import asyncio
+
+    from edge.serve import conversations
+    from edge.serve.calls import Call
+
+    class Stuck:
+        messages: list[Any] = []
+        n_tokens = 0
+        released = threading.Event()
+
+        def chat(self, messages: Any, **_: Any) -> Any:
+            self.released.wait(BOUND)
+            raise RuntimeError("let go")
+
+        def close(self) -> None:
+            pass
+
+    class Engine:
+        def session(self, **_: Any) -> Stuck:
+            return Stuck()
+
+    monkeypatch.setattr(conversations, "STUCK", 0.05)
+
+    async def scene() -> tuple[str | None, str | None]:
+        desk = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
+        before = desk.trouble()
+        ticket = desk.submit(Call(messages=[{"role": "user", "content": "x"}]))
+        deadline = time.monotonic() + BOUND
+        while (trouble := desk.trouble()) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        Stuck.released.set()
+        with pytest.raises(RuntimeError):
+            async for _ in ticket.events():
+                pass
+        desk.close()
+        return before, trouble
+
+    before, trouble = asyncio.run(scene())
+    assert before is None and trouble is not None and "not gone on" in trouble
+
+
+def test_loading_is_503_and_a_failed_load_is_said() -> None:
+    service = applications.Service(applications.Settings())
+    with pytest.raises(applications.Refusal) as refused:
+        service.ready()
+    assert refused.value.status == 503 and refused.value.retry_after
+    service.failure = "no model"
+    with pytest.raises(applications.Refusal) as refused:
+        service.ready()
+    assert refused.value.status == 500
+
+
+def test_conversations_survive_a_restart(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "A large latte with oat milk, please."}]
+    arguments = ("--ctx", "512", "--state", str(tmp_path / "state"))
+    with serving(*arguments) as server:
+        messages.append(server.chat(messages)["choices"][0]["message"])
+    assert len(list((tmp_path / "state").iterdir())) == 1
+    messages.append({"role": "user", "content": "And a tea."})
+    with serving(*arguments) as server:
+        body = server.chat(messages)
+        assert body["usage"]["prompt_tokens_details"]["cached_tokens"] > 8
+        server.chat("Something else")  # takes the place: the conversation goes to its file
+        assert server.chat([*messages, body["choices"][0]["message"], {"role": "user", "content": "Thanks"}])[
+            "usage"]["prompt_tokens_details"]["cached_tokens"] > 16
+
+
+def test_the_service_ends_by_a_signal() -> None:
+    with serving("--ctx", "512", "--overflow", "slide") as server:
+        connection = endless(server, True)
+        server.until(running=1)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(BOUND) == 143
+        connection.close()
+
+
+def test_a_unix_socket() -> None:
+    with short_folder() as folder:
+        path = str(folder / "http")
+        with serving("--socket", path) as server:
+            assert server.url == path
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(BOUND)
+                connection.connect(path)
+                connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                data = b""
+                while more := connection.recv(4096):
+                    data += more
+            assert data.startswith(b"HTTP/1.1 200")
+        assert not Path(path).exists()
+
+
+# ---- Ollama, the page, Wyoming ------------------------------------------------------------------------------------
+
+
+def test_ollama(server: Server) -> None:
+    assert server.ask("GET", "/api/version")[2]["version"] == edge.__version__
+    assert server.ask("GET", "/api/tags")[2]["models"][0]["name"] == "kiosk"
+    shown = server.ask("POST", "/api/show", {"model": "kiosk"})[2]
+    assert shown["model_info"]["general.architecture"] and "completion" in shown["capabilities"]
+    options = {"temperature": 0, "num_predict": 16}
+    messages = [{"role": "user", "content": QUESTION}]
+    body = server.ask("POST", "/api/chat", {"messages": messages, "options": options, "stream": False, "tools": []})[2]
+    wanted = server.chat(QUESTION)["choices"][0]["message"]["content"]
+    assert body["message"]["content"] == wanted and body["done"] and body["eval_count"] > 0
+    status, headers, text = server.ask("POST", "/api/chat", {"messages": messages, "options": options})
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert headers["content-type"] == "application/x-ndjson"
+    assert "".join(line["message"]["content"] for line in lines) == wanted
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    made = server.ask("POST", "/api/generate", {"prompt": QUESTION, "options": options, "stream": False})[2]
+    assert made["response"] == wanted
+    assert server.ask("POST", "/api/generate", {"model": "kiosk"})[2]["done_reason"] == "load"
+    status, _, body = server.ask("POST", "/api/chat", {"messages": messages, "options": {"num_ctx": 100_000}})
+    assert status == 400 and "--ctx 100000" in body["error"]
+    assert isinstance(server.ask("POST", "/api/nothing", {})[2]["error"], str)
+
+
+def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:
+    status, headers, text = server.ask("GET", "/")
+    assert status == 200 and len(text.encode()) < 60_000
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert "innerHTML" not in text and "insertAdjacentHTML" not in text
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and policy.count("sha256-") == 2
+
+
+def test_wyoming(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with serving("--wyoming", f"tcp://127.0.0.1:{port}", "--greedy") as server:
+        def event(kind: str, **data: Any) -> Any:
+            with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
+                body = json.dumps(data).encode()
+                connection.sendall(json.dumps({"type": kind, "data_length": len(body)}).encode() + b"\n" + body)
+                file = connection.makefile("rb")
+                head = json.loads(file.readline())
+                return head["type"], json.loads(file.read(head["data_length"]))
+
+        kind, info = event("describe")
+        assert kind == "info" and info["handle"][0]["name"] == "bitnet-edge"
+        context = {"conversation_id": "c1"}
+        kind, first = event("transcript", text="Two teas and a scone, please.", context=context)
+        assert kind == "handled" and first["text"] and first["context"] == context
+        before = server.ask("GET", "/health")[2]["cached_tokens"]
+        assert event("transcript", text="And a coffee.", context=context)[0] == "handled"
+        assert server.ask("GET", "/health")[2]["cached_tokens"] > before, "the conversation was not kept"
+        assert event("transcript", text="  ", context=context)[0] == "not-handled"
+        with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert connection.recv(100) == b""

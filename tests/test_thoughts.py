@@ -1,0 +1,177 @@
+"""Models that think before they answer: thoughts told apart, shown where they may be, never spoken; or forbidden."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.cli.output import Answer as Printed
+from edge.cli.output import Output
+from edge.cli.records import text as event
+from edge.model.families import FAMILIES
+from edge.prompt.template import Template, source
+from edge.session.stream import Piece, Stream, Thoughts
+from tests.test_template import model, text_of
+
+SAID = "<think>\nTwo and two.\nThat is four.\n</think>\n\nIt is four. Really."
+
+
+class Characters:
+    """A decoder of one character a token."""
+
+    def push(self, id: int) -> str:
+        return chr(id)
+
+    def flush(self) -> str:
+        return ""
+
+
+def pieces(text: str, by: str = "token", stop: tuple[str, ...] = ()) -> list[Piece]:
+    stream = Stream(Characters(), stop, by, thinks=True)
+    found: list[Piece] = []
+    for c in text:
+        found += stream.push(ord(c))
+        if stream.stopped:
+            break
+    return found + list(stream.flush())
+
+
+def parts(found: list[Piece]) -> tuple[str, str]:
+    return "".join(p.text for p in found if p.thought), "".join(p.text for p in found if not p.thought)
+
+
+@pytest.mark.parametrize("by", ["token", "word", "sentence", "all"])
+@pytest.mark.parametrize(
+    ("text", "thought", "answer"),
+    [
+        (SAID, "Two and two.\nThat is four.", "It is four. Really."),
+        ("\n<think>\n\n</think>\n\nFour.", "", "Four."),
+        ("<think></think>Four.", "", "Four."),
+        ("Four <think>five</think>.", "", "Four <think>five</think>."),  # not at the beginning
+        ("<thing> is a tag", "", "<thing> is a tag"),
+        ("<think>cut in the middle", "cut in the middle", ""),
+        ("<think>a < b </thin is no mark</think>yes", "a < b </thin is no mark", "yes"),
+        ("<thi", "", "<thi"),
+        ("", "", ""),
+    ],
+)
+def test_thoughts_are_told_from_the_answer(by: str, text: str, thought: str, answer: str) -> None:
+    found = pieces(text, by)
+    assert parts(found) == (thought, answer)
+    assert [i for piece in found for i in piece.ids] == [ord(c) for c in text]
+
+
+@given(st.text("<think>/ \nab", max_size=40), st.lists(st.integers(1, 6), max_size=40))
+def test_however_the_text_is_cut_the_parts_are_the_same(text: str, cuts: list[int]) -> None:
+    whole = Thoughts()
+    first, last = whole.push(text), whole.flush() if not whole.over else ("", "")
+    expected = (first[0] + last[0]).rstrip(), first[1] + last[1]
+    cut, found, at = Thoughts(), ["", ""], 0
+    for n in [*cuts, len(text)]:
+        piece, at = text[at : at + n], at + n
+        if cut.over:
+            found[1] += piece
+            continue
+        for i, part in enumerate(cut.push(piece)):
+            found[i] += part
+    if not cut.over:
+        for i, part in enumerate(cut.flush()):
+            found[i] += part
+    assert (found[0].rstrip(), found[1]) == expected
+
+
+def test_sentences_begin_with_the_answer() -> None:
+    found = [piece.text for piece in pieces(SAID, "sentence") if not piece.thought]
+    assert found == ["It is four. ", "Really."]
+
+
+def test_nothing_in_a_thought_stops_the_answer() -> None:
+    assert parts(pieces(SAID, stop=("four",))) == ("Two and two.\nThat is four.", "It is ")
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "by", "shown"), [(None, "token", False), (True, "token", True), (True, "sentence", True),
+                                  (None, "sentence", False), (False, "token", False)])  # fmt: skip
+def test_what_a_pipe_gets(capsys: pytest.CaptureFixture[str], thoughts: bool | None, by: str, shown: bool) -> None:
+    answer = Printed(Output(), thoughts, by)
+    for piece in pieces(SAID, by):
+        answer.feed(piece.text, piece.thought)
+    answer.end()
+    expected = "It is four. Really.\n"
+    assert capsys.readouterr().out == ("Two and two.\nThat is four.\n\n" if shown else "") + expected
+    assert answer.text == "It is four. Really."
+
+
+def test_events_keep_them_apart() -> None:
+    events = [event(piece) for piece in pieces("<think>hm</think>yes", "all")]
+    assert {"ev": "thought", "text": "h"} in events and {"ev": "text", "text": "yes"} in events
+    assert all(json.dumps(e) for e in events)
+
+
+@pytest.mark.parametrize("think", [None, True, False])
+def test_the_template_of_the_family(think: bool | None) -> None:
+    """A file without a template, and one whose template is Qwen3's: both obey."""
+    asked = [{"role": "user", "content": "Hello"}]
+    checkpoint = model(arch="qwen3")
+    family = Template.for_model(checkpoint, think=think)
+    assert family.name == "qwen3" and family.think is think
+    ending = "<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if think is False else "")
+    assert text_of(family.render(asked)) == "<|im_start|>user\nHello<|im_end|>\n" + ending
+    own = model(template=source("qwen3") + "{##}", arch="qwen3")
+    rendered = Template.for_model(own, think=think)
+    assert rendered.name == "model" and text_of(rendered.render(asked)) == text_of(family.render(asked))
+
+
+def test_the_advice_of_the_makers() -> None:
+    advice = FAMILIES["qwen3"]
+    assert advice.thinking and advice.sampling
+    assert (advice.thinking.temperature, advice.thinking.top_p, advice.thinking.top_k) == (0.6, 0.95, 20)
+    assert (advice.sampling.temperature, advice.sampling.top_p, advice.sampling.top_k) == (0.7, 0.8, 20)
+    assert FAMILIES["bitnet-b1.58"].sampling is None
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny Qwen3 with a byte-level vocabulary."""
+    from edge.prompt.tokenizer.byte_level import ALPHABET
+    from tests.handmade import ARR, I32, STR, U32, value
+    from tests.test_family_oracles import gguf_file
+
+    tokens = [*ALPHABET, *(f"<|x{i}|>" for i in range(60)), "<think>", "</think>", "<|im_start|>", "<|im_end|>"]
+    folder = tmp_path_factory.mktemp("qwen")
+    keys = {
+        "tokenizer.ggml.model": value(STR, "gpt2"), "tokenizer.ggml.pre": value(STR, "qwen2"),
+        "tokenizer.ggml.tokens": value(ARR, (STR, tokens)),
+        "tokenizer.ggml.token_type": value(ARR, (I32, [1] * 256 + [3] * 60 + [4, 4, 3, 3])),
+        "tokenizer.ggml.eos_token_id": value(U32, 319),
+    }  # fmt: skip
+    return gguf_file(folder, "qwen3", "Q2_0 of 64", keys=keys)
+
+
+def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
+    from edge.loading import load
+
+    for think, expected in ((None, 0.6), (True, 0.6), (False, 0.7)):
+        with load(qwen, ctx=128, threads=1, think=think) as engine:
+            assert engine.model.thinks and engine.model.sampling.temperature == expected
+            session = engine.session()
+            said = session.ask("Hi", max_tokens=8, seed=1)
+            assert isinstance(said.text, str) and said.usage.completion <= 8
+
+
+def test_the_command_line(qwen: str, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    run = CliRunner()
+    arguments: list[Any] = ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--no-think", "--seed", "3"]
+    plain = run.invoke(cli, arguments)
+    assert plain.exit_code == 0, plain.output
+    events = run.invoke(cli, [*arguments, "--jsonl"])
+    assert {json.loads(line)["ev"] for line in events.stdout.splitlines()} <= {"ready", "prefill", "text", "done"}

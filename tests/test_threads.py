@@ -1,0 +1,281 @@
+"""Threads and processes: what may be started, what is refused, and that nothing waits for ever."""
+
+from __future__ import annotations
+
+import array
+import gc
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import edge
+from edge.errors import InvalidFile, UsageError
+from edge.formats import open_checkpoint
+from edge.model import threads
+from edge.model.weights import build
+from pyx import cpu
+from pyx.attention import attention
+from pyx.head import Head
+from pyx.kv import KVCache
+from pyx.pool import PagePool
+from pyx.rotary import Rotary
+from pyx.table import Table
+from pyx.ternary import TernaryMatrix
+from pyx.transformer import Segment, Transformer
+from tests import handmade
+from tests.test_transformer import IDS, TINY, layout_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def checkpoint():
+    return open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
+
+
+# ---- numbers that do not fit -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, -1, 100_000])
+def test_impossible_numbers_of_threads_are_refused(n):
+    table = Table("F32", bytes(4 * 64 * 64), 64, 64)
+    with pytest.raises(ValueError, match="threads"):
+        Head(table, "int8", n)
+    with pytest.raises(ValueError, match="threads"):
+        Head(table, "two-stage", n)
+    kv = KVCache(1, 1, 64, n_ctx=64)
+    with pytest.raises(ValueError, match="threads"):
+        attention(kv, 0, array.array("f", bytes(256)), array.array("f", bytes(256)), array.array("f", bytes(256)), n)
+
+
+def test_a_head_or_an_embedding_made_for_fewer_threads_is_refused(checkpoint, tmp_path):
+    """A thread more would write behind their working memory."""
+    config = checkpoint.config
+    file = tmp_path / "rows"
+    file.write_bytes(bytes(4 * config.n_vocab * config.hidden))
+    with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as map:
+        view = memoryview(map)
+        stored = Table("F32", view, config.n_vocab, config.hidden)
+        with pytest.raises(ValueError, match="threads"):
+            stored.read_from(view, source.fileno(), 0)
+        stored.read_from(view, source.fileno(), 1)
+        other = Table("F32", view, config.n_vocab, config.hidden)
+        for embedding, head, match in (
+            (stored, Head(other, "int8", 2), "the embedding for 1"), (other, Head(other, "int8", 1), "made for 1")
+        ):
+            with pytest.raises(ValueError, match=f"2 threads, but .*{match}"):
+                Transformer(config, embedding, head, [], array.array("f", [1.0] * config.hidden), n_threads=2)
+        del stored, other, embedding, head
+        gc.collect()
+        view.release()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["blk.0.ffn_norm", "blk.0.attn_sub_norm", "output_norm"])
+def test_norms_must_be_finite(tmp_path, value, name):
+    norm = np.ones(handmade.HIDDEN, np.float32)
+    norm[3] = value
+    path = tmp_path / "m.gguf"
+    path.write_bytes(handmade.model(tensors={f"{name}.weight": ((handmade.HIDDEN,), 0, norm.tobytes())}))
+    with pytest.raises(InvalidFile, match=f"{name} holds a number that is not finite"):
+        build(open_checkpoint(path))
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_divisors_of_the_rotation_must_be_numbers_to_divide_by(checkpoint, value):
+    divisors = [1.0] * (checkpoint.config.rope_dim // 2)
+    Rotary(checkpoint.config, divisors)
+    divisors[-1] = value
+    with pytest.raises(ValueError, match="rope_freqs"):
+        Rotary(checkpoint.config, divisors)
+
+
+def test_an_endless_cache_ends_before_page_numbers_do():
+    kv = KVCache(1, 1, 64, n_ctx=64, window=32, sinks=4)
+    assert kv.dump_bytes((1 << 36) - 1, (1 << 36) - 1)
+    with pytest.raises(ValueError, match="no cache of this plan"):
+        kv.dump_bytes(1 << 36, 1 << 36)
+
+
+def test_a_cache_with_arguments_that_are_not_known_is_an_error():
+    with pytest.raises(TypeError):
+        KVCache(1, 1, 64, 64, k_type="f16")
+
+
+def test_rows_whose_sums_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="out of range"):
+        TernaryMatrix.pack("I2_S", b"", 1, (1 << 23) + 128)
+
+
+def test_halves_at_odd_addresses_are_read_right():
+    numbers = [((i * 37) % 101 - 50) / 8 for i in range(64 * 64)]
+    raw = struct.pack(f"<{len(numbers)}e", *numbers)
+    even, odd = Table("F16", raw, 64, 64), Table("F16", memoryview(b"x" + raw)[1:], 64, 64)
+    x = array.array("f", [((i * 7) % 13 - 6) / 4 for i in range(64)])
+    for kind in ("int8", "two-stage", "f16", "f32"):
+        assert Head(odd, kind).apply(x) == Head(even, kind).apply(x)
+
+
+# ---- nothing waits for ever ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["f16", "int8"])
+def test_a_pool_whose_counts_are_wrong_is_an_error_and_no_hang(checkpoint, kind):
+    c = checkpoint.config
+    model, pool = build(checkpoint), PagePool()
+    kv = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 256, kind, pool=pool)
+    model.step([Segment(kv, array.array("i", IDS), None)])
+    pool.occupy()
+    with pytest.raises(RuntimeError, match="pool"):
+        for _ in range(40):
+            model.step([Segment(kv, array.array("i", [1]), None)])
+    assert kv.n_tokens == 0
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+FORK = """
+import os, sys, edge
+from edge.errors import UsageError
+engine = edge.load(threads=2)
+list(engine.session().complete("The", max_tokens=2))
+session = engine.session()
+child = os.fork()
+if child == 0:
+    try:
+        {what}
+    except UsageError as error:
+        print(error, flush=True)
+        os._exit(0)
+    os._exit(1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("what", ["list(session.complete('The', max_tokens=2))", "edge.load(threads=2)"])
+def test_a_forked_child_is_told_so(what):
+    done = subprocess.run(
+        [sys.executable, "-c", FORK.format(what=what)], capture_output=True, text=True, timeout=50, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "forked" in done.stdout and "spawn" in done.stdout
+
+
+@pytest.mark.timeout(60)
+def test_a_child_of_a_process_without_a_model_may_load_one():
+    code = FORK.replace("engine = edge.load(threads=2)", "").replace(
+        "list(engine.session().complete(\"The\", max_tokens=2))\nsession = engine.session()", "").format(
+        what="list(edge.load(threads=2).session().complete('The', max_tokens=2)); os._exit(0)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fewer_threads_where_the_system_starts_no_more(monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def limited(self):
+        if self.name == "claim" and len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    n, notes = threads.claim(8)
+    assert n == 2 and len(notes) == 1 and "only 3 more threads" in notes[0]
+    assert not any(thread.is_alive() for thread in started)
+    monkeypatch.undo()
+    assert threads.claim(3) == (3, [])
+
+
+def test_the_instruction_set_of_an_open_engine_is_not_changed(no_open_engine):
+    other = next((isa for isa in cpu.supported() if isa != cpu.isa()), None)
+    if other is None:
+        pytest.skip("this processor runs one row only")
+    before = cpu.isa()
+    with edge.load(threads=1):
+        with pytest.raises(UsageError, match="open engine"):
+            edge.load(threads=1, isa=other)
+        assert cpu.isa() == before
+        edge.load(threads=1, isa=before).close()
+    try:
+        edge.load(threads=1, isa=other).close()
+        assert cpu.isa() == other
+    finally:
+        cpu.use(before)
+
+
+@pytest.mark.timeout(60)
+def test_memory_can_be_asked_while_sessions_come_and_go():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    errors: list[BaseException] = []
+    try:
+        with edge.load(threads=1) as engine:
+            held: list[object] = []
+
+            def come_and_go() -> None:
+                for _ in range(2000):
+                    held.append(engine.session())
+                    if len(held) > 50:
+                        del held[:]
+
+            def ask() -> None:
+                try:
+                    for _ in range(300):
+                        engine.memory()
+                except BaseException as error:
+                    errors.append(error)
+
+            workers = [threading.Thread(target=each) for each in (come_and_go, ask, come_and_go, ask)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not errors
+
+
+# ---- how many --------------------------------------------------------------------------------------------------------
+
+
+def machine(root: Path, files: dict[str, str]) -> str:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({}, None),
+    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
+    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
+    ({"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/cpu.max": "50000 100000\n",
+      "sys/fs/cgroup/a.slice/b.service/cpu.max": "max 100000\n"}, 0.5),
+    ({"proc/self/cgroup": "0::/outside/the/container\n", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
+    ({"proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
+      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "300000",
+      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000"}, 3.0),
+    ({"proc/self/cgroup": "1:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+      "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, None),
+    ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
+])
+def test_the_quota_of_control_groups(tmp_path, files, expected):
+    assert cpu.quota(machine(tmp_path, files)) == expected
+
+
+def test_the_affinity_mask_bounds_the_default():
+    mask = os.sched_getaffinity(0)
+    code = f"import os; os.sched_setaffinity(0, {{{min(mask)}}}); from pyx import cpu; print(cpu.cores())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, cwd=ROOT)
+    assert done.stdout == "1\n", done.stderr
+    assert 1 <= cpu.cores() <= len(mask)
