@@ -90,9 +90,9 @@ def run(command: Sequence[str]) -> tuple[str, int]:
 
 
 def memory_rate(threads: int) -> float:
-    """Bytes per second of a plain sum, see edge.bench.read_rate; in a process of its own, since a child's peak of
+    """Bytes per second of a plain sum, see edge.tools.bench.read_rate; in a process of its own, since a child's peak of
     resident bytes starts at what its parent holds."""
-    program = f"from edge import bench; print(bench.read_rate('huge', '', bench.YARDSTICK, {threads}))"
+    program = f"from edge.tools import bench; print(bench.read_rate('huge', '', bench.YARDSTICK, {threads}))"
     return float(run([sys.executable, "-c", program])[0])
 
 
@@ -300,7 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _save(path: Path, samples: Sequence[Sample], builds: dict[str, str], ours: Sequence[str]) -> None:
-    from edge.board import Board
+    from edge.tools.board import Board
 
     content = {
         "date": datetime.date.today().isoformat(),

@@ -29,13 +29,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.drafting import Drafting
 from edge.formats import gguf
-from edge.tokenizer import Tokenizer
+from edge.prompt.tokenizer import Tokenizer
+from edge.session.drafting import Drafting
 
 TEXT = Path(__file__).resolve().parent / "kv_dialogues.jsonl"
 SENTENCE = "One large oat latte and two small espressos for Beatriweo, please. "
-SAMPLINGS = {"greedy": edge.Sampling(temp=0.0), "drawn": edge.Sampling(seed=1)}
+SAMPLINGS = {"greedy": edge.Sampling(temperature=0.0), "drawn": edge.Sampling(seed=1)}
 MOST = 100  # tokens of an answer
 
 Conversation = list[dict[str, str]]
@@ -84,7 +84,7 @@ class Bench:
         self.tokenizer = tokenizer
         self.chats = chats
         self.scripts: list[Script] = []
-        self.make = engine.new_sampler
+        self.make = engine.space.new_sampler
 
     def new_sampler(self, seed: int) -> Script:
         self.scripts.append(Script(self.make(seed)))
@@ -120,10 +120,11 @@ class Bench:
         return tally
 
     def _replayed(self, session: edge.Session, prompt: Sequence[int], ids: Sequence[int], tally: Tally) -> None:
-        context = session._begin()  # allocates; what is replaced is the sampler
-        session._end()
-        script = context.sampler if isinstance(context.sampler, Script) else self.new_sampler(0)
-        context.sampler, script.ids, script.at = script, ids, 0
+        if session.state is None:
+            session.state = self.engine.space.new_state(0)
+        state = session.state
+        script = state.sampler if isinstance(state.sampler, Script) else self.new_sampler(0)
+        state.sampler, script.ids, script.at = script, ids, 0
         pieces = session.complete(prompt, sampling=SAMPLINGS["greedy"], max_tokens=len(ids), ignore_eos=True)
         tally.add(session, "".join(piece.text for piece in pieces))
 
@@ -155,7 +156,7 @@ def measure(bench: Bench, cases: dict[str, Callable[[], Tally]], modes: Sequence
     for turn in range(rounds):
         for case, work in cases.items():
             for mode in reversed(modes) if turn % 2 else modes:
-                bench.engine.drafting = Drafting.parse(mode)
+                bench.engine.space.drafting = Drafting.parse(mode)
                 found[case, mode].append(work())
     lines = []
     for case in cases:

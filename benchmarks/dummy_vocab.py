@@ -40,6 +40,13 @@ def _words() -> Iterator[tuple[str, list[str]]]:
         length += 1
 
 
+def qwen2_special(token_id: int) -> str:
+    """Text of the special token at an id from 151643 on."""
+    named = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    index = token_id - 151643
+    return named[index] if index < len(named) else f"<|special_{index}|>"
+
+
 def llama3_special(token_id: int) -> str:
     """Text of the special token at an id from 128000 on."""
     if token_id in LLAMA3_SPECIAL:

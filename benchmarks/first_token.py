@@ -29,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
+from pyx.transformer import Segment
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = "the river runs down from the hills and through the old town before it finds its way to the sea again "
@@ -60,9 +61,9 @@ def seconds_to_first_byte(command: Sequence[str]) -> float:
 
 def seconds_of_step(engine: edge.Engine, ids: array.array[int], logits: array.array[float]) -> float:
     """One step over all ids, into an empty cache."""
-    cache = engine.new_kv()
+    cache = engine.space.new_cache()
     begun = time.perf_counter()
-    engine.transformer.step(cache, ids, logits)
+    engine.model.transformer.step([Segment(cache, ids, logits)])
     return time.perf_counter() - begun
 
 

@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import edge  # noqa: E402
-from edge import calibrate, evaluate, heads  # noqa: E402
 from edge.engine import Engine  # noqa: E402
 from edge.errors import UsageError  # noqa: E402
-from edge.evaluate import Mode  # noqa: E402
-from edge.kv_table import TYPES  # noqa: E402
+from edge.kv.table import TYPES  # noqa: E402
+from edge.tools import calibrate, evaluate, heads  # noqa: E402
+from edge.tools.evaluate import Mode  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
 PICTURE = ROOT / "docs" / "kv_quality.svg"
@@ -121,14 +121,15 @@ def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str,
     """Cosine of rows of attention on short texts with what is left of them when a fraction of the tokens stays: the
     largest of that very row, or the first and the newest."""
     from pyx import probe
+    from pyx.transformer import Segment
 
-    kv = engine.new_kv(Mode("f32", {"kv": "f32"}).plan(engine, length))
-    queries, n_head = engine.transformer.keep_queries(), engine.config.n_head
+    kv = engine.space.new_cache(Mode("f32", {"kv": "f32"}).plan(engine, length))
+    queries, n_head = engine.model.transformer.keep_queries(), engine.config.n_head
     best: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
     recent: dict[int, list[float]] = {times: [] for times in COMPRESSIONS}
     for piece in itertools.islice(evaluate.segments(engine, tokens, length), 20):
         kv.reset()
-        engine.transformer.step(kv, piece, None)
+        engine.model.transformer.step([Segment(kv, piece)])
         for layer in range(engine.config.n_layer):
             rows = memoryview(probe.rows(kv, layer, queries))
             for head in range(n_head):

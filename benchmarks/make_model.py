@@ -25,16 +25,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
-from edge import shapes
 from edge.formats import gguf
-from edge.shapes import Shape
+from edge.model import shapes
+from edge.model.shapes import Shape
 
 NONZERO = 0.6  # fraction of weights that are not 0; trained models have 0.5 to 0.7
 PIECE = 1 << 20  # bytes of 2-bit codes drawn at once
-TERNARY = ("I2_S", "TQ1_0", "TQ2_0")
+TERNARY = ("I2_S", "TQ1_0", "TQ2_0", "Q2_0", "PQ2_0")
 TYPES = (*TERNARY, "F16")  # F16: the same weights, for the quantisers of other engines to read
-FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40}
-EMBEDDING = ("F16", "Q8_0", "Q6_K")
+FILE_TYPES = {"F16": 1, "TQ1_0": 36, "TQ2_0": 37, "I2_S": 40, "Q2_0": 41, "PQ2_0": 41}
+EMBEDDING = ("F16", "Q8_0", "Q6_K", "Q4_0", "Q2_0", "PQ2_0")
 
 
 #: the published ones, that of the bundled model, and three for tests
@@ -42,6 +42,7 @@ SHAPES = {
     "tiny": Shape("bitnet-b1.58", 2, 256, 768, 4, 2, 64, 512, 512, 1e4, 1e-5, True, "tiny"),
     "tiny-silu": Shape("bitnet", 2, 256, 512, 4, 4, 64, 512, 512, 1e4, 1e-5, True, "sentencepiece"),
     "tiny-llama": Shape("llama", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, False, "tiny"),
+    "tiny-qwen3": Shape("qwen3", 2, 256, 512, 4, 2, 128, 512, 512, 1e6, 1e-6, True, "tiny"),
     "kiosk": Shape("bitnet-b1.58", 6, 256, 704, 4, 2, 64, 4096, 1024, 1e4, 1e-5, True, "tiny"),
     **shapes.SHAPES,
 }
@@ -121,6 +122,20 @@ def encode_tq1_0(i2s: np.ndarray, scale: np.float16) -> np.ndarray:
     return out
 
 
+def encode_groups(i2s: np.ndarray, scale: np.float16, block: int) -> np.ndarray:
+    """Blocks of 64 codes as Q2_0 [n][18] or of 128 as PQ2_0 [n][34]: the scale, then four neighbours in a byte, low
+    bits first; i2s [n*32] uint8."""
+    codes = np.stack(_FIELD).astype(np.uint8)[:, i2s.reshape(-1, 32)].transpose(1, 0, 2).reshape(-1, block // 4, 4)
+    out = np.empty((len(codes), 2 + block // 4), np.uint8)
+    out[:, :2] = np.frombuffer(scale.tobytes(), np.uint8)
+    out[:, 2:] = codes[:, :, 0] | codes[:, :, 1] << 2 | codes[:, :, 2] << 4 | codes[:, :, 3] << 6
+    return out
+
+
+encode_q2_0 = partial(encode_groups, block=64)
+encode_pq2_0 = partial(encode_groups, block=128)
+
+
 def encode_f16(i2s: np.ndarray, scale: np.float16) -> np.ndarray:
     """Blocks of 128 codes as F16 values [n][128]; i2s [n*32] uint8."""
     value = np.stack([(field - 1) * scale for field in _FIELD]).astype(np.float16)  # [4][256]
@@ -146,7 +161,13 @@ def encode_q6_k(q: np.ndarray, d: np.float16) -> np.ndarray:
 def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random ternary matrix, piece by piece; type as in TERNARY, or F16."""
     scale = np.float16(1.0 / (NONZERO * k) ** 0.5)  # then the output of a unit input has variance one
-    encode = {"TQ1_0": encode_tq1_0, "TQ2_0": encode_tq2_0, "F16": encode_f16}.get(type)
+    encode = {
+        "TQ1_0": encode_tq1_0,
+        "TQ2_0": encode_tq2_0,
+        "F16": encode_f16,
+        "Q2_0": encode_q2_0,
+        "PQ2_0": encode_pq2_0,
+    }.get(type)
     stream = Stream(seed, name)
     left = rows * k // 4
     while left:
@@ -161,6 +182,11 @@ def ternary_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterat
 
 def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator[np.ndarray]:
     """The stored bytes of a random embedding or output head with standard deviation about 0.02."""
+    if type in ("Q2_0", "PQ2_0"):
+        codes, scale = Stream(seed, name), np.float16(0.02 / NONZERO**0.5)
+        for left in range(rows * k // 4, 0, -PIECE):
+            yield encode_groups(codes.draw(CODES, min(PIECE, left)), scale, 64 if type == "Q2_0" else 128)
+        return
     d = np.float16(0.02 / 30.0)
     stream = Stream(seed, name)
     left = rows * k
@@ -173,6 +199,12 @@ def table_pieces(seed: int, name: str, rows: int, k: int, type: str) -> Iterator
             blocks = np.empty((len(q) // 32, 34), np.uint8)
             blocks[:, :2] = np.frombuffer(d.tobytes(), np.uint8)
             blocks[:, 2:] = q.view(np.uint8).reshape(-1, 32)
+            yield blocks
+        elif type == "Q4_0":  # by its largest of a block, as others do, would cost more than it shows
+            codes = (np.clip(np.round(q / np.float32(16)), -8, 7) + 8).astype(np.uint8).reshape(-1, 2, 16)
+            blocks = np.empty((len(codes), 18), np.uint8)
+            blocks[:, :2] = np.frombuffer(np.float16(16 * d).tobytes(), np.uint8)
+            blocks[:, 2:] = codes[:, 0] | codes[:, 1] << 4
             yield blocks
         else:
             yield encode_q6_k((np.round(q / np.float32(4)) + 32).astype(np.uint8), d)
@@ -193,7 +225,7 @@ def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", embedding, (shape.n_vocab, shape.hidden))]
 
     def matrix(name: str, out: int, k: int) -> None:
-        tensors.append((name, type if type == "I2_S" or k % 256 == 0 else "F16", (out, k)))
+        tensors.append((name, "F16" if type.startswith("TQ") and k % 256 else type, (out, k)))
 
     def norm(name: str, n: int) -> None:
         tensors.append((name, "F32", (n,)))
@@ -203,6 +235,9 @@ def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[
         matrix(f"blk.{i}.attn_q.weight", q, shape.hidden)
         matrix(f"blk.{i}.attn_k.weight", kv, shape.hidden)
         matrix(f"blk.{i}.attn_v.weight", kv, shape.hidden)
+        if shape.qk_norm:
+            norm(f"blk.{i}.attn_q_norm.weight", shape.head_dim)
+            norm(f"blk.{i}.attn_k_norm.weight", shape.head_dim)
         if shape.sub_norm:
             norm(f"blk.{i}.attn_sub_norm.weight", q)
         matrix(f"blk.{i}.attn_output.weight", shape.hidden, q)
@@ -256,16 +291,19 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
     else:
         if shape.vocabulary == "llama3":
             special = {i: dummy_vocab.llama3_special(i) for i in range(128000, shape.n_vocab)}
+        elif shape.vocabulary == "qwen2":
+            special = {i: dummy_vocab.qwen2_special(i) for i in range(151643, shape.n_vocab)}
         else:
             names = ("<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>")
             special = {shape.n_vocab - 4 + i: text for i, text in enumerate(names)}
         tokens, types, merges = dummy_vocab.byte_level_bpe(shape.n_vocab, special, shape.n_merge)
-        meta |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.tokens": tokens}
+        pre = "qwen2" if shape.vocabulary == "qwen2" else "llama-bpe"
+        meta |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens}
         meta |= {"tokenizer.ggml.scores": [0.0] * len(tokens), "tokenizer.ggml.token_type": types}
         meta["tokenizer.ggml.merges"] = merges
-        bos, eos = min(special), min(special) + 1
+        bos, eos = min(special), min(special) + (2 if shape.vocabulary == "qwen2" else 1)
     meta |= {"tokenizer.ggml.bos_token_id": bos, "tokenizer.ggml.eos_token_id": eos}
-    meta["tokenizer.ggml.add_bos_token"] = True
+    meta["tokenizer.ggml.add_bos_token"] = shape.vocabulary != "qwen2"
     return meta
 
 

@@ -49,12 +49,12 @@ class Timed:
 
 def stages(engine: edge.Engine, n: int) -> tuple[list[list[float]], float]:
     """Microseconds of each stage by thread, and of a whole step, mean over a greedy answer of n tokens."""
-    transformer = engine.transformer
+    transformer = engine.model.transformer
     clocks = memoryview(transformer.keep_times()).cast("B").cast("q")
-    step = engine.transformer = Timed(transformer, "step")
+    step = engine.model.transformer = Timed(transformer, "step")
     try:
         with engine.session() as session:
-            pieces = session.complete("The", max_tokens=n + 1, ignore_eos=True, sampling=edge.Sampling(temp=0.0))
+            pieces = session.complete("The", max_tokens=n + 1, ignore_eos=True, sampling=edge.Sampling(temperature=0.0))
             next(pieces)  # the first token comes out of the prompt
             for i in range(len(clocks)):
                 clocks[i] = 0
@@ -63,7 +63,7 @@ def stages(engine: edge.Engine, n: int) -> tuple[list[list[float]], float]:
                 pass
             steps = session.usage.completion - 1
     finally:
-        engine.transformer = transformer
+        engine.model.transformer = transformer
     table = [
         [clocks[CLOCK * thread + stage] / steps / 1e3 for stage in range(len(STAGES))]
         for thread in range(engine.n_threads)
@@ -73,14 +73,14 @@ def stages(engine: edge.Engine, n: int) -> tuple[list[list[float]], float]:
 
 def measure(engine: edge.Engine, n: int, options: dict[str, Any]) -> list[float]:
     """Seconds of Python per token, sorted."""
-    step = engine.transformer = Timed(engine.transformer, "step")
-    make, samplers = engine.new_sampler, []
+    step = engine.model.transformer = Timed(engine.model.transformer, "step")
+    make, samplers = engine.space.new_sampler, []
 
     def new_sampler(seed: int) -> Timed:
         samplers.append(Timed(make(seed), "sample"))
         return samplers[-1]
 
-    engine.new_sampler = new_sampler  # type: ignore[method-assign]
+    engine.space.new_sampler = new_sampler  # type: ignore[method-assign]
     try:
         session = engine.session()
         pieces = session.complete("The", max_tokens=n, ignore_eos=True, **options)
@@ -93,7 +93,7 @@ def measure(engine: edge.Engine, n: int, options: dict[str, Any]) -> list[float]
             before = time.perf_counter() - step.seconds - samplers[0].seconds
         session.close()
     finally:
-        engine.transformer, engine.new_sampler = step.inner, make  # type: ignore[method-assign]
+        engine.model.transformer, engine.space.new_sampler = step.inner, make  # type: ignore[method-assign]
     return sorted(python)
 
 
@@ -103,11 +103,11 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, help="default: one for each fast core")
     parser.add_argument("-n", type=int, default=1000, help="tokens per measurement")
     arguments = parser.parse_args()
-    full = edge.Sampling(temp=0.8, repeat_penalty=1.1, repeat_last_n=64, seed=1)
+    full = edge.Sampling(temperature=0.8, repeat_penalty=1.1, repeat_last_n=64, seed=1)
     with edge.load(arguments.model, threads=arguments.threads, draft="off") as engine:
         print(f"{engine.config.name}, {engine.n_threads} threads, {arguments.n} tokens")
         cases: dict[str, dict[str, Any]] = {
-            "greedy": {"sampling": edge.Sampling(temp=0.0)},
+            "greedy": {"sampling": edge.Sampling(temperature=0.0)},
             "penalties, stop strings, timeout": {"sampling": full, "stop": ["\0never", "xyzzy"], "timeout": 3600.0},
         }
         for name, options in cases.items():

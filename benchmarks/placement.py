@@ -20,7 +20,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.bench import _peak as peak
+from edge.tools.bench import _peak as peak
 
 COLUMNS = ("moving", "settled", "peak", "rss", "plan")
 
@@ -31,7 +31,7 @@ def rate(engine: edge.Engine, first: int, n: int) -> float:
     last = None
     with engine.session() as session:
         prompt = range(first, first + 32)
-        for piece in session.complete(prompt, max_tokens=n, sampling=edge.Sampling(temp=0.0), ignore_eos=True):
+        for piece in session.complete(prompt, max_tokens=n, sampling=edge.Sampling(temperature=0.0), ignore_eos=True):
             now = time.perf_counter()
             if last is not None and piece.ids:
                 pauses += [(now - last) / len(piece.ids)] * len(piece.ids)

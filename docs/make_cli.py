@@ -15,18 +15,18 @@ sys.path.insert(0, str(PAGE.parent.parent))
 
 import click  # noqa: E402
 
-from edge.cli.command import CONTEXT  # noqa: E402
+from edge.cli.command import CONTEXT, HELP_ALL  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
 
 INTRO = """\
 # The commands
 
-Made from the program by `python docs/make_cli.py`; `bitnet-edge COMMAND --help` says the same. What scripts may rely on
-beyond the options is in [contract.md](contract.md).
+Written by `python docs/make_cli.py` from the program. `bitnet-edge COMMAND --help` shows the common options,
+`bitnet-edge COMMAND --help-all` all of them, as here. What scripts may rely on is in [contract.md](contract.md).
 
 Every option can also be given as an environment variable, `--max-tokens 80` as `BITNET_EDGE_MAX_TOKENS=80`, except
-those that carry the prompt, and `--stop`. The flag wins. `BITNET_EDGE_HOME` is the folder of the chat history.
-`NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` are obeyed.
+the prompt options and `--stop`. The option overrides the variable. `BITNET_EDGE_HOME` is the folder of the chat
+history. `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` work as usual.
 """
 
 
@@ -48,6 +48,7 @@ def page() -> str:
     """The whole page."""
     sections = [INTRO]
     root = click.Context(cli, info_name="bitnet-edge", **SETTINGS)
+    root.meta[HELP_ALL] = True  # shared with the contexts below it
     for command, context in commands(cli, root):
         level = "##" if context.parent is None or context.parent.parent is None else "###"
         sections.append(f"{level} {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```\n")

@@ -37,16 +37,17 @@ def of_transformers(master: Path) -> Logits:
 
 def of_engine(gguf: Path) -> Logits:
     import edge
+    from pyx.transformer import Segment
 
     engine = edge.load(str(gguf), ctx=2048, kv="f32")
 
     def logits(ids: Sequence[int]) -> Tensor:
-        kv, n_vocab, chunk = engine.new_kv(), engine.config.n_vocab, engine.transformer.chunk
+        kv, n_vocab, chunk = engine.space.new_cache(), engine.config.n_vocab, engine.model.transformer.chunk
         found = []
         for at in range(0, len(ids), chunk):
             part = array("i", ids[at : at + chunk])
             row = memoryview(array("f", bytes(4 * len(part) * n_vocab)))
-            engine.transformer.step(kv, part, row, True)
+            engine.model.transformer.step([Segment(kv, part, row, all_logits=True)])
             found.append(torch.frombuffer(row, dtype=torch.float32).view(len(part), n_vocab).clone())
         return torch.cat(found)
 

@@ -1,6 +1,7 @@
 """``python -m training.bundle FOLDER --run RUN``: make an export the model that ships.
 
-Copies FOLDER/NAME.gguf to edge/models and writes what edge/models/README.md says of the file and of the run.  After it:
+Copies FOLDER/NAME.gguf to edge/bundled and writes what edge/bundled/README.md says of the file and of the run.
+After it:
 ``python tests/vectors/make_golden.py``.
 """
 
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from training.checkpoint import Run
 
-MODELS = Path(__file__).resolve().parents[1] / "edge" / "models"
+MODELS = Path(__file__).resolve().parents[1] / "edge" / "bundled"
 
 
 def rows(model: bytes, master: bytes, run: Run) -> dict[str, str]:
@@ -40,7 +41,7 @@ def main() -> None:
         assert n == 1, f"{page} has no row {row!r}"
     (MODELS / "kiosk-5m.gguf").write_bytes(model)
     page.write_text(text)
-    print(f"edge/models/kiosk-5m.gguf: {len(model):,} bytes; now python tests/vectors/make_golden.py")
+    print(f"edge/bundled/kiosk-5m.gguf: {len(model):,} bytes; now python tests/vectors/make_golden.py")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Encoded:
 
 
 def encode(tokenizer: Tokenizer, dialogue: Dialogue, weights: Mapping[str, float]) -> Encoded:
-    """Tokens as edge.template makes them, without BOS; a turn's own text and its end count by its role's weight."""
+    """Tokens as edge.prompt.template makes them, without BOS; text and end of a turn count by its role's weight."""
     ids, weight = [], []
     headers = [f"{role.capitalize()}:" for role, _ in dialogue]
     texts = [f"{header} {text.strip()}" for header, (_, text) in zip(headers, dialogue)]

@@ -24,7 +24,7 @@ from training.data import BOS, Dialogue, encode, load_tokenizer
 from training.export import read_master
 from training.model import Model
 
-SOURCES = ("third-party", "task", "small", "free", "pilot", "kiosk", "echo", "refuse")
+SOURCES = ("third-party", "task", "small", "free", "faq", "kiosk")
 THIRD_PARTY = ("task", "small", "free")
 LONGEST = 1024  # tokens of a dialogue that are looked at
 _TOGETHER = 4096  # tokens of a batch

@@ -1,7 +1,7 @@
 """``python -m training.export RUN FOLDER``: a trained model as a Hugging Face directory and as the engine's GGUF.
 
 FOLDER/master gets the float32 weights, which transformers and our converter round as training did
-(``BitNetForCausalLM``, "online" quantisation); FOLDER/NAME.gguf is made of it by :func:`edge.convert.convert`.
+(``BitNetForCausalLM``, "online" quantisation); FOLDER/NAME.gguf is made of it by :func:`edge.tools.convert.convert`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from training.model import Model, Shape
 from training.quantise import binary
 from training.tokenizer import BOS, END, EOT
 
-TEMPLATE = "bitnet-edge"  # of edge.template.FAMILIES
+TEMPLATE = "bitnet-edge"  # of edge.prompt.template.FAMILIES
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj", "attn_sub_norm")
 _MLP = ("gate_proj", "up_proj", "down_proj", "ffn_sub_norm")
@@ -70,7 +70,7 @@ def config(shape: Shape) -> dict[str, Any]:
 
 def write_master(model: Model, tokenizer: str, folder: Path) -> None:
     """The Hugging Face directory with float32 weights."""
-    from edge.template import source
+    from edge.prompt.template import source
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer_config = {
@@ -117,7 +117,7 @@ def read_master(folder: Path) -> Model:
 
 
 def main() -> None:
-    from edge.convert import convert
+    from edge.tools.convert import convert
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")

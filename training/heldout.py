@@ -1,6 +1,6 @@
-"""First names that no training text may contain: the exam asks with them (training/exam).
+"""First names that no training text may contain, so that what a model does with names it never met can be measured.
 
-Grammar and corpus leave out every dialogue in which one of them stands as a word, in any letter case.
+The corpus leaves out every dialogue in which one of them stands as a word, in any letter case.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Phase:
     until: float  # progress at which it ends
     tokens: int  # length of a row
     mixture: Mapping[str, float]  # source -> share of the tokens
-    weights: Mapping[str, float]  # role -> weight of its tokens in the loss, in what our own grammar prints
+    weights: Mapping[str, float]  # role -> weight of its tokens in the loss, in what training.turns prints
 
     def weights_of(self, source: str) -> Mapping[str, float]:
         """Role -> weight for one source: of what people wrote to one another both sides are learned in full."""
@@ -47,16 +47,14 @@ class Phase:
 _SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
 _ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
 #: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.53, "echo": 0.14, "task": 0.12, "small": 0.015, "free": 0.14, "pilot": 0.01, "refuse": 0.045}
-_KIOSK = {"kiosk": 0.59, "echo": 0.12, "task": 0.10, "small": 0.015, "free": 0.125, "pilot": 0.005,
-          "refuse": 0.045}
-_LONG = {**_KIOSK, "kiosk": 0.43, "echo": 0.18, "day": 0.10}
+_BROAD = {"kiosk": 0.45, "faq": 0.2, "task": 0.15, "small": 0.02, "free": 0.18}
+_KIOSK = {"kiosk": 0.6, "faq": 0.3, "task": 0.05, "small": 0.01, "free": 0.04}
 
 PHASES = (
     Phase(0.50, 384, _BROAD, _SPOKEN),
     Phase(0.76, 512, _BROAD, _SPOKEN),
     Phase(0.86, 512, _KIOSK, _ANSWERS),
-    Phase(1.00, 2048, _LONG, _ANSWERS),
+    Phase(1.00, 2048, _KIOSK, _ANSWERS),
 )
 
 

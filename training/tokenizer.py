@@ -1,6 +1,6 @@
 """The tokenizer: byte-level BPE with the split pattern of Llama 3, so the engine needs no second kind.
 
-``python -m training.tokenizer FILE`` trains it on the training split and on what the grammar prints.  Bytes are its
+``python -m training.tokenizer FILE`` trains it on the training split and on what training.turns prints.  Bytes are its
 alphabet, so nothing is unknown to it.
 """
 
@@ -40,7 +40,7 @@ def train(dialogues: Iterable[Dialogue], n_vocab: int = 4096) -> Tokenizer:
 
 
 def _training_text(seed: int) -> Iterator[Dialogue]:
-    for source in (name for name in corpus.SOURCES if name != "day"):  # that is the kiosk again, only longer
+    for source in corpus.SOURCES:
         yield from itertools.islice(corpus.dialogues(source, "train", seed), _DIALOGUES)
 
 

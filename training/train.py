@@ -35,7 +35,7 @@ EVALUATE_STEPS = 150
 _ANSWERS = {"assistant": 1.0, "user": 0.0, "system": 0.0}
 HELD_OUT = {
     "kiosk": Phase(1, 384, {"kiosk": 1}, _ANSWERS),
-    "echo": Phase(1, 384, {"echo": 1}, _ANSWERS),
+    "faq": Phase(1, 384, {"faq": 1}, _ANSWERS),
     "task": Phase(1, 384, {"task": 1}, EVERYTHING),
     "free": Phase(1, 384, {"free": 1}, EVERYTHING),
 }

@@ -1,0 +1,145 @@
+"""Writes docs/models.md from the tables of the program: python docs/make_models.py
+
+tests/test_models_page.py fails when the page is not what this makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent / "models.md"
+sys.path.insert(0, str(PAGE.parent.parent))
+
+from benchmarks.board_model import BOARDS  # noqa: E402
+from edge.config import ModelConfig  # noqa: E402
+from edge.formats.names import layer_shapes  # noqa: E402
+from edge.model.families import FAMILIES, REFUSED  # noqa: E402
+from edge.model.library import KNOWN  # noqa: E402
+from edge.model.shapes import SHAPES  # noqa: E402
+from pyx.kv import KVCache  # noqa: E402
+
+CTX = 2048
+#: bytes of 128 weights: I2_S and our rows; Q2_0 of 128 and PQ2_0, with their scales
+PLAIN, GROUPED = 32, 34
+
+
+@dataclass(frozen=True)
+class Model:
+    """A published model: its name, its shape, and the type of its embedding in the file (bytes a weight)."""
+
+    name: str
+    shape: str
+    table: float = 2.0  # F16
+
+
+MODELS = (
+    Model("Ternary-Bonsai 1.7B", "bonsai-1.7b", GROUPED / 128),
+    Model("Ternary-Bonsai 4B", "bonsai-4b", GROUPED / 128),
+    Model("Ternary-Bonsai 8B", "bonsai-8b", GROUPED / 128),
+    Model("BitNet-b1.58-2B-4T", "2b-4t"),
+    Model("bitnet_b1_58-large", "large"),
+    Model("bitnet_b1_58-xl", "xl"),
+    Model("bitnet_b1_58-3B", "3b"),
+    Model("Falcon3-1B-Instruct-1.58bit", "falcon3-1b"),
+    Model("Falcon3-3B-Instruct-1.58bit", "falcon3-3b"),
+    Model("Falcon-E-1B-Instruct (sizes partly assumed)", "falcon-e-1b"),
+    Model("Llama3-8B-1.58-100B-tokens", "llama3-8b"),
+)
+
+
+def ternary_bytes(c: ModelConfig) -> int:
+    """Bytes of all projections: rows in whole blocks of 128."""
+    block = GROUPED if c.activation_quant == "int8-128" else PLAIN
+    shapes = [shape for shape in layer_shapes(c).values() if len(shape) == 2]
+    return c.n_layer * sum(n * -(-k // 128) * block for n, k in shapes)
+
+
+def head_bytes(c: ModelConfig, table: float) -> int:
+    """Bytes of the output head as it is used: int8 rows with a scale each, or the file's ternary blocks."""
+    return int(c.n_vocab * c.hidden * table) if table < 1 else c.n_vocab * (c.hidden + 4)
+
+
+def rate(speed: float) -> str:
+    """Tokens a second in two digits."""
+    return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
+
+
+def row(model: Model) -> str:
+    """A line of the table of models."""
+    c = SHAPES[model.shape].config(model.name)
+    tables = 1 if c.tied else 2
+    file = ternary_bytes(c) + int(tables * c.n_vocab * c.hidden * model.table)
+    kv = KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, CTX, "int8")
+    memory = ternary_bytes(c) + head_bytes(c, model.table) + kv
+    token = memory - kv + KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8")
+    speeds = " | ".join(" to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
+    pull = next((known.name for known in KNOWN.values() if known.name in (model.shape, f"bitnet-{model.shape}")), None)
+    command = f"`bitnet-edge pull {pull}`" if pull else "`bitnet-edge run -m FILE`"
+    return f"| {model.name} | {c.arch} | {command} | {file / 1e6:.0f} MB | {memory / 1e6:.0f} MB | {speeds} |"
+
+
+def page() -> str:
+    """The whole page."""
+    boards = " | ".join(board.name for board in BOARDS)
+    lines = [
+        "# Models",
+        "",
+        "Which ternary language models open here, and what each takes. Made by `python docs/make_models.py` from the "
+        "tables",
+        "of the program (`edge/model/families.py`, `edge/model/shapes.py`); a test keeps it true. No published weights "
+        "were at",
+        "hand when this was written: sizes are counted from the published dimensions, each architecture is checked "
+        "against",
+        "`transformers` or NumPy on tiny models.",
+        "",
+        "## By model",
+        "",
+        f"Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program and its working memory add "
+        "about 30 to",
+        "60 MB. Speed: tokens a second that the memory of a board allows at most, 512 tokens deep; rates assumed as in",
+        "`benchmarks/board_model.py`, nothing is measured on these boards.",
+        "",
+        f"| model | architecture | command | file | memory | {boards} |",
+        "|---" * (5 + len(BOARDS)) + "|",
+        *(row(model) for model in MODELS),
+        "",
+        "## By architecture",
+        "",
+        "| `general.architecture` | Hugging Face | what it is | activations | norms of heads |",
+        "|---|---|---|---|---|",
+    ]
+    for family in FAMILIES.values():
+        norms = {"": "none", "before": "before the rotation", "after": "behind the rotation"}[family.qk_norm]
+        kind = "int8 per 128 values" if family.weight_only else "int8 per token"
+        classes = ", ".join(f"`{name}`" for name in family.huggingface) or "none"
+        lines.append(f"| `{family.arch}` | {classes} | {family.about} | {kind} | {norms} |")
+    lines += [
+        "",
+        "Further, wherever a file has them: sub-norms, a norm in front of each projection, biases of q, k and v, own "
+        "heads,",
+        "rotation stretched by a factor, by YaRN, as Llama 3 does it or by longrope's short factors.",
+        "",
+        "Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 of 64 and of 128, PQ2_0, PTQ1_0, STQ1_0, IQ1_BN, "
+        "IQ2_BN,",
+        "IQ2_BN_R4, packed Hugging Face weights, and floats that are ternary inside; `convert --ternarise` rounds "
+        "latent ones.",
+        "`bitnet-edge model check FILE` says whether a file is what it claims.",
+        "",
+        "## Refused, and what to do instead",
+        "",
+        "| part of the architecture's name | what it is |",
+        "|---|---|",
+        *(f"| `{name}` | {why} |" for name, why in REFUSED.items()),
+        "| type Q1_0 | binary rather than ternary (Bonsai 1-bit); use Ternary-Bonsai |",
+        "| types TL1, TL2 | can only be decoded with the tile sizes of the machine that wrote them; convert again as "
+        "I2_S |",
+        "| `prism.hadamard.*` | weights in a rotated basis (Bonsai 2); use Ternary-Bonsai 1.7B, 4B or 8B |",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""A batch on a Ray cluster: actors that load the model once, Ray Data between them.
+
+    pip install "ray[data]" bitnet-edge
+    python examples/ray_batch.py in.jsonl out.jsonl [--actors 2] [--model PATH]
+
+Requests and answers are lines of OpenAI's batch files, as in docs/batch.md.  One actor for each board or socket: it
+takes all cores that the step of the model can use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from typing import Any
+
+
+class Answers:
+    """An actor: a loaded engine, and a batch for every block of requests that it is given."""
+
+    def __init__(self, model: str | None) -> None:
+        import edge
+
+        self.engine = edge.load(model, ctx=1024, threads=1)
+
+    def __call__(self, block: dict[str, Any]) -> dict[str, list[str]]:
+        """{"line": requests} -> {"line": answers}."""
+        from edge.tools.batch import Batch
+
+        with tempfile.TemporaryDirectory() as folder:
+            source, target = os.path.join(folder, "in.jsonl"), os.path.join(folder, "out.jsonl")
+            with open(source, "w", encoding="utf-8") as file:
+                file.writelines(str(line) + "\n" for line in block["line"])
+            with Batch(self.engine, source, target) as batch:
+                batch.run()
+            with open(target, encoding="utf-8") as file:
+                return {"line": file.read().splitlines()}
+
+
+def main() -> None:
+    import ray
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--model")
+    options = parser.parse_args()
+    with open(options.source, encoding="utf-8") as file:
+        requests = [{"line": line.strip()} for line in file if line.strip()]
+    answers = ray.data.from_items(requests).map_batches(
+        Answers, fn_constructor_args=(options.model,), batch_size=32, concurrency=options.actors, num_cpus=1
+    )
+    failed = 0
+    with open(options.target, "w", encoding="utf-8") as file:
+        for row in answers.iter_rows():
+            failed += json.loads(row["line"])["error"] is not None
+            file.write(row["line"] + "\n")
+    print(f"{len(requests)} requests, {failed} errors")
+
+
+if __name__ == "__main__":
+    main()
