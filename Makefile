@@ -110,7 +110,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 $(VENV)/.compiled: $(COMPILED) | $(VENV)/.installed
-	@[ -z "$$(find $(COMPILED) -newer $(VENV)/.installed)" ] || $(PY) setup.py --quiet build_ext --inplace
+	@[ -z "$$(find $(COMPILED) -newer $$(ls -t $@ $(VENV)/.installed 2>/dev/null | head -1))" ] || $(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
 # What only developers need: tests, oracles, linters, and the freezer, which the tests try.
