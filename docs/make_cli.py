@@ -15,8 +15,9 @@ sys.path.insert(0, str(PAGE.parent.parent))
 
 import click  # noqa: E402
 
-from edge.cli.command import CONTEXT, HELP_ALL  # noqa: E402
+from edge.cli.command import CONTEXT, HELP_ALL, Context  # noqa: E402
 from edge.cli.group import cli  # noqa: E402
+from edge.cli.output import Output  # noqa: E402
 
 INTRO = """\
 # The commands
@@ -41,13 +42,14 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert child is not None
-            yield from commands(child, click.Context(child, info_name=name, parent=context, **SETTINGS))
+            yield from commands(child, Context(child, info_name=name, parent=context, **SETTINGS))
 
 
 def page() -> str:
     """The whole page."""
     sections = [INTRO]
-    root = click.Context(cli, info_name="bitnet-edge", **SETTINGS)
+    root = Context(cli, info_name="bitnet-edge", obj=Output(), **SETTINGS)
+    root.obj.color = "never"  # also where this runs in a terminal
     root.meta[HELP_ALL] = True  # shared with the contexts below it
     for command, context in commands(cli, root):
         level = "##" if context.parent is None or context.parent.parent is None else "###"

@@ -71,18 +71,18 @@ class AnswerTimeout(EdgeError):
     exit_code = 124
 
 
-#: exit code -> meaning, as printed in ``--help`` and the documentation
+#: exit code -> meaning, as printed in ``--help`` (up to ":" or "("), ``--help-all`` and the documentation
 EXIT_CODES = {
     0: "success",
-    1: "runtime error",
-    2: "usage error: invalid option or value",
+    1: "error: any other failure",
+    2: "usage: invalid option or value",
     3: "model not found",
-    4: "model, tokenizer or session file invalid or not supported",
-    5: "refused: does not fit in memory",
-    6: "processor or instruction set (--isa) not supported",
+    4: "invalid file: a model, tokenizer or session file is damaged or not supported",
+    5: "not enough memory: the plan does not fit, nothing was loaded",
+    6: "processor: the instruction set is not supported",
     7: "context full (--overflow stop)",
     75: "busy: another process uses the socket or is saving the session",
-    124: "--timeout reached; the partial answer was printed",
+    124: "timeout (--timeout): the partial answer was printed",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",
 }

@@ -68,8 +68,9 @@ def synopsis(command: click.Command, context: click.Context) -> str:
 
 
 def epilog(command: click.Command) -> str:
-    """What stands below the options in --help, without the table of exit codes: that has its own section."""
-    text = (command.epilog or "").partition("Exit codes:")[0].strip()
+    """The examples and remarks below the options in --help-all; the exit codes have their own section."""
+    parts = ((command.epilog or "").removeprefix("\b\n"), getattr(command, "details", ""))
+    text = "\n\n".join(part.strip() for part in parts if part)
     return f".SH NOTES\n{verbatim(text)}" if text else ""
 
 

@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 
 import edge
 from edge.cli import options, output, records
-from edge.cli.command import CONTEXT, Escaped
+from edge.cli.command import CONTEXT, Context, Escaped
 from edge.cli.group import COMMANDS, cli, unbuilt
 from edge.errors import ContextFull, UsageError
 from edge.session.sampling import PRESETS, Sampling
@@ -86,7 +86,7 @@ def test_every_command_and_option_has_help(name: str) -> None:
     command = ALL[name]
     assert command.help and command.help[0].isupper()
     assert command.help == command.help.strip()  # given as help=, not taken from a docstring a frozen build may drop
-    context = click.Context(command, info_name=name, **CONTEXT)
+    context = Context(command, info_name=name, **CONTEXT)
     for param in command.get_params(context):
         if isinstance(param, click.Option):
             assert param.help and param.help.strip().endswith((".", ").")), f"{name} {param.opts}"
@@ -151,6 +151,30 @@ def test_help_lists_the_short_texts_of_the_commands(invoke: Any) -> None:
         assert load().name == name
         assert name in shown and text.split(";")[0].split(",")[0] in shown
         assert invoke(name, "-h").exit_code == invoke(name, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["run", "chat", "serve"])
+def test_common_help_fits_one_screen(name: str, invoke: Any) -> None:
+    command = COMMANDS[name][0]()
+    # click leaves two of 100 columns free
+    lines = command.get_help(Context(command, info_name=f"bitnet-edge {name}", terminal_width=98)).splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 100
+    options = [line for line in lines if line.startswith("  -")]
+    assert not any(line.startswith("    ") for line in lines)  # one line for each option
+    assert len(options) >= 15 and sum(f"bitnet-edge {name} " in line for line in lines[1:]) == 3  # examples
+    headings = re.findall(r"^([A-Z][\w ]+):$", "\n".join(lines), re.MULTILINE)
+    assert headings[-2:] == ["Output", "Examples"] and {"Model", "Prompt", "Context", "Answer"} < set(headings)
+    whole = invoke(name, "--help-all").stdout
+    headings = re.findall(r"^([A-Z][\w ]+):$", whole, re.MULTILINE)
+    assert headings[: headings.index("Examples")][-1] == "For comparisons"
+    assert {line.split()[0].rstrip(",") for line in options} <= set(re.findall(r"-[-a-z]+", whole))
+
+
+def test_help_is_coloured_on_terminals_only(invoke: Any) -> None:
+    plain = invoke("run", "--help").stdout
+    coloured = invoke("--color", "always", "run", "--help").stdout
+    assert "\x1b" not in plain and "\x1b[1mModel:\x1b[0m" in coloured and "\x1b[36m-m, --model MODEL\x1b[0m" in coloured
+    assert click.unstyle(coloured) == plain
 
 
 def test_help_of_one_command_imports_no_other() -> None:

@@ -261,9 +261,11 @@ def test_environment(call: Any) -> None:
 def test_exit_codes_are_documented(call: Any) -> None:
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
     assert {int(code): text for code, text in rows} == EXIT_CODES
-    shown = call("run", "--help").stdout
+    shown = call("run", "--help-all").stdout
+    brief = " ".join(call("run", "--help").stdout.partition("Exit codes: ")[2].split()) + ","
     for code, text in EXIT_CODES.items():
         assert re.search(rf"^  {code}\s+{re.escape(text)}$", shown, re.MULTILINE)
+        assert f"{code} {re.split(':| [(]', text)[0]}," in brief
 
 
 def test_exit_2_usage(call: Any) -> None:

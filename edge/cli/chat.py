@@ -16,7 +16,7 @@ from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Output, is_tty
 from edge.cli.repl import PipeReader, PlainReader, Repl
-from edge.errors import EXIT_CODES, UsageError
+from edge.errors import UsageError
 
 if TYPE_CHECKING:
     from edge.cli.repl import Reader
@@ -24,19 +24,26 @@ if TYPE_CHECKING:
     from edge.session.session import Session
 
 EPILOG = """\
-In the chat, /help lists the commands. Ctrl-C stops the answer; at the prompt it clears the line,
-and pressed twice it quits. Ctrl-D quits. End a line with \\, or start with three double quotes, to
-write several lines. Without a terminal, each line of standard input is one message.
+Examples:
+  bitnet-edge chat -m bonsai-1.7b
+  bitnet-edge chat -m bonsai-1.7b -c 8192 --memory 1500M
+  bitnet-edge chat --session talk.bes -sysf guide.txt
+"""
 
-Exit codes:
-""" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
+DETAILS = """\
+Ctrl-C stops the answer; at the prompt it clears the line, and pressed twice it quits. End a line
+with \\, or start with three double quotes, to write several lines. Without a terminal, each line of
+standard input is one message.
+"""
 
 
 @click.command(
     cls=Command,
-    help="Chat with the model. The KV cache holds the conversation, so each turn reads only the new text.",
+    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
     short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
+    details=DETAILS,
+    exit_codes=True,
 )
 @options.system_options
 @options.session_options

@@ -6,22 +6,64 @@ Nothing here knows what an option means; see :mod:`edge.cli.options` for those t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
-from edge.errors import UsageError
+from edge.cli.output import Output
+from edge.errors import EXIT_CODES, UsageError
 
 #: settings of every command
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-
 #: the heading that comes last in ``--help-all``: options that only serve measurements
 COMPARISONS = "For comparisons"
 
+#: headings in the order of the help; others come before them
+HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", COMPARISONS)
+
 #: in ``Context.meta``: help shows the advanced options, too
 HELP_ALL = "edge.help_all"
+
+
+class Formatter(click.HelpFormatter):
+    """Help text with headings and names in colour if ``out`` allows it on standard output."""
+
+    out: Output | None = None
+
+    def style(self, text: str, *styles: str) -> str:
+        """``text`` in ``styles``, or as it is."""
+        return self.out.style(text, *styles, stream=sys.stdout) if self.out is not None else text
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, self.style(prefix or "Usage:", "bold") + " ")
+
+    def write_heading(self, heading: str) -> None:
+        self.write(f"{'':>{self.current_indent}}{self.style(heading + ':', 'bold')}\n")
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(self.style(term, "cyan"), text) for term, text in rows], col_max, col_spacing)
+
+    def write_verbatim(self, text: str) -> None:
+        """Lines kept as written, such as examples and tables; a line ``Word:`` is a heading."""
+        self.write_paragraph()
+        heading = re.compile(r"^[A-Z][a-z ]*:", re.MULTILINE)
+        self.write(heading.sub(lambda match: self.style(match[0], "bold"), text.rstrip()) + "\n")
+
+
+class Context(click.Context):
+    """The context of every command."""
+
+    formatter_class = Formatter
+
+    def make_formatter(self) -> click.HelpFormatter:
+        formatter = super().make_formatter()
+        assert isinstance(formatter, Formatter)
+        formatter.out = self.ensure_object(Output)
+        self.color = formatter.out.colored(sys.stdout)  # click removes colour unless it is told
+        return formatter
 
 
 class Flag(click.Option):
@@ -36,13 +78,33 @@ class Flag(click.Option):
         extra.pop("range", None)  # "[x>=0]" helps nobody
         return extra
 
+    def brief_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The row of ``--help``: the first short and the first long name, the first sentence."""
+        names = self.opts
+        short = next((name for name in names if not name.startswith("--")), None)
+        long = next((name for name in names if name.startswith("--")), None)
+        try:
+            self.opts = [name for name in (short, long) if name]
+            record = self.get_help_record(ctx)
+        finally:
+            self.opts = names
+        return record and (record[0], re.split(r"(?<=\.) ", record[1])[0])
+
 
 class Command(click.Command):
-    """A command with its options under headings: the common ones in ``--help``, all of them in ``--help-all``."""
+    """A command with its options under headings and two levels of help.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    ``--help`` shows the common options, a line for each, and ``epilog``; ``--help-all`` shows all options and their
+    whole help, and also ``details``.  ``exit_codes``: both end with the exit codes, in short and in full.
+    """
+
+    context_class = Context
+
+    def __init__(self, *args: Any, details: str = "", exit_codes: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
-        if any(getattr(param, "advanced", False) for param in self.params):
+        self.details, self.exit_codes = details, exit_codes
+        self.two_levels = any(getattr(param, "advanced", False) for param in self.params)
+        if self.two_levels:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
                      callback=_show_all, help="Show all options and exit.")
@@ -69,26 +131,44 @@ class Command(click.Command):
             raise UsageError(error.problem, argument=option, hint=error.hint) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        brief = self.two_levels and not ctx.meta.get(HELP_ALL)
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            hidden = getattr(param, "advanced", False) and not ctx.meta.get(HELP_ALL)
+            if not isinstance(param, Flag):  # --help itself: whoever reads this knows it
+                record = None if brief else param.get_help_record(ctx)
+            else:
+                record = param.brief_record(ctx) if brief else param.get_help_record(ctx)
+            hidden = getattr(param, "advanced", False) and brief
             if record is not None and record[1] and not hidden:
                 sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
-        if COMPARISONS in sections:
-            sections[COMPARISONS] = sections.pop(COMPARISONS)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records, col_max=34)
+        for title in sorted(sections, key=lambda each: HEADINGS.index(each) if each in HEADINGS else -1):
+            with formatter.section(title):
+                formatter.write_dl(sections[title], col_max=34)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        if self.epilog:  # kept as written: tables and examples must not be re-wrapped
-            formatter.write_paragraph()
-            formatter.write(self.epilog.rstrip() + "\n")
+        assert isinstance(formatter, Formatter)
+        whole = bool(ctx.meta.get(HELP_ALL)) or not self.two_levels
+        for text in (self.epilog, self.details if whole else ""):
+            if text:
+                formatter.write_verbatim(text)
+        if self.exit_codes:
+            formatter.write_verbatim(exit_codes(whole))
+
+
+def exit_codes(whole: bool) -> str:
+    """The exit codes for the end of a help page: a table, or a paragraph."""
+    if whole:
+        return "Exit codes:\n" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
+    from textwrap import fill
+
+    brief = (f"{code} {re.split(':| [(]', text)[0]}".replace(" ", "\0") for code, text in EXIT_CODES.items())
+    return fill("Exit codes: " + ", ".join(brief), 100, subsequent_indent="  ").replace("\0", " ")
 
 
 class Noun(click.Group):
     """A command below which verbs stand (``kv plan``)."""
+
+    context_class = Context
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, suggestion
+from edge.cli.command import CONTEXT, Context, suggestion
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
-from edge.errors import EXIT_CODES, EdgeError
+from edge.errors import EdgeError
 
 
 # One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
@@ -175,6 +175,8 @@ Run ternary language models on this machine, offline.
 class Group(click.Group):
     """Lists its commands without importing them; ends the process with the documented exit codes."""
 
+    context_class = Context
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -190,7 +192,7 @@ class Group(click.Group):
             args = [*args[1:2], "--help"] if args[1:] else ["--help"]
             name = args[0]
             if name == "--help":
-                click.echo(ctx.get_help())
+                click.echo(ctx.get_help(), color=ctx.color)
                 ctx.exit()
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             hint = suggestion(name, [each for each in COMMANDS if each != "rm"])  # a typo must not delete
@@ -309,11 +311,6 @@ def _drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
         pass
-
-
-def exit_code_lines(codes: Sequence[int] | None = None) -> list[tuple[str, str]]:
-    """The table of exit codes, for ``--help`` and the documentation."""
-    return [(str(code), text) for code, text in EXIT_CODES.items() if codes is None or code in codes]
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:

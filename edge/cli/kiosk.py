@@ -12,7 +12,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import CONTEXT, Command, Text, heading, option
+from edge.cli.command import CONTEXT, Command, Context, Text, heading, option
 from edge.cli.output import Output
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ Ctrl-D   quit"""
 class Kiosk(click.Group):
     """``kiosk [FILE]`` opens a house; ``kiosk check FILE`` looks for mistakes in one."""
 
+    context_class = Context
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         names = [word for word in args if not word.startswith("-")]
         if not names or names[0] not in self.commands:
@@ -53,8 +55,10 @@ class Kiosk(click.Group):
     help="Run a kiosk that takes orders and bookings and answers questions from one house file. Default: the example "
     "house. docs/kiosk.md shows how to write your own.",
     short_help="Run a kiosk from one file: orders, bookings, questions about the house.",
+    epilog="\b\nExamples:\n  bitnet-edge kiosk my-house.toml\n  bitnet-edge kiosk check my-house.toml",
     invoke_without_command=False,
-    subcommand_metavar="[FILE] [OPTIONS] | check FILE",
+    options_metavar="",
+    subcommand_metavar="[FILE] [OPTIONS] | check FILE [OPTIONS]",
 )
 def kiosk() -> None:
     """The noun; FILE alone means open."""

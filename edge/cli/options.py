@@ -47,13 +47,18 @@ ACTIVATION = option(
     help="Set the activation function if the file does not name it.",
 )
 
-model_file_options = heading(
+_model_file = heading(
     "Model",
-    option("-m", "--model", type=Text(), metavar="MODEL", help="Model: a .gguf file, a Hugging Face folder, or the "
-           "name of a pulled model. Default: the bundled model."),
-    I2S_LAYOUT,
-    ACTIVATION,
+    option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or the name of a pulled model "
+           "(default: bundled). A folder is one from Hugging Face; the bundled model is a small demonstration."),
 )  # fmt: skip
+_format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
+
+
+def model_file_options(command: Any) -> Any:
+    """Which model, and what its file leaves open."""
+    return _model_file(_format_options(command))
+
 
 # fmt: off
 _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
@@ -72,33 +77,49 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
                      "answers do not change. auto (default): draft when it is faster.")
 # fmt: on
 
-model_options = heading(
+_model_options = heading(
     "Model",
+    option("-t", "--threads", type=Whole(min=1), metavar="N",
+           help="Number of threads (default: one per fast core). By default fewer are used while other programs need "
+           "the cores."),
+    option("--think/--no-think", "think", default=None, help="Let the model think before it answers, or not. For "
+           "models that support it (Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; "
+           "JSON has them in a field of their own."),
+)
+_loading = heading(
+    "Loading",
     option("--template", type=Text(), metavar="NAME", advanced=True, help="Use this chat template instead of the "
            "model's own."),
-    option("--think/--no-think", "think", default=None, help="Turn thinking before the answer on or off, for models "
-           "that support it (Ternary-Bonsai). Default: the model decides. A terminal shows thoughts dimmed; JSON has "
-           "them in a field of their own."),
-    option("-t", "--threads", type=Whole(min=1), metavar="N",
-           help="Number of threads. Default: up to one per fast core, fewer while other programs use the cores."),
     _ISA,
     _HEAD,
     _WEIGHTS,
     _DRAFT,
-)
+)  # fmt: skip
+
+
+def model_options(command: Any) -> Any:
+    """How a model is run; how it is loaded stands in ``--help-all``."""
+    return _model_options(_loading(command))
+
 
 #: for commands that choose everything else themselves
-isa_options = heading("Model", _ISA)
+isa_options = heading("Loading", _ISA)
 
 #: how the weights lie in memory, for commands that only plan
-placement_options = heading("Model", _HEAD, _WEIGHTS, _DRAFT)
+placement_options = heading("Loading", _HEAD, _WEIGHTS, _DRAFT)
 
 _kv_options = heading(
-    "Context and memory",
+    "Context",
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
-           help="Context length in tokens. Default: 2048, or the model's training length if that is shorter."),
-    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4, int4c "
-           "(scales per channel), or KEYS:VALUES such as int4:int4c."),
+           help="Context length in tokens (default 2048). Default for models trained on less: their training length."),
+    option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4 or "
+           "int4c. int4c has scales per channel; KEYS:VALUES such as int8:int4 sets both."),
+    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
+           help="Memory limit of the whole process, such as 1500M or 2G. A shorter context, then a smaller KV type is "
+           "chosen to fit; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
+)
+_kv_cache_options = heading(
+    "KV cache",
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE", advanced=True,
            help="Type of the keys only. Also accepts llama.cpp's names: q8_0 is int8, q4_0 is int4."),
     option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", advanced=True,
@@ -109,9 +130,6 @@ _kv_options = heading(
            "(default): to the whole context."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", advanced=True,
            help="Never drop the first N tokens. Default: the length of the system prompt, or 4."),
-    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G (powers of ten; MiB and GiB also work). "
-           "Shortens the context or takes a smaller KV type to fit; exit 5 if nothing fits."),
     option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
            "available."),
     option("--overflow", type=click.Choice(["slide", "stop"]), default="slide", advanced=True,
@@ -134,24 +152,39 @@ _comparisons = heading(
     COMPARISONS,
     option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
            "token, to measure what they contribute. Also only for comparisons: --kv-policy quarter (a token sees a "
-           "quarter of the text), and --kv fp8 and binary (three to nine times as slow as int8)."),
+           "quarter of the text), and the types int3c, int2c (experimental), fp8 and binary of --kv (three to nine "
+           "times as slow as int8)."),
 )  # fmt: skip
 
 
 def kv_options(command: Any) -> Any:
     """All about the KV cache; options that only serve comparisons stand at the end of ``--help-all``."""
-    return _kv_options(_comparisons(command))
+    return _kv_options(_kv_cache_options(_comparisons(command)))
 
 
-sampling_options = heading(
+_answer_options = heading(
     "Answer",
     option("-n", "--max-tokens", "--n-predict", "max_tokens", type=Whole(min=0), metavar="N",
            help="Maximum length of the answer in tokens (default 512)."),
+    option("--temp", "--temperature", "temperature", type=float, metavar="T",
+           help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
+    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
+           help="Stop after SEC seconds and print the partial answer. Exit code 124; run counts the time of loading, "
+           "too."),
+    option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
+           advanced=True,
+           help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),
+    option("--ignore-eos", is_flag=True, advanced=True, help="Do not end the answer at the model's end token, only at "
+           "-n (for measurements)."),
+)  # fmt: skip
+_sampling_options = heading(
+    "Sampling",
     option("--preset", type=click.Choice(list(PRESETS)), advanced=True, help="Set the sampling options below: precise "
            "is greedy, balanced and creative are increasingly random. Options given explicitly override it."),
-    option("--greedy", is_flag=True, help="Always choose the likeliest token: the same prompt gives the same answer."),
-    option("--temp", "--temperature", "temperature", type=float, metavar="T",
-           help=f"Temperature; 0 is greedy (default {_DEFAULT.temperature:g})."),
+    option("--greedy", is_flag=True, advanced=True, help="Always choose the likeliest token, as --temp 0: the same "
+           "prompt gives the same answer."),
+    option("-s", "--seed", type=int, metavar="N", advanced=True, help="Seed of the random choice: the same seed gives "
+           "the same answer."),
     option("--top-k", type=int, metavar="N", advanced=True,
            help=f"Choose from the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
     option("--top-p", type=float, metavar="P", advanced=True,
@@ -168,40 +201,38 @@ sampling_options = heading(
            help=f"Subtracted once from tokens that were already used (default {_DEFAULT.presence_penalty:g}: off)."),
     option("--frequency-penalty", type=float, metavar="X", advanced=True,
            help=f"Subtracted for each earlier use of a token (default {_DEFAULT.frequency_penalty:g}: off)."),
-    option("-s", "--seed", type=int, metavar="N", help="Seed of the random choice: the same seed gives the same "
-           "answer."),
-    option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
-           advanced=True,
-           help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),
-    option("--ignore-eos", is_flag=True, advanced=True, help="Do not end the answer at the model's end token, only at "
-           "-n (for measurements)."),
-    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
-           help="Stop after SEC seconds (run includes loading), print the partial answer, exit 124."),
 )  # fmt: skip
 
+
+def sampling_options(command: Any) -> Any:
+    """How long an answer is and how its tokens are chosen."""
+    return _answer_options(_sampling_options(command))
+
+
 form_options = heading(
-    "Form of the answer",
-    option("--schema", type=Text(), metavar="FILE|TEXT", help="The answer is JSON that follows this JSON schema. "
+    "Answer",
+    option("--schema", type=Text(), metavar="FILE|TEXT", help="Answer with JSON that follows this JSON schema. "
            "Unsupported keywords are an error before the first token."),
+    option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
+           help=r"Answer with one of these texts. Write a comma inside a text as \, ."),
     option("--regex", type=Text(), metavar="REGEX", advanced=True, help="The whole answer matches REGEX (Rust "
            "syntax)."),
-    option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
-           help=r"The answer is one of these texts. Write a comma inside a text as \, ."),
     option("--grammar", type=Text(), metavar="FILE", advanced=True, help="The answer follows the Lark grammar in FILE "
            "(docs/constrain.md)."),
 )  # fmt: skip
 
 system_options = heading(
     "Prompt",
-    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt."),
-    option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE",
+    option("-sys", "--system", "system", type=Text(), metavar="TEXT", help="System prompt (-sysf FILE: from a file)."),
+    option("-sysf", "--system-file", "system_file", type=click.Path(dir_okay=False), metavar="FILE", advanced=True,
            help="Read the system prompt from FILE."),
 )  # fmt: skip
 
 session_options = heading(
-    "Session",
-    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Continue the conversation in FILE if "
-           "it exists, and save it there after each answer, with its KV cache: nothing is read twice."),
+    "Prompt",
+    option("--session", type=click.Path(dir_okay=False), metavar="FILE", help="Continue the conversation saved in "
+           "FILE, and save it there again. FILE is made if it does not exist; it includes the KV cache, so nothing is "
+           "read twice."),
     option("--session-ro", is_flag=True, advanced=True, help="Continue the conversation of --session without changing "
            "the file."),
 )  # fmt: skip
@@ -228,9 +259,9 @@ def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 output_options = heading(
     "Output",
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Print no notes and no progress; errors are still shown."),
+           help="Print errors only, no notes and no progress."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print the memory plan, notes, the stats line, and tracebacks of errors."),
+           help="Also print the memory plan, notes, speed, and tracebacks of errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip

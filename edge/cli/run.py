@@ -15,7 +15,7 @@ from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Answer, Output, is_tty
 from edge.cli.signals import stopping
-from edge.errors import EXIT_CODES, UsageError
+from edge.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,30 +28,32 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 Examples:
-  bitnet-edge run "Where does the river begin?"
+  bitnet-edge run -m bonsai-1.7b "Where does the river begin?"
+  cat notes.txt | bitnet-edge run "Summarise in one sentence:" -n 60
+  bitnet-edge run --choice yes,no --json "Is a whale a fish?"
+"""
+
+DETAILS = """\
+More examples:
   bitnet-edge run "Summarise in one sentence:" -f notes.txt
-  cat notes.txt | bitnet-edge run "Summarise:" --json
-  bitnet-edge run --session guide.bes -sysf museum.txt -n 0    # read once, save
-  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"      # no waiting
+  bitnet-edge run --session guide.bes -sysf museum.txt -n 0               # read it once and save
+  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"   # no reading again
+  bitnet-edge run --schema order.json "Two teas for room 12, please."
   bitnet-edge run --jsonl --by sentence "Tell me about owls" |
     jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
-  bitnet-edge run --choice yes,no "Is a whale a fish?"
-  bitnet-edge run --schema order.json "Two teas for room 12, please."
-
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
 blank line. In a shell loop that reads a list, use </dev/null.
-
-Exit codes:
-""" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
+"""
 
 
 @click.command(
     cls=Command,
-    help="Print one answer to PROMPT and exit. The prompt can also come from -f FILE or standard input (PROMPT -: only "
-    "from there).",
+    help="Print one answer to PROMPT and exit. PROMPT can also come from -f FILE or standard input (-).",
     short_help="Print one answer and exit.",
     epilog=EPILOG,
+    details=DETAILS,
+    exit_codes=True,
 )
 @click.argument("words", metavar="[PROMPT]", nargs=-1, type=Text())
 @heading(
@@ -59,8 +61,8 @@ Exit codes:
     option("-p", "--prompt", "prompt", type=Text(), metavar="TEXT", allow_from_autoenv=False,
            advanced=True, help="The prompt, same as PROMPT."),
     option("-f", "--file", "file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
-           allow_from_autoenv=False, help="Append the text of FILE to the prompt after a blank line (-: "
-           "standard input)."),
+           allow_from_autoenv=False, help="Append the text of FILE to the prompt (-: standard input). A "
+           "blank line separates them."),
     option("--raw", is_flag=True, advanced=True, help="Do not apply the chat template: the model continues the text of "
            "the prompt."),
 )  # fmt: skip
@@ -76,8 +78,8 @@ Exit codes:
     "Output",
     option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, timings, "
            "model, kv."),
-    option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON object per line: ready, prefill, text, done, "
-           "error."),
+    option("--jsonl", "as_jsonl", is_flag=True, advanced=True, help="Print one JSON object per line: ready, prefill, "
+           "text, done, error (docs/contract.md)."),
 )
 @options.stats_option
 @options.output_options

@@ -19,7 +19,9 @@ Examples:
   bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
   bitnet-edge serve --parallel 4 --ctx 2048        # four conversations at once
   bitnet-edge serve --host 0.0.0.0 --api-key "$KEY"
+"""
 
+DETAILS = """\
 Programs: base URL http://127.0.0.1:8080/v1 for OpenAI clients, http://127.0.0.1:8080 for Ollama's.
 docs/serve.md shows Home Assistant, Python, curl and systemd.
 """
@@ -27,9 +29,11 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
 
 @click.command(
     cls=Command,
-    help="Serve the model over HTTP with the APIs of OpenAI and Ollama, and a chat page at the same address.",
+    help="Serve the model over HTTP (APIs of OpenAI and Ollama), with a chat page.",
     short_help="Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page.",
     epilog=EPILOG,
+    details=DETAILS,
+    exit_codes=True,
 )
 @heading(
     "Service",
@@ -37,10 +41,11 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
            help="Address to listen on (default 127.0.0.1: this machine only)."),
     option("--port", type=click.IntRange(0, 65535), metavar="N", default=8080,
            help="Port (default 8080; 0: any free one)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", help="Listen on a Unix socket instead."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True,
+           help="Listen on a Unix socket instead."),
     option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
-    option("--insecure", is_flag=True, help="Allow an address that others can reach, without a key."),
+    option("--insecure", is_flag=True, advanced=True, help="Allow an address that others can reach, without a key."),
     option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
            advanced=True, help="Also accept this host name (of a reverse proxy, in DNS). Addresses and localhost are "
            "always accepted."),
@@ -58,8 +63,8 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
     option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
            "in the file."),
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
-    option("--kiosk", type=Text(), metavar="FILE", help="Serve the kiosk of this house file: on the page, and to "
-           "programs at POST /kiosk/turn (docs/kiosk.md)."),
+    option("--kiosk", type=Text(), metavar="FILE", advanced=True, help="Serve the kiosk of this house file: on "
+           "the page, and to programs at POST /kiosk/turn (docs/kiosk.md)."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
            help="Also serve Home Assistant's voice assistant."),
 )  # fmt: skip
