@@ -33,6 +33,9 @@ HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
+#: bytes of the program that are not resident before the first answer: code of the kernels, Python's objects (measured)
+STILL_TO_COME = 1_250_000
+
 #: engines that may be open: the instruction set is the whole process's
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -114,7 +117,7 @@ def load(
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from pyx import cpu
-    from pyx.memory import rss
+    from pyx.memory import rss, trim
 
     path = bundled() if model is None else str(model)
     checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
@@ -134,7 +137,8 @@ def load(
         reading = remembered_at(checkpoint)  # here, as what that takes stays and is part of the program's size
     output = ahead.result() if ahead else None
     placement.release_pages(checkpoint)
-    program = rss()["rss"] - (output.allocated if output else 0)
+    trim()  # what reading the vocabulary left free would count as the program's, and go later
+    program = rss()["rss"] + STILL_TO_COME - (output.allocated if output else 0)
     # refuse before anything large is touched
     grammars = 0
     if constrained:
@@ -154,6 +158,7 @@ def load(
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     placement.release_pages(checkpoint)
+    trim()
     measured = _measure(transformer, checkpoint, program, place == "huge", drafting)
     plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))
     report(10, 10)

@@ -35,5 +35,6 @@ def forget(number: int) -> None: ...
 def lost() -> int:
     """How often a part of a watched map was found to be gone."""
 
+def trim() -> None: ...
 def rss() -> dict[str, int]:
     """Resident bytes: {"rss", "anon", "file"}."""

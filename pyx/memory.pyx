@@ -21,6 +21,18 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t, size_t)
 
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    #define give_back_heap() malloc_trim(0)
+    #else
+    #define give_back_heap() 0
+    #endif
+    """
+    int give_back_heap() nogil
+
 cdef extern from "lost_pages.h" nogil:
     int lost_install()
     int lost_watch(const void *, size_t)
@@ -234,6 +246,12 @@ def forget(int number):
 def lost():
     """How often a part of a watched map was found to be gone since the process began; zeros stand in its place."""
     return lost_pages()
+
+
+def trim():
+    """Give free memory of the heap back to the system, so that :func:`rss` counts what is in use."""
+    with nogil:
+        give_back_heap()
 
 
 def rss():
