@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 #: the model that ships inside the package
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundled")
-#: how the output head may lie in memory; native: exactly the values of the file; auto: int8, or Q8_0 as stored
+#: how the output head may lie in memory; native: exactly the values of the file; auto: see head_for
 HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
+#: codes of an output head from which on reading less of it pays: smaller ones lie in caches, or take little time
+LARGE_HEAD = 64 << 20
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
@@ -123,6 +125,7 @@ def load(
     checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
     n_threads, few = claim(threads or cpu.cores())
+    head = head_for(head, checkpoint, wishes, constrained)
     ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     chat = Template.for_model(checkpoint, name=template, think=think)
@@ -182,6 +185,25 @@ def load(
     if wishes.kv_budget is not None and isinstance(wishes.kv_budget, str):
         check_budget(loaded, wishes.kv_budget)
     return engine
+
+
+def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False) -> str:
+    """The output head that "auto" stands for; others as they are.
+
+    As the file has it if it is Q8_0 or ternary ("auto" to :func:`pyx.head.placement`), else int8; or two-stage, whose
+    answers are the same, where it is faster (benchmarks/SPEED.md): the head is large, its rows fill the planes, and
+    steps mostly ask for the likeliest tokens of one answer.  Several answers at once read int8 rows together, and
+    grammars need all logits.
+    """
+    from pyx.planes import BLOCK
+
+    table = checkpoint.tensors.get(checkpoint.head)
+    k = checkpoint.config.hidden
+    if head != "auto" or table is None or table.type in ("Q8_0", "Q2_0", "PQ2_0"):
+        return head
+    alone = wishes.parallel in (None, 1) and not constrained
+    wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
+    return "two-stage" if wins else "int8"
 
 
 def check_budget(model: Model, path: str) -> None:
@@ -248,7 +270,7 @@ class _Ahead(threading.Thread):
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
 ) -> _Ahead | None:
-    """Begin to make a large output head while the rest is loaded, unless it makes itself (int8) or is used as stored.
+    """Begin to make a large output head while the rest is loaded, unless it makes itself or is used as stored.
 
     Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
     the memory that is available left.
@@ -257,7 +279,7 @@ def _head_ahead(
     from edge.model.placement import LEAST
 
     available = available_memory()
-    if head in ("auto", "int8") or available is None or wishes.memory is not None or n_threads == 1:
+    if head in ("auto", "int8", "two-stage") or available is None or wishes.memory is not None or n_threads == 1:
         return None
     expected = expect(checkpoint, head, weights, 0, n_threads)
     try:

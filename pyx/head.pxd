@@ -55,8 +55,8 @@ cdef class Head:
     # Prepare hidden vector x [k] as number t of the next call of logits.
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil
     # a[t].out[row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
-    # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, and is
-    # called by every thread of the team with its own rows; other heads give all.
+    # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, once its
+    # planes are made, and is called by every thread of the team with its own rows; other heads give all.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
         int tid, int n_thread) noexcept nogil

@@ -12,8 +12,8 @@ A file whose rows are Q8_0 has a head of eight bits already, with a scale for ea
 map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".
 
 The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
-that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept from
-the second on.
+that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept, as
+rows or as planes, from the second on.
 """
 
 import array
@@ -107,7 +107,7 @@ cdef class Head:
             return
         self.allocate()
         self.source, self.fresh = table, True
-        if self.kind_id != HEAD_INT8:
+        if KINDS[self.kind][1] != 8:
             self.make()
 
     cdef allocate(self):
@@ -230,11 +230,11 @@ cdef class Head:
         if self.kind_id == HEAD_TERNARY:
             self.ternary(kernel, n_token, a, row0, row1, tid)
             return
-        if self.kind_id == HEAD_PLANES:
-            self.planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
-            return
         if self.source is not None:
             self.pass_by(kernel, self.source, n_token, a, row0, row1, tid)
+            return
+        if self.kind_id == HEAD_PLANES:
+            self.planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
             return
         for t in range(n_token):
             out[t] = a[t].out + row0

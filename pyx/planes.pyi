@@ -1,5 +1,7 @@
 """planes: an int8 head in bit planes (see planes.pyx)."""
 
+BLOCK: int
+
 def sizes(n_row: int, k: int, n_bit: int, n_threads: int) -> tuple[int, int]: ...
 
 class Planes:

@@ -64,6 +64,9 @@ cdef enum:
     QUERY_BYTES = 3 * PLANE_TOKENS + 2 + 8                  # of questions, anchor and mean, per element
     THREAD_BYTES = PLANE_TOP * sizeof(Candidate) + CELL * 8
 
+#: rows are padded to so many codes
+BLOCK = PLANE_BLOCK
+
 cdef double MEMORY = 0.98   # weight of the vectors seen before, per vector
 cdef double UP = 1 + 1e-6
 

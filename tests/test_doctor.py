@@ -117,7 +117,7 @@ def test_this_machine() -> None:
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
     (line,) = [line for line in lines if line.startswith("output head")]
     assert line.split(maxsplit=2)[2].startswith(
-        "int8, or Q8_0 if the file has that, every row read for every token; --head int8, two-stage, "
+        "Q8_0 if the file has that, else int8, in two stages if it is large; --head int8, two-stage, "
     )
     (line,) = [line for line in lines if line.startswith("2 MiB pages")]
     assert "for copied weights, output head and KV pages: " in line

@@ -232,16 +232,42 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
     real = engines._Ahead.result
     monkeypatch.setattr(engines._Ahead, "result", lambda self: made.append(real(self)) or made[-1])
     for limit in (None, "1G"):
-        with edge.load(wide, ctx=64, threads=2, memory=limit, head="two-stage") as engine:
+        with edge.load(wide, ctx=64, threads=2, memory=limit, head="f32") as engine:
             kv, logits = engine.space.new_cache(), array("f", bytes(4 * WIDE.n_vocab))
             engine.model.transformer.step([Segment(kv, ids, logits)])
             seen.append((logits.tobytes(), engine.memory()["head"]))
         assert len(made) == 1
-        assert made[0].kind == "two-stage" and made[0].allocated == seen[-1][1]
+        assert made[0].kind == "f32" and made[0].allocated == seen[-1][1]
     assert seen[0] == seen[1]
-    monkeypatch.setattr(engines, "available_memory", lambda: 70_000_000)
-    with edge.load(wide, ctx=64, threads=2, head="two-stage"):
+    monkeypatch.setattr(engines, "available_memory", lambda: 270_000_000)
+    with edge.load(wide, ctx=64, threads=2, head="f32"):
         assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("embedding", "options", "kind"),
+    [
+        ("F16", {}, "two-stage"),
+        ("F16", {"parallel": 1}, "two-stage"),
+        ("F16", {"parallel": 2}, "int8"),
+        ("F16", {"constrained": True}, "int8"),
+        ("F16", {"head": "int8"}, "int8"),
+        ("Q8_0", {}, "q8_0"),
+    ],
+)
+def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedding: str, options: dict[str, object], kind: str
+) -> None:
+    from edge import loading
+
+    path = make_wide(tmp_path, embedding)
+    with edge.load(path, ctx=64, threads=1) as engine:  # 34 MB of codes
+        assert engine.model.transformer.head_kind == ("int8" if embedding == "F16" else "q8_0")
+    monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
+    plans: list[object] = []
+    with edge.load(path, ctx=64, threads=1, on_plan=plans.append, **options) as engine:  # type: ignore[arg-type]
+        assert engine.model.transformer.head_kind == kind
+        assert plans == [engine.plan]
 
 
 def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:

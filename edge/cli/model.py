@@ -46,7 +46,7 @@ def model() -> None:
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Open, describe, plan; weights stay in the file."""
     from edge.formats import open_checkpoint
-    from edge.loading import expect
+    from edge.loading import expect, head_for
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from edge.session.drafting import Drafting
@@ -82,7 +82,8 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     }
     place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
     drafting = Drafting.parse(flags["draft"]).under(wishes.kv_policy)
-    expected = expect(checkpoint, flags["head"], place, rss()["rss"], cpu.cores(), drafting)
+    head = head_for(flags["head"], checkpoint, wishes)
+    expected = expect(checkpoint, head, place, rss()["rss"], cpu.cores(), drafting)
     plan = wishes.plan(checkpoint.config, expected)
     facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {

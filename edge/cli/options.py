@@ -65,9 +65,9 @@ _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use thi
               "lists them). Exit 6 if the processor does not support it.")
 _HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native"]),
                metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default: "
-               "int8, or Q8_0 if the file has that); two-stage (same answers as int8, but reads less memory when only "
-               "the likeliest tokens matter); int6 or int4 (smaller, less exact); f16; f32; native (the values of the "
-               "file, f16 or f32).")
+               "as the file has it if Q8_0, else int8 or two-stage, whichever is faster); two-stage (same answers as "
+               "int8, but reads less memory when only the likeliest tokens of one answer matter); int6 or int4 "
+               "(smaller, less exact); f16; f32; native (the values of the file, f16 or f32).")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
                   help="map: use the weights in the mapped file, starts at once; huge: copy them into 2 MiB pages "
                        "first, fastest; auto (default): start with map and copy between tokens if there is enough "

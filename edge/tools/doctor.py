@@ -149,14 +149,15 @@ def _head() -> dict[str, Any]:
     from edge.loading import HEADS, load
 
     default = (load.__kwdefaults__ or {}).get("head")
-    return {"default": default, "two_stage": default == "two-stage", "kinds": list(HEADS)}
+    return {"default": default, "kinds": list(HEADS)}
 
 
 def _head_words(head: dict[str, Any]) -> str:
     others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
-    default = "int8, or Q8_0 if the file has that" if head["default"] == "auto" else head["default"]
-    stages = "in two stages" if head["two_stage"] else "every row read for every token"
-    return f"{default}, {stages}; --head {others} (two-stage: same answers as int8, reads less memory)"
+    default = head["default"]
+    if default == "auto":
+        default = "Q8_0 if the file has that, else int8, in two stages if it is large"
+    return f"{default}; --head {others} (two-stage: same answers as int8, reads less memory)"
 
 
 def _collapses() -> bool | None:
