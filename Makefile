@@ -12,12 +12,12 @@ BUILD_REQUIRES := "setuptools>=77" "Cython>=3.1"
 COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
 
 # an environment whose interpreter has gone (a distribution upgrade) counts as not installed
-STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.installed $(VENV)/.compiled $(VENV)/.tools)
+STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.installed $(VENV)/.compiled $(VENV)/.tools $(VENV)/.mkdocs)
 
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test compilers fuzz fuzz-files sanitize test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint clean
+.PHONY: help chat test compilers fuzz fuzz-files sanitize test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,8 @@ help:
 	@echo "make wheels  source distribution and wheel, tried in a clean environment (ARGS=aarch64: that one too)"
 	@echo "make deb     Debian package with service and manual pages, of what make freeze has made"
 	@echo "make lint    ruff and mypy"
+	@echo "make docs    write the pages, tables and pictures that are made from the program"
+	@echo "make site    the documentation as a site with search, in build/site"
 	@echo "make clean   remove everything that was built, the virtual environment too"
 
 chat: $(VENV)/.compiled
@@ -95,6 +97,12 @@ lint: $(VENV)/.tools
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 
+docs: $(VENV)/.compiled
+	@for script in docs/make_*.py; do $(PY) $$script || exit 1; done
+
+site: $(VENV)/.mkdocs
+	@$(PY) -m mkdocs build --quiet && echo "build/site/index.html"
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find edge pyx tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
@@ -122,6 +130,10 @@ $(VENV)/.tools: pyproject.toml | $(VENV)/.installed
 
 $(VENV)/.freezer: pyproject.toml | $(VENV)/.installed
 	@$(call install_extras,freeze)
+	@touch $@
+
+$(VENV)/.mkdocs: pyproject.toml | $(VENV)/.installed
+	@$(call install_extras,docs)
 	@touch $@
 
 # the requirements of extras as the installed package states them, without building the package again

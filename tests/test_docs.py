@@ -186,7 +186,8 @@ def explained(heading: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("heading", "key"),
-    [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `freeze`", "freeze"),
+    [("At run time", "dependencies"), ("To build", "requires"), ("Extra `dev`", "dev"), ("Extra `docs`", "docs"),
+     ("Extra `freeze`", "freeze"),
      ("Extra `training`", "training")],
 )
 def test_every_dependency_is_explained(heading: str, key: str) -> None:
@@ -219,3 +220,106 @@ def test_what_is_imported_is_declared() -> None:
 def test_makefile_builds_with_the_declared_tools() -> None:
     match = re.search(r"^BUILD_REQUIRES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert match and shlex.split(match[1]) == toml_list("requires")
+
+
+# ---- pages with figures, commands and messages -----------------------------------------------------------------------
+
+
+def test_readme_models_are_those_of_the_models_page() -> None:
+    models = (ROOT / "docs" / "models.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| (`bitnet-edge pull .+?`) \| (.+)\|$", README, re.MULTILINE)
+    assert len(rows) >= 4
+    for name, command, figures in rows:
+        line = next(line for line in models.splitlines() if line.startswith(f"| {name} |"))
+        assert command in line and line.endswith(f"| {figures}|"), name
+
+
+def test_board_tables_are_current() -> None:
+    from docs import make_boards
+
+    text = make_boards.PAGE.read_text(encoding="utf-8")
+    assert make_boards.page(text) == text, "run make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_console_blocks_show_what_the_command_prints(page: Path) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    for block in blocks(page.read_text(), "console"):
+        command, _, shown = block.partition("\n")
+        assert command.startswith("$ bitnet-edge ")
+        done = CliRunner().invoke(cli, shlex.split(command)[2:])
+        assert done.exit_code == 0 and done.stdout == shown, command
+
+
+def test_quoted_sizes_of_the_kv_cache() -> None:
+    from edge.model.shapes import SHAPES
+    from pyx.kv import KVCache
+
+    c = SHAPES["bonsai-1.7b"].config("")
+    text = (ROOT / "docs" / "questions.md").read_text()
+    found = re.findall(r"(\d+) MB\s+\(`--kv (\w+)`", text)
+    assert len(found) == 2
+    for size, kv in found:
+        assert f"{KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 8192, kv) / 1e6:.0f}" == size, kv
+
+
+def source_texts() -> list[str]:
+    """Every text constant of the program, parts of f-strings one by one."""
+    files = [*(ROOT / "edge").rglob("*.py")]
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in files)
+    found = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    compiled = [path.read_text(encoding="utf-8") for path in (ROOT / "pyx").glob("*.pyx")]
+    return [text for text in found if isinstance(text, str)] + compiled
+
+
+def test_troubleshooting_quotes_messages_that_exist() -> None:
+    texts = source_texts()
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    messages = [message for line in page.splitlines() if line.startswith("| `")
+                for message in re.findall(r"`([^`]+)`", line.split(" | ")[0])]  # fmt: skip
+    assert len(messages) > 40
+    for message in messages:
+        for part in filter(None, (part.strip(" ():") for part in message.split("..."))):
+            assert any(part in text for text in texts), f"no message contains {part!r}"
+
+
+def test_questions_of_newcomers_are_answered() -> None:
+    """README leads to the page, each answer is short, and every link with an anchor leads to a heading."""
+    assert "(docs/questions.md)" in README
+    answers = (ROOT / "docs" / "questions.md").read_text().split("\n## ")[1:]
+    assert len(answers) >= 10
+    for answer in answers:
+        title, _, text = answer.partition("\n")
+        assert title.endswith("?") and 20 < len(text.split()) < 120, title
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_lead_to_headings(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text()):
+        text = (page.parent / target).read_text() if target else page.read_text()
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+        slugs |= {re.sub(r"[-\s]+", "-", slug) for slug in slugs}  # as mkdocs writes them
+        assert anchor in slugs, f"{page.name}: {target}#{anchor}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"({page.name})" in index, page.name
+
+
+def test_site_builds_with_strict_links(tmp_path: Path) -> None:
+    """Without network: every page, every link, search."""
+    pytest.importorskip("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").glob("*.md"):
+        html = (tmp_path / "site" / page.with_suffix(".html").name).read_text()
+        assert not re.search(r'(?:src|<link [^>]*href)="(?:https?:)?//', html), f"{page.name} loads from elsewhere"
+    assert "ternary" in (tmp_path / "site" / "search" / "search_index.json").read_text()
+    assert (tmp_path / "site" / "benchmarks" / "SPEED.html").is_file()  # linked from a page of docs/

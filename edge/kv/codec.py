@@ -124,7 +124,7 @@ def _replaceable(path: str) -> int:
         return 0o600
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    raise UsageError(f"{path} is no session file, and will not be replaced")
+    raise UsageError(f"{path} is not a session file, and will not be replaced")
 
 
 def _lock(path: str) -> int:
