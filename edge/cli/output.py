@@ -201,12 +201,7 @@ class Answer:
         self._thinking = False
         self._held = ""
         self._ended = False
-        self.parts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """All text so far."""
-        return "".join(self.parts)
+        self.begun = False  # some of it was printed
 
     def feed(self, text: str, thought: bool = False) -> None:
         """Print one more piece; of thoughts where they are shown, dimmed where there is colour."""
@@ -219,7 +214,7 @@ class Answer:
         if self._thinking:
             self._thinking = False
             self._out.write("\n\n")
-        self.parts.append(text)
+        self.begun = True
         if self._clean:
             text = text.translate(_UNSAFE)
         body = text.rstrip("\n")

@@ -222,7 +222,7 @@ class Repl:
                     answer.feed(piece.text, piece.thought)
             finally:
                 progress.close()
-                if answer.text:
+                if answer.begun:
                     answer.end()
         answer.end()
         self.keep(session)

@@ -210,7 +210,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
                 answer.feed(piece.text, piece.thought)
         except BaseException as error:
             progress.close()
-            if answer.text and not isinstance(error, BrokenPipeError):
+            if answer.begun and not isinstance(error, BrokenPipeError):
                 answer.end()
             raise
     if asked:

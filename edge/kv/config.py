@@ -30,6 +30,8 @@ PAGE = 32
 #: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
+#: tokens of an answer, at least, that is taken for endless
+ENDLESS = 1 << 15
 
 def parse_kv_type(value: str) -> str:
     """A KV type as users write it, ``int8``, ``q8_0`` or ``KEYS:VALUES`` -> as :class:`pyx.kv.KVCache` spells it."""
@@ -85,6 +87,21 @@ class KVPlan(NamedTuple):
         if self.limit is not None:
             return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
         return None if self.parallel is None else self.kv_total
+
+    @property
+    def recalled(self) -> int:
+        """Latest tokens of an endless answer whose ids and text are kept: all that it attends, and where drafts look."""
+        return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
+
+    def endless(self, penalised: int = 0) -> int:
+        """Tokens of an answer from which on no more than :attr:`recalled` are kept: where old ones are out of sight.
+
+        ``penalised``: how many of the latest tokens penalties look at, -1: all.  They are kept where pages that leave
+        the window are, too, so that the answer can go back.
+        """
+        if not self.window or self.offload or not 0 <= penalised <= self.recalled:
+            return 1 << 62
+        return max(ENDLESS, 2 * self.recalled)
 
     @property
     def for_grammars(self) -> int | None:

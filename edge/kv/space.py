@@ -98,7 +98,7 @@ class KVSpace:
             if not idle:
                 return False
             first = min(idle, key=lambda state: state.used)
-            first.drop()
+            first.free()
             self._states.discard(first)
             return True
 

@@ -41,7 +41,8 @@ class KVState:
     """Made by :meth:`edge.kv.space.KVSpace.new_state`.  One thread at a time.
 
     ``tokens`` are those held; ``sampled`` is an answer's last token where that was not evaluated.  ``logits``, float32
-    [n_vocab], are those behind the last token once a prompt was evaluated.
+    [n_vocab], are those behind the last token once a prompt was evaluated.  ``dropped`` > 0: so many tokens before
+    those are not known any more (:meth:`drop`); the state can be written on, but the next prompt begins afresh.
     """
 
     def __init__(self, kv: Any, sampler: Any, rows: memoryview, draft: Any, model: Model) -> None:
@@ -49,6 +50,7 @@ class KVState:
         self.sampler = sampler
         self.tokens = array("i")
         self.sampled = array("i")
+        self.dropped = 0
         self.draft = draft
         n_vocab = model.config.n_vocab
         n_row = len(rows) // n_vocab
@@ -65,10 +67,16 @@ class KVState:
         self._model = model
 
     def check(self) -> None:
-        """Start afresh when an interrupt came between a step and its bookkeeping."""
+        """Start afresh when the first tokens are not known, or an interrupt came between a step and its bookkeeping."""
         if self.kv.n_tokens != len(self.tokens):
             self.kv.reset()
-            del self.tokens[:]
+            self.dropped = 0
+            self.tokens, self.sampled = array("i"), array("i")
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens seen."""
+        return self.dropped + len(self.tokens)
 
     @property
     def nbytes(self) -> int:
@@ -88,10 +96,17 @@ class KVState:
         spill = getattr(self.kv, "spill", None)
         return None if spill is None else spill.error
 
-    def drop(self) -> None:
+    def free(self) -> None:
         """Give the cache back; the state is of no use afterwards."""
         self.kv = self._one = None
         self.tokens, self.sampled = array("i"), array("i")
+
+    def drop(self, n: int) -> None:
+        """Forget which tokens were seen, but for the last n and what fills their first page."""
+        gone = (len(self.tokens) - n) // PAGE * PAGE
+        if gone > 0:
+            del self.tokens[:gone]
+            self.dropped += gone
 
     # ---- what is held ------------------------------------------------------------------------------------------------
 
@@ -109,7 +124,7 @@ class KVState:
 
     def adopt(self, tokens: array[int], kv: Any) -> None:
         """Hold these tokens in this cache from now on, in place of what was held."""
-        self.tokens, self.kv = tokens, kv
+        self.tokens, self.kv, self.dropped = tokens, kv, 0
         self.sampled = array("i")
 
     def fork(self) -> Any:
@@ -174,7 +189,7 @@ class KVState:
         if draft.idle and not certain:
             return self._alone(token, winners)
         held = len(self.tokens) + 1
-        room = min(most - held, PAGE - 1 - held % PAGE if held % PAGE else 0, FEW_ROWS // self._company - 1)
+        room = min(most - self.dropped - held, PAGE - 1 - held % PAGE if held % PAGE else 0, FEW_ROWS // self._company - 1)
         n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
         self._begun = time.perf_counter()
         return Segment(self.kv, self._ids[n], self._many[n], True, winners)
@@ -207,8 +222,8 @@ class KVState:
         """Take back what was drafted and has not come."""
         if self.draft is not None:
             self.draft.stop()
-            if len(self.tokens) < self.kv.n_tokens:
-                self.kv.crop(len(self.tokens))
+            if self.n_tokens < self.kv.n_tokens:
+                self.kv.crop(self.n_tokens)
 
     # ---- a prompt ----------------------------------------------------------------------------------------------------
 

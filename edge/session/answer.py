@@ -31,32 +31,55 @@ if TYPE_CHECKING:
     Work = Generator[Need | Piece, None, None]
 
 
-class Parts(list[str]):
-    """Texts, joined as they come, so that an endless answer takes little more than its characters."""
+class Said:
+    """The text of an answer: all of it, or of an endless one the end.
 
-    loose = 0  # texts at the end that are not joined
+    Pieces are joined as they come, so that a long text takes little more than its characters.  ``dropped``: whether
+    its beginning is gone.
+    """
+
+    BLOCK = 512  # pieces that are joined
+
+    def __init__(self) -> None:
+        self.dropped = False
+        self._whole = False  # somebody wants all of it
+        self._blocks: list[str] = []
+        self._loose: list[str] = []
 
     def append(self, text: str) -> None:
-        super().append(text)
-        self.loose += 1
-        if self.loose == 512:
-            self[-512:] = ["".join(self[-512:])]
-            self.loose = 0
+        self._loose.append(text)
+        if len(self._loose) == self.BLOCK:
+            self._blocks.append("".join(self._loose))
+            self._loose.clear()
+
+    def keep_all(self) -> None:
+        """Drop nothing from now on."""
+        self._whole = True
+
+    def drop(self, pieces: int) -> None:
+        """Forget all but the latest pieces, at least so many of them."""
+        n = len(self._blocks) - (pieces + self.BLOCK - 1) // self.BLOCK
+        if n > 0 and not self._whole:
+            del self._blocks[:n]
+            self.dropped = True
+
+    def __str__(self) -> str:
+        return "".join([*self._blocks, *self._loose])
 
 
 class Outcome:
     """What is known of a call: the loop writes it, the Answer shows it."""
 
     __slots__ = (
-        "cancelled", "deadline", "finish_reason", "form", "logprobs", "parts", "spec", "thoughts", "timings", "usage",
+        "cancelled", "deadline", "finish_reason", "form", "logprobs", "said", "spec", "thoughts", "timings", "usage",
     )
 
     def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
         self.finish_reason: str | None = None
         self.usage = Usage()
         self.timings = Timings()
-        self.parts: list[str] = Parts()
-        self.thoughts: list[str] = Parts()
+        self.said = Said()
+        self.thoughts = Said()
         self.logprobs: list[Logprob] = []
         self.cancelled = False
         self.deadline: float | None = None
@@ -111,10 +134,22 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """All of the answer; runs to its end."""
+        """All of the answer; runs to its end.
+
+        Raises EdgeError where the answer has been iterated for more than 32,768 tokens through a window, and its
+        beginning was not kept.
+        """
+        return self._all(self._outcome.said)
+
+    def _all(self, said: Said) -> str:
+        said.keep_all()
         for _ in self:
             pass
-        return "".join(self._outcome.parts)
+        if said.dropped:
+            raise EdgeError(
+                f"the beginning of an answer of {self.usage.completion} tokens was not kept: use its pieces as they come,"
+                " or ask for the text before them")
+        return str(said)
 
     @property
     def content(self) -> str:
@@ -129,9 +164,7 @@ class Answer:
     @property
     def thoughts(self) -> str:
         """What the model thought in front of its answer; runs to its end.  Not part of ``text``."""
-        for _ in self:
-            pass
-        return "".join(self._outcome.thoughts)
+        return self._all(self._outcome.thoughts)
 
     @property
     def value(self) -> Any:
@@ -181,7 +214,7 @@ class Answer:
         self.close()
 
     def __repr__(self) -> str:
-        said = "".join(self._outcome.parts)
+        said = str(self._outcome.said)
         shown = said if len(said) <= 40 else said[:39] + "…"
         return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {self.usage.completion} tokens>"
 
@@ -231,8 +264,9 @@ def write(
 
     looks = not request.ignore_eos and constraint is None
     telling = request.logprobs
-    said, thought = outcome.parts, outcome.thoughts
+    said, thought = outcome.said, outcome.thoughts
     count, most = 0, request.max_tokens
+    endless = plan.endless(sampling.repeat_last_n if penalises else 0)
     most_ahead = min(most_held, len(ids) + most - 1)  # the last token is not evaluated
     pending = False  # the last token is not evaluated yet
     first = first_seconds = away = left = decode_seconds = 0.0
@@ -285,6 +319,10 @@ def write(
                     yield segment
                 logits = take(token, segment)
                 pending = False
+                if count >= endless and not count % Said.BLOCK:
+                    state.drop(plan.recalled)
+                    said.drop(plan.recalled)
+                    thought.drop(plan.recalled)
         decode_seconds = clock() - first - away if count else 0.0
         for piece in stream.flush():
             (thought if piece.thought else said).append(piece.text)

@@ -257,7 +257,7 @@ class Session:
     @property
     def n_tokens(self) -> int:
         """Tokens the KV cache has seen."""
-        return len(self.state.tokens) if self.state else 0
+        return self.state.n_tokens if self.state else 0
 
     @property
     def evicted(self) -> int:
@@ -443,7 +443,9 @@ class Session:
             yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._prefixes.add)
         finally:
             if asked:
-                text = "".join(outcome.parts)
+                text = str(outcome.said)
+                if self.state is not None and self.state.dropped:
+                    text = self._end_of(text)
                 if text or outcome.usage.completion or outcome.finish_reason == "stop":
                     content, calls = (text, []) if self._form is None else self._form.split(text)
                     said: dict[str, Any] = {"role": "assistant", "content": content}
@@ -451,6 +453,11 @@ class Session:
                 else:
                     self.messages.pop()
             self._end(place)
+
+    def _end_of(self, text: str) -> str:
+        """What stays of an endless answer in ``messages``: as much of its end as takes a quarter of the context."""
+        most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
+        return "… " + tokenizer.decode(tokenizer.encode(text[-16 * most :])[-most:]).lstrip()
 
     # ---- prompt -----------------------------------------------------------------------------------------------------
 
