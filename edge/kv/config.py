@@ -90,7 +90,7 @@ class KVPlan(NamedTuple):
 
     @property
     def recalled(self) -> int:
-        """Latest tokens of an endless answer whose ids and text are kept: all that it attends, and where drafts look."""
+        """Latest tokens of an endless answer that are kept: all that it attends, and where drafts look."""
         return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
 
     def endless(self, penalised: int = 0) -> int:

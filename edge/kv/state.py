@@ -67,7 +67,7 @@ class KVState:
         self._model = model
 
     def check(self) -> None:
-        """Start afresh when the first tokens are not known, or an interrupt came between a step and its bookkeeping."""
+        """Start afresh where first tokens are not known, or an interrupt came between a step and its bookkeeping."""
         if self.kv.n_tokens != len(self.tokens):
             self.kv.reset()
             self.dropped = 0
@@ -189,7 +189,8 @@ class KVState:
         if draft.idle and not certain:
             return self._alone(token, winners)
         held = len(self.tokens) + 1
-        room = min(most - self.dropped - held, PAGE - 1 - held % PAGE if held % PAGE else 0, FEW_ROWS // self._company - 1)
+        in_page = PAGE - 1 - held % PAGE if held % PAGE else 0
+        room = min(most - self.dropped - held, in_page, FEW_ROWS // self._company - 1)
         n = draft.give(token, certain, room) if certain else draft.propose(self.tokens, token, room)
         self._begun = time.perf_counter()
         return Segment(self.kv, self._ids[n], self._many[n], True, winners)

@@ -147,7 +147,7 @@ class Answer:
             pass
         if said.dropped:
             raise EdgeError(
-                f"the beginning of an answer of {self.usage.completion} tokens was not kept: use its pieces as they come,"
+                f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"
                 " or ask for the text before them")
         return str(said)
 
