@@ -152,7 +152,13 @@ def load(
     if on_plan:
         on_plan(plan)
     if checkpoint.open:
-        checkpoint = settle(checkpoint, n_threads, reading)
+        def made() -> Any:
+            nonlocal output  # by no reading changed: scored with and kept
+            output = output or building.output_head(checkpoint, head, n_threads)
+            return output
+
+        checkpoint = settle(
+            checkpoint, n_threads, reading, made, tokenizer, lambda done, total: report(3 + 6 * done / total, 10))
     try:
         transformer = building.build(
             checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None)

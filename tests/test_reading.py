@@ -73,25 +73,25 @@ def test_the_text_is_scored_as_numpy_says(bundled_model: Path) -> None:
     from tests.oracles.forward import Model
 
     c = open_checkpoint(bundled_model)
-    ids = Tokenizer.build(c.tokenizer).encode(KIOSK)
-    ids = [c.tokenizer.bos_id, *ids]
+    ids = reading.tokens(c, KIOSK)
+    assert ids == [c.tokenizer.bos_id, *Tokenizer.build(c.tokenizer).encode(KIOSK)]
     logits = Model(c).logits(ids)
     top = logits.max(-1, keepdims=True)
     logits = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
     expected = -np.mean([logits[i, token] for i, token in enumerate(ids[1:])])
-    assert reading.score(c, text=KIOSK) == pytest.approx(expected, abs=0.02)
+    assert reading.score(c, ids) == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.parametrize(
     ("change", "keys", "taken", "words"),
     [
-        (None, {}, {"i2s_layout": "128", "inverted": False, "activation": "relu2"}, None),
+        (None, {}, {"i2s_layout": "128", "activation": "relu2"}, None),
         # W2: converted on an ARM board
-        (as_layout_64, {}, {"i2s_layout": "64", "inverted": False, "activation": "relu2"}, "layout 64"),
+        (as_layout_64, {}, {"i2s_layout": "64", "activation": "relu2"}, "layout 64"),
         # W8: converted from a model whose scales divide
         (inverted, {}, {"i2s_layout": "128", "inverted": True, "activation": "relu2"}, "scales inverted"),
         # W1 where grouped-query attention does not give it away, and W7
-        (None, {"label": "bitnet"}, {"i2s_layout": "128", "inverted": False, "activation": "relu2"}, None),
+        (None, {"label": "bitnet"}, {"i2s_layout": "128", "activation": "relu2"}, None),
     ],
     ids=["as it should be", "layout 64", "inverted", "label bitnet"],
 )
@@ -103,7 +103,7 @@ def test_the_reading_that_predicts_is_taken(
     checkpoint = open_checkpoint(path)
     assert set(checkpoint.open) == set(taken)
     found = reading.readings(checkpoint, every=True)
-    assert len(found) == 8 and dict(reading.winner(checkpoint, found).options) == taken
+    assert len(found) == 2 ** len(taken) and dict(reading.winner(checkpoint, found).options) == taken
 
     settled = reading.settle(checkpoint)
     told = [note for note in settled.notes if "nats a token" in note]
@@ -121,6 +121,37 @@ def test_the_reading_that_predicts_is_taken(
         assert reading._kept(str(kept), checkpoint) is None
 
 
+def test_a_first_opening_reads_a_few_tokens_with_one_head(
+    bundled_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is what it says costs one reading of the beginning; no reading makes a head of its own."""
+    from edge.model import weights
+
+    made: list[int] = []
+    build, score = weights.output_head, reading.score
+    monkeypatch.setattr(weights, "output_head", lambda *given: made.append(1) or build(*given))
+    seen: list[tuple[int, float]] = []
+
+    def counted(checkpoint: Any, ids: list[int], n_threads: int, head: Any) -> float:
+        seen.append((len(ids), score(checkpoint, ids, n_threads, head)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(reading, "score", counted)
+    steps: list[tuple[float, float]] = []
+    path = mislabelled(bundled_model, tmp_path / "m.gguf", as_layout_64)
+    with load(path, ctx=256, threads=1, progress=lambda done, total: steps.append((done, total))):
+        assert len(made) == 1
+    few, more = reading.FIRST, reading.BEGINNING  # the other two predict nothing from the first word
+    assert [most for most, _ in seen] == [more, few, few, more, few, more]
+    assert len(steps) >= 7 and steps == sorted(steps), "progress for each reading"
+    # the usual reading predicts: no other is tried, and none after one that does
+    monkeypatch.setattr(reading, "FLUENT", 8.0)
+    assert len(reading.readings(open_checkpoint(mislabelled(bundled_model, tmp_path / "usual.gguf")))) == 1
+    assert len(reading.readings(open_checkpoint(path))) == 3
+    with load(path, ctx=256, threads=1, activation="relu2") as engine:
+        assert not any("nats" in note for note in engine.notes)
+
+
 def test_loading_answers_as_the_good_file_does(bundled_model: Path, tmp_path: Path) -> None:
     path = mislabelled(bundled_model, tmp_path / "m.gguf", as_layout_64)
     words = []
@@ -135,7 +166,7 @@ def test_loading_answers_as_the_good_file_does(bundled_model: Path, tmp_path: Pa
 def test_what_was_said_is_not_looked_for(bundled_model: Path, tmp_path: Path) -> None:
     path = mislabelled(bundled_model, tmp_path / "m.gguf")
     assert "i2s_layout" not in open_checkpoint(path, i2s_layout="128").open
-    assert "activation" not in open_checkpoint(path, activation="relu2").open
+    assert not open_checkpoint(path, activation="relu2").open, "who knows that knows the file"
     path = mislabelled(bundled_model, tmp_path / "m.gguf", hidden_activation="relu2")
     assert "activation" not in open_checkpoint(path).open
     assert not open_checkpoint(bundled_model).open, "a file of ours says all"
@@ -155,7 +186,7 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     bad = mislabelled(bundled_model, tmp_path / "m.gguf", as_layout_64)
     shown = run.invoke(cli, ["model", "show", bad, "--json"])
     facts = json.loads(shown.stdout)
-    assert len(facts["readings"]) == 8 and any("layout 64" in note for note in facts["notes"])
+    assert len(facts["readings"]) == 4 and any("layout 64" in note for note in facts["notes"])
     with pytest.raises(InvalidFile, match="not what it claims: read with layout 64") as caught:
         run.invoke(cli, ["model", "check", bad], catch_exceptions=False, standalone_mode=False)
     assert caught.value.exit_code == 4

@@ -63,7 +63,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    checkpoint, found = _read(checkpoint, cpu.cores(), every=False)
+    checkpoint, found = _read(checkpoint, cpu.cores(), every=False, out=out)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     facts = {
         "path": checkpoint.path,
@@ -134,7 +134,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     settled = checkpoint
     found: list[Reading] = []
     if not faults:
-        settled, found = _read(checkpoint, cpu.cores(), every=True)
+        settled, found = _read(checkpoint, cpu.cores(), every=True, out=out)
         faults += reading.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
              "readings": _facts_of(found)}  # fmt: skip
@@ -151,13 +151,14 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
         out.line(f"{checkpoint.path}: sound")
 
 
-def _read(checkpoint: Checkpoint, n_threads: int, every: bool) -> tuple[Checkpoint, list[Reading]]:
+def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> tuple[Checkpoint, list[Reading]]:
     """The checkpoint as it is best read, and the scores of its readings; none without a tokenizer."""
     from edge.model import reading
 
     if checkpoint.tokenizer.kind == "none":
         return checkpoint, []
-    found = reading.readings(checkpoint, n_threads, every=every)
+    with out.progress("scoring a short text") as progress:
+        found = reading.readings(checkpoint, n_threads, every=every, progress=progress)
     taken = reading.winner(checkpoint, found)
     if taken is not found[0]:
         checkpoint = reading.reopened(checkpoint, taken.options)

@@ -44,7 +44,8 @@ ACTIVATION = option(
     "--activation",
     type=click.Choice(["relu2", "silu"]),
     advanced=True,
-    help="Set the activation function if the file does not name it.",
+    help="Set the activation function if the file does not name it. Nothing about the file is then found out by "
+    "scoring a text.",
 )
 
 _model_file = heading(

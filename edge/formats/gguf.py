@@ -51,6 +51,8 @@ LAYOUTS = ("128", "64", "1x4")
 #: names of the files of a model in parts, and how many there may be
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 MOST_PARTS = 256
+#: a scale is the mean size of latent weights, and far below this; its reciprocal, which some converters stored, above
+LARGE_SCALE = 4.0
 #: tokens of the Llama-3 vocabulary
 LLAMA3_TOKENS = 128256
 
@@ -167,14 +169,19 @@ def _open(
     activation: str | None,
     inverted: bool,
 ) -> dict[str, tuple[Any, ...]]:
-    """What the file does not say and nobody has said: option -> choices, the one that was taken first."""
+    """What the file does not say: option -> choices, the one that was taken first.
+
+    Who names the activation knows the file: nothing is open then.
+    """
     found: dict[str, tuple[Any, ...]] = {}
-    if any(key.startswith("bitnet_edge.") for key in header.metadata):  # we wrote it
+    if activation is not None or any(key.startswith("bitnet_edge.") for key in header.metadata):  # the latter: ours
         return found
-    if i2s_layout == "auto" and any(tensor.type == "I2_S" for tensor in tensors.values()):
+    scales = sorted(_stored_scale(tensor) for tensor in tensors.values() if tensor.type == "I2_S")
+    if i2s_layout == "auto" and scales:
         found["i2s_layout"] = ("128", "64")
-        found["inverted"] = (inverted, not inverted)
-    if activation is None and header.text(f"{family.arch}.hidden_activation") is None and config.sub_norm:
+        if scales[len(scales) // 2] > LARGE_SCALE:
+            found["inverted"] = (inverted, not inverted)
+    if header.text(f"{family.arch}.hidden_activation") is None and config.sub_norm:
         found["activation"] = ("silu", "relu2") if config.activation == "silu" else ("relu2", "silu")
     return found
 
@@ -538,9 +545,14 @@ def _tensors(
     return tensors
 
 
+def _stored_scale(tensor: Tensor) -> float:
+    """The scale behind the codes of an I2_S tensor."""
+    return float(struct.unpack_from("<f", tensor.data, len(tensor.data) - 32)[0])
+
+
 def _inverse_square(tensor: Tensor) -> float:
     """What turns the stored scale of an I2_S tensor into its reciprocal; 1 where there is no such scale."""
-    (stored,) = struct.unpack_from("<f", tensor.data, len(tensor.data) - 32)
+    stored = _stored_scale(tensor)
     return 1.0 / stored**2 if 1e-12 < abs(stored) < 1e12 else 1.0
 
 

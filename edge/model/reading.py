@@ -4,8 +4,9 @@ The arrangement of I2_S codes stands in no file, converters disagree about the a
 wrote the reciprocal of the weight scales.  A wrong reading is fluent nonsense or plain garbage, and either costs nats:
 a trained model predicts :data:`TEXT` at one to three nats a token, a wrongly read one at four and more.
 
-So a file that leaves something open is scored once.  If the usual reading predicts well it is taken; else all others
-are tried and the clear winner is taken, with a note.  What was found is kept by the model's fingerprint.
+So a file that leaves something open is scored once, on the beginning of the text.  If the usual reading predicts well
+it is taken; else the others are tried and the clear winner is taken, with a note.  What was found is kept by the
+model's fingerprint.  The output head, which no reading changes, is made once for all of them and for the model.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import itertools
 import math
 import os
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +25,27 @@ from edge.formats import open_checkpoint
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
+    from edge.prompt.tokenizer import Tokenizer
+    from pyx.head import Head
 
 #: what anybody who has read much knows by heart
 TEXT = (
-    "One, two, three, four, five, six, seven, eight, nine, ten. Monday, Tuesday, Wednesday, Thursday, Friday, "
-    "Saturday, Sunday. The capital of France is Paris, and the capital of Italy is Rome. There are seven days in a "
-    "week and twelve months in a year."
+    "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday. The capital of France is Paris, and the capital "
+    "of Italy is Rome. There are seven days in a week and twelve months in a year. One, two, three, four, five, six, "
+    "seven, eight, nine, ten."
 )
+#: tokens of it that a first opening scores: the week and the capitals
+BEGINNING = 36
 #: nats per token below which the usual reading is right
 FLUENT = 2.5
 #: nats per token by which another reading must be better
 CLEAR = 0.75
 #: of what guessing costs (the logarithm of the vocabulary): a model that has learned something stays below
 LEARNED = 0.8
-#: tokens of a step, each with logits of its own: 2 MB for a vocabulary of 128 k
-CHUNK = 4
+#: tokens of it that show whether another reading than the usual one is worth more: one step
+FIRST = 9
+#: tokens of a step, each with logits of its own: 4 MB for a vocabulary of 128 k
+CHUNK = 8
 
 
 @dataclass(frozen=True)
@@ -64,24 +71,31 @@ def guess(checkpoint: Checkpoint) -> float:
     return math.log(checkpoint.config.n_vocab)
 
 
-def score(checkpoint: Checkpoint, n_threads: int = 1, text: str = TEXT) -> float:
-    """Nats per token of ``text``; infinite where the arithmetic overflows.  Raises InvalidFile, or UsageError for a
-    model without a tokenizer."""
+def tokens(checkpoint: Checkpoint, text: str = TEXT, tokenizer: Tokenizer | None = None) -> list[int]:
+    """``text`` as the model's tokens, by a ``tokenizer`` that is there or one made for it.  Raises UsageError for a
+    model without one."""
     from edge.model import placement
-    from edge.model.weights import build
     from edge.prompt.tokenizer import Tokenizer
+
+    made = tokenizer or Tokenizer.build(checkpoint.tokenizer)
+    ids = made.encode(text)
+    if made.add_bos and made.bos_id is not None:
+        ids.insert(0, made.bos_id)
+    del made
+    placement.release_pages(checkpoint)  # of its words
+    return ids[: checkpoint.config.n_ctx_train]
+
+
+def score(checkpoint: Checkpoint, ids: Sequence[int], n_threads: int = 1, head: str | Head = "auto") -> float:
+    """Nats per token of a text given as tokens; infinite where the arithmetic overflows.  ``head`` as for
+    :func:`edge.model.weights.build`.  Raises InvalidFile."""
+    from edge.model.weights import build
     from pyx.compare import log_likelihoods
     from pyx.kv import KVCache
     from pyx.transformer import Segment
 
-    tokenizer, c = Tokenizer.build(checkpoint.tokenizer), checkpoint.config
-    ids = tokenizer.encode(text)
-    if tokenizer.add_bos and tokenizer.bos_id is not None:
-        ids.insert(0, tokenizer.bos_id)
-    ids = ids[: c.n_ctx_train]
-    del tokenizer
-    placement.release_pages(checkpoint)  # of its words
-    model = build(checkpoint, n_threads=n_threads, chunk=CHUNK)
+    c = checkpoint.config
+    model = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK)
     cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f16")
     logits = memoryview(array("f", bytes(4 * CHUNK * c.n_vocab)))
     total = 0.0
@@ -96,24 +110,51 @@ def score(checkpoint: Checkpoint, n_threads: int = 1, text: str = TEXT) -> float
     return total / (len(ids) - 1) if math.isfinite(total) else math.inf
 
 
-def readings(checkpoint: Checkpoint, n_threads: int = 1, text: str = TEXT, every: bool = False) -> list[Reading]:
-    """How well each reading predicts, the usual one first; only that one where it predicts well, unless ``every``."""
+def readings(
+    checkpoint: Checkpoint,
+    n_threads: int = 1,
+    text: str = TEXT,
+    *,
+    every: bool = False,
+    head: Head | None = None,
+    tokenizer: Tokenizer | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Reading]:
+    """How well each reading predicts, the usual one first.
+
+    Only that one where it predicts well, and else no more once one does; the beginning of the text suffices for that,
+    and a few tokens of it for readings that predict nothing.
+    ``every``: all readings, over the whole text.  ``head``, ``tokenizer``: where they are there already.  ``progress``:
+    called with (done, of how many) in front of each reading.
+    """
     from edge.model import placement
+    from edge.model.weights import output_head
+    from pyx.memory import trim
 
     names = list(checkpoint.open)
     found: list[Reading] = []
-    for values in itertools.product(*checkpoint.open.values()):
+    choices = list(itertools.product(*checkpoint.open.values()))
+    ids = tokens(checkpoint, text, tokenizer)
+    head = head or output_head(checkpoint, "auto", n_threads)
+    for done, values in enumerate(choices):
         options = dict(zip(names, values, strict=True))
         if found and not _room(checkpoint):
             break  # a wrong reading is better than none
+        if progress:
+            progress(done, len(choices))
         opened = reopened(checkpoint, options) if found else checkpoint
         try:
-            found.append(Reading(options, score(opened, n_threads, text)))
+            nats = score(opened, ids[:FIRST], n_threads, head) if found and not every else 0.0
+            if nats <= LEARNED * guess(checkpoint):
+                nats = score(opened, ids if every else ids[:BEGINNING], n_threads, head)
+            found.append(Reading(options, nats))
         except EdgeError:
             if not found:
                 raise
         placement.release_pages(opened)  # each of them has the file mapped for itself
-        if len(found) == 1 and found[0].nats <= FLUENT and not every:
+        del opened
+        trim()  # another reading may have taken memory for all codes
+        if not every and found[-1].nats <= FLUENT:
             break
     return found
 
@@ -146,10 +187,18 @@ def note(found: list[Reading], taken: Reading) -> str:
             f"{found[0].nats:.1f} with {found[0].words()}")
 
 
-def settle(checkpoint: Checkpoint, n_threads: int = 1, place: str | None = None) -> Checkpoint:
+def settle(
+    checkpoint: Checkpoint,
+    n_threads: int = 1,
+    place: str | None = None,
+    head: Callable[[], Head] | None = None,
+    tokenizer: Tokenizer | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Checkpoint:
     """The checkpoint, read the way that predicts; as it is where its file leaves nothing open.
 
     Kept from one start to the next in ``place``, which is found where it is not given, see :func:`remembered_at`.
+    ``head`` gives the output head that scoring uses; ``tokenizer`` and ``progress`` as in :func:`readings`.
     """
     if not checkpoint.open or checkpoint.tokenizer.kind == "none":
         return checkpoint
@@ -157,7 +206,8 @@ def settle(checkpoint: Checkpoint, n_threads: int = 1, place: str | None = None)
     kept = _kept(place, checkpoint)
     if kept is None:
         try:
-            found = readings(checkpoint, n_threads)
+            found = readings(
+                checkpoint, n_threads, head=head() if head else None, tokenizer=tokenizer, progress=progress)
         except EdgeError:  # whoever needs what is broken will say so
             return checkpoint
         taken = winner(checkpoint, found)
