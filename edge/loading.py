@@ -71,6 +71,7 @@ def load(
     parallel: int | None = None,
     system: str | None = None,
     constrained: bool = False,
+    reserve: int = 0,
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
@@ -86,8 +87,8 @@ def load(
     say.  system: the system prompt of sessions that are not given another; it is pinned where the context slides and
     ``sinks`` is None.  progress: called with (done, total).  draft: "auto", "off" or a number of tokens, see
     :mod:`edge.session.drafting`.  constrained: answers will follow grammars, and the memory for that is part of the
-    plan.  on_plan: called with the memory plan before anything of it is taken, but for a large
-    output head where memory is plenty.
+    plan.  reserve: bytes that the calling program will take itself, part of the plan, too.  on_plan: called with the
+    memory plan before anything of it is taken, but for a large output head where memory is plenty.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """
@@ -141,7 +142,7 @@ def load(
     output = ahead.result() if ahead else None
     placement.release_pages(checkpoint)
     trim()  # what reading the vocabulary left free would count as the program's, and go later
-    program = rss()["rss"] + STILL_TO_COME - (output.allocated if output else 0)
+    program = rss()["rss"] + STILL_TO_COME + reserve - (output.allocated if output else 0)
     # refuse before anything large is touched
     grammars = 0
     if constrained:

@@ -348,13 +348,14 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
     async def scene() -> tuple[str | None, str | None]:
         desk = conversations.Conversations(Engine(), 1, 1)  # type: ignore[arg-type]
         before = desk.trouble()
-        ticket = desk.submit(Call(messages=[{"role": "user", "content": "x"}]))
+        job = conversations.Job(Call(messages=[{"role": "user", "content": "x"}]))
+        desk.submit(job.ticket(job.call))
         deadline = time.monotonic() + BOUND
         while (trouble := desk.trouble()) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         Stuck.released.set()
         with pytest.raises(RuntimeError):
-            async for _ in ticket.events():
+            async for _ in job.pieces():
                 pass
         desk.close()
         return before, trouble

@@ -337,8 +337,11 @@ def model_path(flags: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
-    """The engine that the model and KV options describe, closed at the end; progress shows where it may."""
+def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engine]:
+    """The engine that the model and KV options describe, closed at the end; progress shows where it may.
+
+    ``more``: further arguments of :func:`edge.load`.
+    """
     import edge
 
     def show(plan: KVPlan) -> None:
@@ -347,9 +350,8 @@ def loaded(out: Output, flags: Mapping[str, Any]) -> Iterator[Engine]:
 
     guard_maps()
     with out.progress("loading the model") as progress:
-        engine = edge.load(
-            flags.get("model"), progress=progress, on_plan=show if out.verbose else None, **load_arguments(flags)
-        )
+        arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
+        engine = edge.load(flags.get("model"), **arguments)
         progress.close()
     with engine:
         if engine.plan.offload is not None:

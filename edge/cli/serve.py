@@ -14,6 +14,8 @@ from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, UsageError
 
+SPARE = 64  # connections beside those that an answer is made for
+
 EPILOG = """\
 Examples:
   bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
@@ -112,12 +114,17 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     import uvicorn
 
+    from edge.serve.app import RESERVE
+
     ended = threading.Event()
     failure: list[BaseException] = []
 
     def load() -> None:
         try:
-            with options.loaded(out, flags) as engine:
+            import llguidance  # noqa: F401  part of the program: any request may ask for a form
+
+            with options.loaded(out, flags, constrained=True, reserve=RESERVE) as engine:
+                service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
                 out.info(f"{service.name} answers at {address_of(listening)}")
                 ended.wait()
@@ -131,9 +138,10 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         from edge.serve.wyoming import Door
 
         wyoming = Door(flags["wyoming"], service)
+    most = flags["parallel"] + flags["queue"] + SPARE
     config = uvicorn.Config(
         application(service, load, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
-        http="h11", loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=1024,
+        http="h11", loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -20,7 +20,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,15 @@ from starlette.routing import Route
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.serve import ollama, openai
-from edge.serve.calls import Call, Fields, Refusal, bad
-from edge.serve.conversations import Conversations, Ticket
+from edge.serve.calls import Call, Fields, Refusal, bad, dump
+from edge.serve.conversations import Conversations, Job, Ticket
 
 if TYPE_CHECKING:
     from edge.engine import Engine
 
 BODY_LIMIT = 4 << 20  # bytes of a request
+BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
+RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
 QUIET = 15.0  # seconds after which a stream that says nothing sends a comment, so that no proxy closes it
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 
@@ -120,27 +122,27 @@ class Service:
                       "larger --ctx", "messages" if call.messages is not None else "prompt",
                       "context_length_exceeded")
 
-    async def submit(self, call: Call) -> list[Ticket]:
-        """A ticket for each of the n choices.  Raises Refusal."""
+    async def submit(self, call: Call) -> Job:
+        """The call, on its way: a ticket for each of its choices.  Raises Refusal."""
         _, conversations = self.ready()
         if self.settings.timeout is not None:
             call.options.setdefault("timeout", self.settings.timeout)
         if call.messages is not None:
             call.messages = self.with_system(call.messages)
         await asyncio.to_thread(self.check_length, call)
-        tickets: list[Ticket] = []
+        job = Job(call)
         try:
             for i in range(call.n):
-                tickets.append(conversations.submit(_varied(call, i)))
+                conversations.submit(job.ticket(_varied(call, i)))
         except Refusal:
-            for ticket in tickets:
-                conversations.withdraw(ticket)
+            self.withdraw(job)
             raise
-        return tickets
+        return job
 
-    def withdraw(self, tickets: Iterable[Ticket]) -> None:
-        for ticket in tickets:
-            if self.conversations is not None:
+    def withdraw(self, job: Job) -> None:
+        """Nobody wants its answers any more."""
+        if self.conversations is not None:
+            for ticket in job.tickets:
                 self.conversations.withdraw(ticket)
 
 
@@ -155,11 +157,6 @@ def _varied(call: Call, index: int) -> Call:
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
-
-
-def dump(value: Any) -> bytes:
-    """JSON as it goes over the wire; lone surrogates cannot occur, texts come from UTF-8 decoders."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -216,38 +213,36 @@ class Stream(Response):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        sending = asyncio.ensure_future(self._send(send))
         watcher = asyncio.ensure_future(_until_gone(receive))
-        following: asyncio.Future[Any] | None = None
         try:
-            while True:
-                following = following or asyncio.ensure_future(anext_or_none(self._chunks))
-                done, _ = await asyncio.wait({watcher, following}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED)
-                if watcher in done:
-                    return
-                if following not in done:
-                    if self._comment:
-                        await send({"type": "http.response.body", "body": self._comment, "more_body": True})
-                    continue
-                chunk, following = following.result(), None
-                if chunk is None:
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                    return
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await asyncio.wait({sending, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
         except OSError:
             pass
         finally:
             self._gone()
-            for task in (watcher, following):
-                if task is not None:
-                    task.cancel()
+            sending.cancel()
+            watcher.cancel()
 
+    async def _send(self, send: Any) -> None:
+        comments = None if self._comment is None else asyncio.ensure_future(self._comments(send, self._comment))
+        try:
+            async for chunk in self._chunks:
+                self._silent = False
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            if comments is not None:
+                comments.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-async def anext_or_none(chunks: AsyncIterator[bytes]) -> bytes | None:
-    """The next chunk, or None at the end."""
-    try:
-        return await chunks.__anext__()
-    except StopAsyncIteration:
-        return None
+    async def _comments(self, send: Any, comment: bytes) -> None:
+        while True:
+            self._silent = True
+            await asyncio.sleep(QUIET)
+            if self._silent:
+                await send({"type": "http.response.body", "body": comment, "more_body": True})
 
 
 async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
@@ -302,8 +297,9 @@ class Collected:
     logprobs: list[Any] = field(default_factory=list)
 
 
-def _queue_headers(tickets: list[Ticket]) -> dict[str, str]:
-    return {"x-queue-position": str(tickets[0].position), "x-queue-seconds": f"{tickets[0].expected:.1f}"}
+def _queue_headers(job: Job) -> dict[str, str]:
+    first = job.tickets[0]
+    return {"x-queue-position": str(first.position), "x-queue-seconds": f"{first.expected:.1f}"}
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
@@ -332,30 +328,32 @@ async def openai_answer(service: Service, request: Request, parse: Callable[...,
     engine, _ = service.ready()
     if call.logprobs is not None:
         call.options["logprobs"] = call.logprobs
-    tickets = await service.submit(call)
+    job = await service.submit(call)
     writer = openai.Writer(call, service.name)
     if call.stream:
-        return Stream(_sse(call, writer, tickets), "text/event-stream; charset=utf-8", _queue_headers(tickets),
-                      lambda: service.withdraw(tickets), b": waiting\n\n")
-    work = asyncio.gather(*(_collect(ticket) for ticket in tickets))
-    found = await watched(request, work, lambda: service.withdraw(tickets))
-    choices = [
-        _choice(writer, call, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, tickets))
-    ]
-    return answer_json(writer.whole(choices, openai.usage(*counts_of(tickets)), timings_of(tickets[0])),
-                       headers=_queue_headers(tickets))
+        return Stream(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
+                      lambda: service.withdraw(job), b": waiting\n\n")
+    found = await watched(request, _collect(job), lambda: service.withdraw(job))
+    choices = [_choice(writer, call, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
+    return answer_json(writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0])),
+                       headers=_queue_headers(job))
 
 
-async def _collect(ticket: Ticket) -> Collected:
-    found = Collected()
-    async for piece in ticket.events():
-        if getattr(piece, "thought", False):
-            found.thought += piece.text
-        else:
-            found.text += piece.text
-        if ticket.call.logprobs is not None:
-            found.logprobs += logprobs_of(ticket, piece, len(found.logprobs))
-    return found
+async def _collect(job: Job) -> list[Collected]:
+    """All choices of a call, to their ends."""
+    choices = [Collected() for _ in job.tickets]
+    async for batch in job.batches():
+        for index, piece in batch:
+            found = choices[index]
+            if piece is None:
+                continue
+            if piece.thought:
+                found.thought += piece.text
+            else:
+                found.text += piece.text
+            if job.call.logprobs is not None:
+                found.logprobs += logprobs_of(job.tickets[index], piece, len(found.logprobs))
+    return choices
 
 
 def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
@@ -390,56 +388,38 @@ def _token(entry: Any) -> dict[str, Any]:
     return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
 
 
-async def _sse(call: Call, writer: openai.Writer, tickets: list[Ticket]) -> AsyncIterator[bytes]:
+async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the chunks of all choices, as they come."""
-    def event(value: Any) -> bytes:
-        return b"data: " + dump(value) + b"\n\n"
-
-    merged: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
-
-    async def follow(index: int, ticket: Ticket) -> None:
-        try:
-            async for piece in ticket.events():
-                await merged.put((index, piece))
-            await merged.put((index, None))
-        except Exception as error:
-            await merged.put((index, error))
-
-    followers = [asyncio.ensure_future(follow(i, ticket)) for i, ticket in enumerate(tickets)]
+    call, tickets = job.call, job.tickets
     taken = [0] * len(tickets)  # log probabilities that were sent
     opened: set[int] = set()
     try:
-        left = len(tickets)
-        while left:
-            index, item = await merged.get()
-            if index not in opened and not isinstance(item, Exception):
-                opened.add(index)
-                if (first := writer.first(index)) is not None:
-                    yield event(first)
-            if isinstance(item, Exception):
-                yield event(openai.error(refusal_of(item)))
-                return
-            if item is None:
-                left -= 1
-                if calls := tickets[index].calls:
-                    yield event(writer.calls(index, calls))
-                yield event(writer.last(index, tickets[index].finish_reason))
-            elif getattr(item, "thought", False):
-                yield event(writer.thought(index, item.text))
-            else:
-                shown = None
-                if call.logprobs is not None:
-                    entries = logprobs_of(tickets[index], item, taken[index])
+        async for batch in job.batches():
+            events: list[bytes] = []
+            for index, piece in batch:
+                if index not in opened:
+                    opened.add(index)
+                    events += writer.first(index)
+                if piece is None:
+                    if calls := tickets[index].calls:
+                        events.append(writer.calls(index, calls))
+                    events.append(writer.last(index, tickets[index].finish_reason))
+                elif piece.thought:
+                    events.append(writer.thought(index, piece.text))
+                elif call.logprobs is not None:
+                    entries = logprobs_of(tickets[index], piece, taken[index])
                     taken[index] += len(entries)
-                    shown = _logprobs(entries, writer.chat)
-                if item.text or shown:
-                    yield event(writer.piece(index, item.text, shown))
+                    events.append(writer.piece(index, piece.text, _logprobs(entries, writer.chat)))
+                elif piece.text:
+                    events.append(writer.piece(index, piece.text))
+            if events:
+                yield b"".join(events)
+        end = b"data: [DONE]\n\n"
         if call.include_usage:
-            yield event(writer.totals(openai.usage(*counts_of(tickets)), timings_of(tickets[0])))
-        yield b"data: [DONE]\n\n"
-    finally:
-        for follower in followers:
-            follower.cancel()
+            end = writer.totals(openai.usage(*counts_of(tickets)), timings_of(tickets[0])) + end
+        yield end
+    except Exception as error:
+        yield openai.event(openai.error(refusal_of(error)))
 
 
 # ---- Ollama ---------------------------------------------------------------------------------------------------------
@@ -455,33 +435,34 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
                             "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
                                                       else {"response": ""})})
     call = parse(body, service.settings.defaults, engine.plan.n_ctx)
-    tickets = await service.submit(call)
+    job = await service.submit(call)
+    ticket = job.tickets[0]
     writer = ollama.Writer(call, service.name)
     load_ns = int(engine.load_seconds * 1e9)
 
-    def end(ticket: Ticket) -> dict[str, Any]:
-        prompt, _, completion = counts_of([ticket])
+    def end() -> dict[str, Any]:
+        prompt, _, completion = counts_of(job.tickets)
         assert ticket.answer is not None
         return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
 
     async def lines() -> AsyncIterator[bytes]:
         try:
-            async for piece in tickets[0].events():
-                if getattr(piece, "thought", False):
-                    yield dump(writer.line("", chat, piece.text)) + b"\n"
-                elif piece.text:
-                    yield dump(writer.line(piece.text, chat)) + b"\n"
-            if calls := tickets[0].calls:
+            async for batch in job.batches():
+                said = [writer.line("", chat, piece.text) if piece.thought else writer.line(piece.text, chat)
+                        for _, piece in batch if piece is not None and piece.text]
+                if said:
+                    yield b"".join(dump(each) + b"\n" for each in said)
+            if calls := ticket.calls:
                 yield dump(writer.line("", chat, calls=_ollama_calls(calls))) + b"\n"
-            yield dump(writer.line("", chat, **end(tickets[0]))) + b"\n"
+            yield dump(writer.line("", chat, **end())) + b"\n"
         except Exception as error:
             yield dump({"error": str(refusal_of(error))}) + b"\n"
 
     if call.stream:
-        return Stream(lines(), "application/x-ndjson", _queue_headers(tickets), lambda: service.withdraw(tickets))
-    found = await watched(request, _collect(tickets[0]), lambda: service.withdraw(tickets))
-    calls = _ollama_calls(tickets[0].calls)
-    return answer_json(writer.line(found.text, chat, found.thought, calls, **end(tickets[0])))
+        return Stream(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
+    found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
+    calls = _ollama_calls(ticket.calls)
+    return answer_json(writer.line(found.text, chat, found.thought, calls, **end()))
 
 
 def _asks(body: Any, chat: bool) -> bool:
@@ -700,11 +681,31 @@ class Guard:
     def __init__(self, app: Any, service: Service) -> None:
         self._app = app
         self._service = service
+        self._bodies = 0  # bytes of requests that are not answered yet
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        held = 0
+
+        async def counted() -> Any:
+            nonlocal held
+            message = await receive()
+            n = len(message.get("body", b""))
+            if self._bodies + n > BODIES_LIMIT:
+                raise Refusal(503, f"requests of {BODIES_LIMIT} bytes are being answered; try again later", "memory",
+                              retry_after=2)
+            held += n
+            self._bodies += n
+            return message
+
+        try:
+            await self._guarded(scope, counted, send)
+        finally:
+            self._bodies -= held
+
+    async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         style = "ollama" if scope["path"].startswith("/api/") else "openai"
         settings = self._service.settings

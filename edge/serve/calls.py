@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,11 @@ class Refusal(Exception):
 def bad(message: str, param: str | None = None, code: str | None = None) -> Refusal:
     """A request that no retry makes better."""
     return Refusal(400, message, code, param)
+
+
+def dump(value: Any) -> bytes:
+    """JSON as it goes over the wire; lone surrogates cannot occur, texts come from UTF-8 decoders."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @dataclass

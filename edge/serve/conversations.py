@@ -6,7 +6,7 @@ ago, whose conversation is saved first if there is a folder for that.  There are
 so the memory plan holds whatever clients do.
 
 Every answer is made in a thread of its own place, which waits for the next request in between; the scheduler evaluates
-what is ready together.  Events reach the event loop of the service through :meth:`Ticket.events`.
+what is ready together.  Events reach the event loop of the service through a :class:`Mailbox`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,70 @@ if TYPE_CHECKING:
     from edge.session.session import Session
 
 SAVED = ".bes"
+GATHER = 0.002  # seconds in which what is written goes to its reader together
+MOST_UNREAD = 4096  # pieces that may wait for their reader
+PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
 STUCK = 120.0  # seconds without a sign of life of an answer after which the service says that it is ill
 
 
-class Ticket:
-    """One request on its way: waiting, running, done.
+class Mailbox:
+    """Events of the tickets of one call, from the threads that answer to the event loop.
 
-    ``position``: how many were before it when it came.  ``expected``: seconds until it begins, estimated.
-    ``cached``: tokens of the prompt that were held already.  ``broke``: the first message that was not.
+    A reader gets what has come since it last asked, at most once in GATHER seconds: a small model writes a token in
+    less time than the event loop needs for one.  A ticket whose reader falls MOST_UNREAD events behind waits for it.
     """
 
-    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[tuple[int, Any]] = deque()
+        self._told = False  # the loop knows that there is something
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = threading.Event()
+        self._latest = 0.0  # when the reader last got something
+
+    def put(self, index: int, event: Any) -> bool:
+        """From any thread; whether anybody will read it."""
+        if len(self._items) >= MOST_UNREAD and event is not None:
+            self._room.clear()
+            if len(self._items) >= MOST_UNREAD and not self._room.wait(PATIENCE):
+                return False
+        self._items.append((index, event))
+        if not self._told:
+            self._told = True
+            try:
+                self._loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:  # the loop is closed: the service ends
+                return False
+        return True
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def take(self) -> list[tuple[int, Any]]:
+        """What has come, one event at least."""
+        early = self._latest + GATHER - time.monotonic()
+        if early > 0:
+            await asyncio.sleep(early)
+        while not self._items:
+            self._told = False  # before the look that decides: what comes behind it wakes us
+            if not self._items:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+        found = [self._items.popleft() for _ in range(len(self._items))]
+        self._room.set()
+        self._latest = time.monotonic()
+        return found
+
+
+class Ticket:
+    """One request for one answer on its way: waiting, running, done.
+
+    ``position``: how many were before it when it came.  ``expected``: seconds until it begins, estimated.
+    ``broke``: the first message that was not held already.
+    """
+
+    def __init__(self, call: Call, mailbox: Mailbox, index: int) -> None:
         self.call = call
         self.position = 0
         self.expected = 0.0
@@ -49,16 +102,9 @@ class Ticket:
         self.calls: list[dict[str, Any]] = []  # of functions, in OpenAI's form; known when the answer has ended
         self.broke: int | None = None
         self.touched = time.monotonic()  # the last sign of life
-        self._loop = loop
-        self._events: asyncio.Queue[Any] = asyncio.Queue()
+        self._mailbox = mailbox
+        self._index = index  # among those of the call
         self._cancelled = threading.Event()
-
-    async def events(self) -> AsyncIterator[Any]:
-        """Pieces, until the end.  Raises the EdgeError with which the answer ended."""
-        while (event := await self._events.get()) is not None:
-            if isinstance(event, BaseException):
-                raise event
-            yield event
 
     def cancel(self) -> None:
         """The client has gone: end it within one step, also while it waits or reads its prompt; from any thread."""
@@ -79,12 +125,47 @@ class Ticket:
         return self._cancelled.is_set()
 
     def put(self, event: Any) -> None:
-        """From the thread that makes the answer."""
+        """A piece, an error, or None: the end.  From any thread."""
         self.touched = time.monotonic()
-        try:
-            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
-        except RuntimeError:  # the loop is closed: the service ends
+        if not self._mailbox.put(self._index, event):
             self.cancel()
+        self.touched = time.monotonic()
+
+
+class Job:
+    """A call and the tickets of its choices.  Made in the event loop that reads it."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.tickets: list[Ticket] = []
+        self._mailbox = Mailbox(asyncio.get_running_loop())
+
+    def ticket(self, call: Call) -> Ticket:
+        """One more choice."""
+        ticket = Ticket(call, self._mailbox, len(self.tickets))
+        self.tickets.append(ticket)
+        return ticket
+
+    async def batches(self) -> AsyncIterator[list[tuple[int, Any]]]:
+        """What has come since: (number of the choice, piece or, where it has ended, None), until all have.
+
+        Raises what an answer raised.
+        """
+        left = len(self.tickets)
+        while left:
+            batch = await self._mailbox.take()
+            for _, event in batch:
+                if isinstance(event, BaseException):
+                    raise event
+                left -= event is None
+            yield batch
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """The pieces of the only choice."""
+        async for batch in self.batches():
+            for _, piece in batch:
+                if piece is not None:
+                    yield piece
 
 
 class Place:
@@ -131,9 +212,8 @@ class Conversations:
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 
-    def submit(self, call: Call) -> Ticket:
+    def submit(self, ticket: Ticket) -> None:
         """Take a place in the queue.  Raises Refusal (429) when it is full, (503) when the service ends."""
-        ticket = Ticket(call, asyncio.get_running_loop())
         with self._lock:
             if self._closing:
                 raise Refusal(503, "the service is ending", "shutting_down", retry_after=5)
@@ -147,7 +227,6 @@ class Conversations:
                               retry_after=max(1.0, self._seconds))
             self._waiting.append(ticket)
             self._ready.notify_all()  # each place asks itself whether it is the best one
-        return ticket
 
     def withdraw(self, ticket: Ticket) -> None:
         """Cancel a ticket; one that waits leaves the queue at once."""

@@ -11,7 +11,7 @@ import uuid
 from typing import Any
 
 from edge.errors import UsageError
-from edge.serve.calls import MOST_CHOICES, MOST_LOGPROBS, Call, Fields, Refusal, bad, messages_of, sampling_of
+from edge.serve.calls import MOST_CHOICES, MOST_LOGPROBS, Call, Fields, Refusal, bad, dump, messages_of, sampling_of
 from edge.session.sampling import Sampling
 
 #: key of a request -> field of Sampling; the last ones are extensions that llama.cpp's server has, too
@@ -153,8 +153,16 @@ def finish(reason: str | None) -> str | None:
         reason or "", reason)
 
 
+MARK = "\0"  # stands for the text
+
+
+def event(value: Any) -> bytes:
+    """A server-sent event."""
+    return b"data: " + dump(value) + b"\n\n"
+
+
 class Writer:
-    """The response to one call: whole, or in chunks.  ``served``: the name of the model that answers."""
+    """The response to one call: whole, or as events.  ``served``: the name of the model that answers."""
 
     def __init__(self, call: Call, served: str) -> None:
         self.call = call
@@ -165,41 +173,49 @@ class Writer:
             "created": int(time.time()),
             "model": served,
         }
+        self._around: dict[int, tuple[bytes, bytes]] = {}
 
-    def first(self, index: int) -> dict[str, Any] | None:
-        """The chunk that opens a choice."""
-        return self._chunk(index, {"role": "assistant", "content": ""}) if self.chat else None
+    def first(self, index: int) -> list[bytes]:
+        """What opens a choice."""
+        return [self._event(index, {"role": "assistant", "content": ""})] if self.chat else []
 
-    def piece(self, index: int, text: str, logprobs: Any = None) -> dict[str, Any]:
+    def piece(self, index: int, text: str, logprobs: Any = None) -> bytes:
         """One piece of text."""
-        return self._chunk(index, {"content": text} if self.chat else text, logprobs=logprobs)
+        if logprobs is not None:
+            return self._event(index, {"content": text} if self.chat else text, logprobs=logprobs)
+        around = self._around.get(index)  # what is alike for all of them, encoded once
+        if around is None:
+            whole = self._event(index, {"content": MARK} if self.chat else MARK)
+            before, _, behind = whole.rpartition(dump(MARK))
+            around = self._around[index] = before, behind
+        return around[0] + dump(text) + around[1]
 
-    def thought(self, index: int, text: str) -> dict[str, Any]:
+    def thought(self, index: int, text: str) -> bytes:
         """One piece of what a model thinks before it answers, as llama.cpp and DeepSeek name it."""
-        return self._chunk(index, {"reasoning_content": text})
+        return self._event(index, {"reasoning_content": text})
 
-    def calls(self, index: int, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    def calls(self, index: int, calls: list[dict[str, Any]]) -> bytes:
         """Tool calls, all at once: they are parsed when the answer is complete."""
-        return self._chunk(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
+        return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
 
-    def last(self, index: int, reason: str | None) -> dict[str, Any]:
-        """The chunk that ends a choice."""
-        return self._chunk(index, {} if self.chat else "", reason=finish(reason))
+    def last(self, index: int, reason: str | None) -> bytes:
+        """What ends a choice."""
+        return self._event(index, {} if self.chat else "", reason=finish(reason))
 
-    def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The chunk with the token counts, for those who asked: its choices are empty, which some clients die of."""
-        return {**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})}
+    def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> bytes:
+        """The token counts, for those who asked: the list of choices is empty, which crashes some clients."""
+        return event({**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})})
 
     def _begin(self, chunk: bool) -> dict[str, Any]:
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if self.chat else "text_completion"
         return {**self._head, "object": kind}
 
-    def _chunk(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None) -> dict[str, Any]:
+    def _event(self, index: int, delta: Any, reason: str | None = None, logprobs: Any = None) -> bytes:
         body = {"delta": delta} if self.chat else {"text": delta}
-        return {
+        return event({
             **self._begin(True),
             "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason}],
-        }
+        })
 
     def whole(self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
         """The response that is not streamed."""

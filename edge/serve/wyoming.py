@@ -77,20 +77,20 @@ class Door:
         call = Call(messages=self._service.with_system(messages), key=key,
                     options={"max_tokens": SPOKEN, **self._service.settings.defaults})
         try:
-            tickets = await self._service.submit(call)
+            job = await self._service.submit(call)
         except Refusal as refusal:
             await write_event(writer, "not-handled", {"text": str(refusal), "context": context})
             return
         spoken = []
         try:
-            async for piece in tickets[0].events():
-                if not getattr(piece, "thought", False):
+            async for piece in job.pieces():
+                if not piece.thought:
                     spoken.append(piece.text)
         except Exception as error:
             await write_event(writer, "not-handled", {"text": str(error), "context": context})
             return
         finally:
-            self._service.withdraw(tickets)
+            self._service.withdraw(job)
         answer = "".join(spoken).strip()
         if key:
             kept = [*messages, {"role": "assistant", "content": "".join(spoken)}][-TURNS:]

@@ -84,6 +84,9 @@ class Session:
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """Answer a whole conversation, which takes the place of ``messages``; what of it is held is not read again.
 
+        With ``overflow`` "stop" the answer depends on these messages and options alone; otherwise also on the tokens
+        in which the session wrote its earlier answers.
+
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``, the question last;
         or the result of a call (role "tool"), behind the message of the assistant with its ``tool_calls``.
         Options as in :meth:`ask`.
@@ -433,7 +436,7 @@ class Session:
             elif message is not None:
                 self.messages.append({"role": "user", "content": message})
             asked = message is not None
-            ids = self._chat_prompt(state) if prompt is None else self.model.encode_raw(prompt)
+            ids = self._chat_prompt(state, messages is not None) if prompt is None else self.model.encode_raw(prompt)
             share = self._shared(ids) if message is not None and self._prefixes.on else 0
             self._fits(ids)
             self._borrow(state, ids)
@@ -480,8 +483,11 @@ class Session:
             n = min(n, common(ids, self._encode([self.messages[0], {"role": "user", "content": question}])))
         return n
 
-    def _chat_prompt(self, state: KVState) -> array[int]:
-        """The prompt for ``messages``.
+    def _chat_prompt(self, state: KVState, given: bool) -> array[int]:
+        """The prompt for ``messages``; ``given``: as the caller has just given them, all of them.
+
+        Answers stay in the tokens the model wrote (KVState.splice), except where the caller gave them and nothing
+        slides: then the prompt, and so the answer, depends on the messages alone, whatever this session did before.
 
         Where the context slides, a prompt of which more than a whole context would have to be evaluated (the ring
         has lost what it begins with, after an undo for example) is shortened: the oldest turns are forgotten until
@@ -489,8 +495,9 @@ class Session:
         """
         if self._first + self.forgotten >= len(self.messages):
             self.forgotten = 0  # the caller has shortened the conversation
-        ids = state.splice(self._encode(self.messages))
-        plan = self.plan
+        plan, ids = self.plan, self._encode(self.messages)
+        if not given or plan.overflow != "stop":
+            ids = state.splice(ids)
         if plan.overflow == "stop" or len(ids) - state.keep(ids) <= plan.n_ctx:
             return ids
         later = range(self._first + self.forgotten + 1, len(self.messages))
