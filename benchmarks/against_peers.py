@@ -149,11 +149,11 @@ class Peer:
             for row, rss in self._rows([*common, "-p", prompts, "-n", "0"]):
                 found += self._samples(row, f"pp{row['n_prompt']}", work, rss)
         for depth in work.depths if work.n_gen else ():
-            for row, rss in self._rows([*common, *self._at_depth(work.n_gen, depth)]):
+            for row, rss in self._rows([*common, *self.at_depth(work.n_gen, depth)]):
                 found += self._samples(row, generation(work.n_gen, depth), work, rss)
         return found
 
-    def _at_depth(self, n_gen: int, depth: int) -> list[str]:
+    def at_depth(self, n_gen: int, depth: int) -> list[str]:
         """Flags that time n_gen tokens behind ``depth`` others; forks of llama-bench differ."""
         if not depth:
             return ["-p", "0", "-n", str(n_gen)]

@@ -20,7 +20,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from edge.tools.bench import _peak as peak
+from edge.tools.bench import peak
 
 COLUMNS = ("moving", "settled", "peak", "rss", "plan")
 

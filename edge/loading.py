@@ -250,7 +250,7 @@ def arrange(
     return weights, plan(weights, available)
 
 
-class _Ahead(threading.Thread):
+class Ahead(threading.Thread):
     """Something that is made while other things load."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -276,7 +276,7 @@ class _Ahead(threading.Thread):
 
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
-) -> _Ahead | None:
+) -> Ahead | None:
     """Begin to make a large output head while the rest is loaded, unless it makes itself or is used as stored.
 
     Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
@@ -295,7 +295,7 @@ def _head_ahead(
         return None
     if expected.head_allocated < LEAST:
         return None
-    return _Ahead(lambda: building.output_head(checkpoint, head, n_threads))
+    return Ahead(lambda: building.output_head(checkpoint, head, n_threads))
 
 
 def expect(

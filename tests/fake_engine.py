@@ -24,6 +24,7 @@ from edge.kv.config import KVConfig  # noqa: E402
 from edge.kv.space import KVSpace  # noqa: E402
 from edge.model.footprint import Footprint  # noqa: E402
 from edge.model.model import Model  # noqa: E402
+from tests import fakes  # noqa: E402
 
 BOS, ASK, ANSWER, END = 256, 257, 258, 259
 N_VOCAB = 260
@@ -55,94 +56,38 @@ def reply(question: str) -> str:
     return f"You said: {question}"
 
 
-class FakeKV:
-    """Remembers the ids."""
-
-    nbytes = 4096
-    evicted = 0
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.ids)
-
-    def crop(self, n: int) -> int:
-        del self.ids[n:]
-        return n
-
-    def reset(self) -> None:
-        self.ids.clear()
+def answer(history: list[int]) -> int:
+    """The next byte of the script for the last question; a raw prompt is continued with dots."""
+    if ANSWER not in history:
+        return ord(".")
+    at = len(history) - history[::-1].index(ANSWER)
+    asked = len(history) - history[::-1].index(ASK)
+    script = reply(bytes(history[asked : at - 1]).decode()).encode()
+    said = sum(token < 256 for token in history[at:])
+    return script[said] if said < len(script) else END
 
 
-class FakeTransformer:
-    """Gives the script's next byte the highest logit."""
+class FakeTransformer(fakes.Transformer):
+    """Follows the script; takes FAKE_DELAY seconds for each step."""
 
     n_threads = 2
-    chunk = 64
+    certainty = 1e4
 
     def __init__(self) -> None:
+        super().__init__(answer)
         self.delay = float(os.environ.get("FAKE_DELAY", "0"))
 
     def step(self, batch: Any) -> None:
         time.sleep(self.delay)
-        for segment in batch:
-            segment.kv.ids.extend(segment.ids)
-            if segment.logits is not None:
-                self.say(segment.kv, segment.logits)
-
-    def say(self, kv: FakeKV, logits: Any) -> None:
-        question, answer = b"", b""
-        if ANSWER in kv.ids:
-            at = len(kv.ids) - kv.ids[::-1].index(ANSWER)
-            asked = len(kv.ids) - kv.ids[::-1].index(ASK)
-            question, answer = bytes(kv.ids[asked : at - 1]), bytes(i for i in kv.ids[at:] if i < 256)
-            script = reply(question.decode()).encode()
-        else:  # a raw prompt is continued with dots
-            answer, script = b"", b"."
-        token = script[len(answer)] if len(answer) < len(script) else END
-        for i in range(len(logits)):
-            logits[i] = -1e4
-        logits[token] = 1e4
+        super().step(batch)
 
 
-class Decoder:
-    """Bytes to text, whole characters only."""
-
-    def __init__(self) -> None:
-        import codecs
-
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, id: int, /) -> str:
-        return self._utf8.decode(bytes([id])) if id < 256 else ""
-
-    def flush(self) -> str:
-        self._utf8.reset()
-        return ""
-
-
-class FakeTokenizer:
+class FakeTokenizer(fakes.Tokenizer):
     """One token per byte."""
 
-    n_vocab = N_VOCAB
-    bos_id = BOS
-    add_bos = True
-    eos_ids = (END,)
+    n_vocab, bos_id, eos_ids = N_VOCAB, BOS, (END,)
     special = {"<bos>": BOS, "<ask>": ASK, "<answer>": ANSWER, "<end>": END}  # noqa: RUF012
-
-    def encode(self, text: str, special: bool = False) -> list[int]:
-        return list(text.encode())
-
-    def decode(self, ids: Any, start: bool = True) -> str:
-        return bytes(i for i in ids if i < 256).decode("utf-8", "replace")
-
-    def stream(self, start: bool = True) -> Decoder:
-        return Decoder()
-
-    def token_bytes(self, id: int) -> bytes:
-        return bytes([id]) if id < 256 else b""
+    joined = ()
 
 
 class FakeTemplate:
@@ -162,6 +107,15 @@ class FakeTemplate:
 
     def stop_ids(self, tokenizer: FakeTokenizer) -> set[int]:
         return {END}
+
+
+class FakeKV(fakes.KV):
+    """Never full: these tests ask what the command line does, not what the cache holds."""
+
+    nbytes = 4096
+
+    def __init__(self) -> None:
+        super().__init__(n_ctx=1 << 40, sealed=False)
 
 
 def load(

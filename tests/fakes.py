@@ -2,7 +2,7 @@
 
 The transformer's next token is a function of the whole history its KV cache claims to hold, so a session that keeps
 the wrong prefix gets another answer than one that starts afresh.  One token is one byte, except a few joined ones that
-the tokenizer prefers and the transformer never writes.
+the tokenizer prefers and the transformer never writes.  tests/fake_engine.py makes a program of the same parts.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ MARKS = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
 class Tokenizer:
     bos_id, eos_ids, add_bos, n_vocab = BOS, (EOT,), True, N_VOCAB
     special = {"<bos>": BOS, "<eot>": EOT, "<system>": SYSTEM, "<user>": USER, "<assistant>": ASSISTANT}
+    joined = JOINED  #: bytes of the ids from 261 on
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         data, ids = text.encode(), []
         while data:
-            n, token = next(((len(j), 261 + i) for i, j in enumerate(JOINED) if data.startswith(j)), (1, data[0]))
+            n, token = next(((len(j), 261 + i) for i, j in enumerate(self.joined) if data.startswith(j)), (1, data[0]))
             ids.append(token)
             data = data[n:]
         return ids
 
     def token_bytes(self, token: int) -> bytes:
-        return bytes((token,)) if token < 256 else b"" if token < 261 else JOINED[token - 261]
+        return bytes((token,)) if token < 256 else b"" if token < 261 else self.joined[token - 261]
 
-    def decode(self, ids) -> str:
+    def decode(self, ids, start: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
-    def stream(self) -> Stream:
+    def stream(self, start: bool = True) -> Stream:
         return Stream(self)
 
 
@@ -141,6 +142,7 @@ def script(*answers: str | bytes) -> Callable[[list[int]], int]:
 
 class Transformer:
     n_threads, chunk = 1, 64
+    certainty = 20.0  #: logit of the next token; the others have 0
 
     def __init__(self, next_token: Callable[[list[int]], int] = by_hash) -> None:
         self.next_token = next_token
@@ -161,10 +163,9 @@ class Transformer:
                 kv.append(list(ids))
                 self.evaluated.append(len(ids))
                 if logits is not None:
-                    assert len(logits) == N_VOCAB
-                    for i in range(N_VOCAB):
+                    for i in range(len(logits)):
                         logits[i] = 0.0
-                    logits[self.next_token(kv.ids)] = 20.0
+                    logits[self.next_token(kv.ids)] = self.certainty
         finally:
             self.running.release()
 

@@ -31,10 +31,16 @@ def short_folder() -> Iterator[Path]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """The test's own, without what would change the programs."""
-    foreign = ("BITNET_EDGE", "NOTIFY_SOCKET", "WATCHDOG_", "SPEAK", "TOKENS", "PATIENCE", "GREETING", "DISPLAY")
+    """Variables for a program under test: the caller's, without those that would change what it does."""
+    foreign = ("BITNET_EDGE", "NOTIFY_SOCKET", "WATCHDOG_", "SPEAK", "TOKENS", "PATIENCE", "GREETING", "DISPLAY",
+               "NO_COLOR", "CLICOLOR_FORCE")  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return {**kept, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **extra}
+
+
+def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:
+    """:func:`environment` for a program in a terminal, which keeps its files below ``state``."""
+    return environment(**{"XDG_STATE_HOME": str(state), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **extra})
 
 
 class Manager:

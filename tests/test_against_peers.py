@@ -187,4 +187,4 @@ def test_llama_cpp_python_with_the_face_of_llama_bench(tmp_path: Path) -> None:
     (row,) = json.loads(answer)
     assert (row["n_prompt"], row["n_gen"], row["n_depth"], len(row["samples_ts"])) == (0, 2, 5, 2)
     peer = Peer("made up", [sys.executable, str(script), "-m", "x.gguf"])
-    assert peer._at_depth(2, 5) == ["-p", "0", "-n", "2", "-d", "5"]
+    assert peer.at_depth(2, 5) == ["-p", "0", "-n", "2", "-d", "5"]

@@ -164,7 +164,7 @@ def test_a_throttled_board_is_told(report: bench.Report) -> None:
 
 
 def test_prompt_is_fixed_and_plain() -> None:
-    ids = bench._prompt(100, [3, 99], 500)
-    assert ids == bench._prompt(100, [3, 99], 500)
+    ids = bench.prompt_of(100, [3, 99], 500)
+    assert ids == bench.prompt_of(100, [3, 99], 500)
     assert not {3, 99} & set(ids) and min(ids) >= 0 and max(ids) < 100
     assert len(set(ids)) > 90

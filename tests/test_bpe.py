@@ -17,7 +17,7 @@ from edge.errors import InvalidFile
 from edge.formats.checkpoint import TokenizerSpec
 from edge.formats.texts import StringArray
 from edge.prompt.tokenizer import Tokenizer
-from edge.prompt.tokenizer.byte_level import _TRUSTED, ALPHABET, PATTERNS, _for_ascii
+from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS, TRUSTED, for_ascii_of
 from pyx import strings
 from pyx.bpe import RAW, SKIP, TOKEN, BytePairs
 
@@ -162,13 +162,13 @@ def test_texts_that_begin_so(texts, prefix):
 
 
 @pytest.mark.parametrize("name", sorted({
-    pattern: name for name, pattern in PATTERNS.items() if pattern in _TRUSTED}.values()))
+    pattern: name for name, pattern in PATTERNS.items() if pattern in TRUSTED}.values()))
 @settings(max_examples=1000)
 @given(text=st.text(st.characters(max_codepoint=127), max_size=30) | st.text("aS' \n\r\t1.$`_\x1c\x0b", max_size=30))
 def test_ascii_is_cut_by_re_as_by_regex(name, text):
     import regex
 
-    cut = re.findall(_for_ascii(PATTERNS[name]), text, re.ASCII)
+    cut = re.findall(for_ascii_of(PATTERNS[name]), text, re.ASCII)
     assert cut == regex.findall(PATTERNS[name], text)
     assert "".join(cut) == text
 

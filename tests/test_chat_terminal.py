@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from services import FAKE, on_a_terminal
 from terminal import CTRL_C, CTRL_D, PASTE, Terminal
-
-ROOT = Path(__file__).resolve().parent.parent
-FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Any:
     """with terminal("chat", delay=0.01) as t: ..."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BITNET_EDGE_", "NO_COLOR"))}
-
     def run(*args: str, delay: float = 0, command: list[str] | None = None, **extra: str) -> Terminal:
-        env = {**kept, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1",
-               "LC_ALL": "C.UTF-8", "FAKE_DELAY": str(delay), **extra}  # fmt: skip
-        return Terminal([*(command or FAKE), *args], env)
+        return Terminal([*(command or FAKE), *args], on_a_terminal(tmp_path, FAKE_DELAY=str(delay), **extra))
 
     return run
 
@@ -196,7 +189,7 @@ def test_slow_things_show_progress(terminal: Any) -> None:
 
 
 def test_real_chat(terminal: Any, bundled_model: Path) -> None:
-    with terminal("chat", "-n", "20", command=[sys.executable, "-m", "edge"], PYTHONPATH=str(ROOT)) as t:
+    with terminal("chat", "-n", "20", command=[sys.executable, "-m", "edge"]) as t:
         t.expect(bundled_model.stem.split("-")[0] + ".*> ", timeout=300)
         t.line("Hello!")
         t.expect(r"Hello!.*2004l\w[^\r]*\r\n\r\n.*> ", timeout=300)  # 2004l: the line editor hands over

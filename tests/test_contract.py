@@ -19,13 +19,11 @@ from typing import Any
 
 import pytest
 from fake_engine import reply
+from services import FAKE, REAL, ROOT, on_a_terminal
 from terminal import CTRL_C, CTRL_D, Terminal
 
 from edge.errors import EXIT_CODES
 
-ROOT = Path(__file__).resolve().parent.parent
-FAKE = [sys.executable, str(ROOT / "tests" / "fake_engine.py")]
-REAL = [sys.executable, "-m", "edge"]
 STATS = re.compile(
     r"prompt \d+ tok \(\d+ cached\) \d+\.\d t/s \| answer \d+ tok \d+\.\d t/s \| first \d+\.\d s"
     r" \| kv \d+/[\w:]+ [\d.]+ (MB|GB) \| rss [\d.]+ (MB|GB)"
@@ -37,11 +35,7 @@ Done = subprocess.CompletedProcess
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     """A plain environment; state goes to a folder of the test's own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BITNET_EDGE_")}
-    for name in ("NO_COLOR", "CLICOLOR_FORCE"):
-        kept.pop(name, None)
-    return {**kept, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "xterm",
-            "PROMPT_TOOLKIT_NO_CPR": "1", "LC_ALL": "C.UTF-8"}  # fmt: skip
+    return on_a_terminal(tmp_path / "state")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from edge.formats import gguf, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
 from edge.model.weights import build
-from edge.tools.convert import _f16, _q8_0, convert
+from edge.tools.convert import convert, to_f16, to_q8_0
 from pyx.kv import KVCache
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
@@ -96,16 +96,16 @@ def test_rows_go_back_again() -> None:
     """The two orders are inverse to each other."""
     from types import SimpleNamespace
 
-    from edge.tools.convert import _Target
+    from edge.tools.convert import Target
 
     config = SimpleNamespace(head_dim=8, n_head=3, n_kv_head=1)
-    there = _Target._order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
-    back = _Target._order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_q.weight")
+    there = Target.order(SimpleNamespace(config=config, permute="interleaved"), "blk.0.attn_q.weight")
+    back = Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_q.weight")
     assert there is not None and back is not None
     assert there[:8] == [0, 4, 1, 5, 2, 6, 3, 7] and [there[i] for i in back] == list(range(24))
-    assert len(_Target._order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_k.weight") or ()) == 8
-    assert _Target._order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_v.weight") is None
-    assert _Target._order(SimpleNamespace(config=config, permute=None), "blk.0.attn_q.weight") is None
+    assert len(Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_k.weight") or ()) == 8
+    assert Target.order(SimpleNamespace(config=config, permute="half"), "blk.0.attn_v.weight") is None
+    assert Target.order(SimpleNamespace(config=config, permute=None), "blk.0.attn_q.weight") is None
 
 
 def test_tq2_is_what_the_gguf_package_decodes(tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.Mo
 def test_float_encoders() -> None:
     row = array.array("f", np.random.default_rng(2).standard_normal(96).astype(np.float32))
     row[32:64] = array.array("f", bytes(128))  # a block of zeros
-    assert _f16(row) == np.array(row, np.float32).astype(np.float16).tobytes()
-    decoded = Table("Q8_0", _q8_0(row), 1, 96).row(0)
+    assert to_f16(row) == np.array(row, np.float32).astype(np.float16).tobytes()
+    decoded = Table("Q8_0", to_q8_0(row), 1, 96).row(0)
     assert np.abs(np.array(decoded) - np.array(row)).max() <= max(map(abs, row)) / 127 * 0.51
     with pytest.raises(OverflowError):
-        _f16(array.array("f", [1e6]))
+        to_f16(array.array("f", [1e6]))
 
 
 def test_values_beyond_f16_are_named(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_whether_memory_of_our_own_comes_in_2_mib_pages() -> None:
 
 @pytest.mark.parametrize("given, word", [(True, "yes"), (False, "no"), (None, "unknown")])
 def test_words_for_2_mib_pages(given: bool | None, word: str) -> None:
-    text = doctor._huge_pages({"own": given, "shmem": "never", "files": False, "collapse": True})
+    text = doctor.huge_page_line({"own": given, "shmem": "never", "files": False, "collapse": True})
     assert text.startswith(f"for copied weights, output head and KV pages: {word}; of files in memory: never;")
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from services import on_a_terminal
 
 from tests import elf
 from tests.terminal import CTRL_C, CTRL_D, Terminal
@@ -185,13 +186,12 @@ def test_archive_is_the_folder(frozen: dict[str, Path]) -> None:
 
 
 @pytest.fixture(params=["file", "folder"])
-def chat(request: Any, frozen: dict[str, Path]) -> Any:
+def chat(request: Any, frozen: dict[str, Path], tmp_path: Path) -> Any:
     """with chat() as terminal: an endless answer to every message"""
-    environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
 
     def run(**extra: str) -> Terminal:
         endless = ["chat", "--greedy", "--ignore-eos", "-n", "100000", "--no-history"]
-        return Terminal([str(frozen[request.param]), *endless], {**environment, **extra})
+        return Terminal([str(frozen[request.param]), *endless], on_a_terminal(tmp_path, **extra))
 
     return run
 

@@ -588,9 +588,9 @@ def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_metadata_that_cannot_be_stored() -> None:
     with pytest.raises(ValueError, match="metadata k"):
-        gguf_writer._value("k", object())
+        gguf_writer.encode_value("k", object())
     with pytest.raises(ValueError, match="metadata k"):
-        gguf_writer._value("k", [])
+        gguf_writer.encode_value("k", [])
 
 
 # ---- where texts end -------------------------------------------------------------------------------------------------

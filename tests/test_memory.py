@@ -230,8 +230,8 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
     ids = array("i", range(700, 732))
     seen = []
     made = []
-    real = engines._Ahead.result
-    monkeypatch.setattr(engines._Ahead, "result", lambda self: made.append(real(self)) or made[-1])
+    real = engines.Ahead.result
+    monkeypatch.setattr(engines.Ahead, "result", lambda self: made.append(real(self)) or made[-1])
     for limit in (None, "1G"):
         with edge.load(wide, ctx=64, threads=2, memory=limit, head="f32") as engine:
             kv, logits = engine.space.new_cache(), array("f", bytes(4 * WIDE.n_vocab))

@@ -124,7 +124,7 @@ def test_the_move_between_steps_changes_no_bit(deep: Path, monkeypatch: pytest.M
 
     with edge.load(deep, ctx=64, threads=1, weights="map") as engine:
         expected = answers(engine, 12)
-        assert engine.model._moving is None and engine.memory()["weights_mapped"] > placement.LEAST
+        assert engine.model.moving is None and engine.memory()["weights_mapped"] > placement.LEAST
     monkeypatch.setattr(placement, "choose", lambda *_: kind)
     monkeypatch.setattr(placement, "PAUSE", 0.01)
     plans = []
@@ -133,7 +133,7 @@ def test_the_move_between_steps_changes_no_bit(deep: Path, monkeypatch: pytest.M
         assert answers(engine, 12) == expected
         assert plans == [engine.plan]
         engine.settle()
-        assert engine.model._moving is not None and not engine.model._moving.is_alive()
+        assert engine.model.moving is not None and not engine.model.moving.is_alive()
         after = engine.model.transformer.weight_bytes_allocated
         assert moved < after == engine.model.transformer.weight_bytes if kind == "huge" else moved == after
         assert answers(engine, 2) == expected[:3]

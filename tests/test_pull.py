@@ -195,7 +195,7 @@ def test_a_disk_that_fills_up_keeps_what_it_has(hub: hubs.Hub, tmp_path: Path) -
 def test_one_pull_at_a_time(hub: hubs.Hub, tmp_path: Path) -> None:
     place = tmp_path / "models" / "tiny"
     place.mkdir(parents=True)
-    with pulling._alone(str(place), "tiny"), pytest.raises(Busy):
+    with pulling.alone(str(place), "tiny"), pytest.raises(Busy):
         pull(NAME)
 
 

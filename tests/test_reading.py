@@ -118,7 +118,7 @@ def test_the_reading_that_predicts_is_taken(
     for nonsense in ("", "[]", '{"options": {"i2s_layout": "9"}, "note": "x"}', '{"options": 1, "note": "x"}',
                      '{"options": {"model": "x"}, "note": "x"}', '{"options": {}, "note": "\\u001b[2J"}'):
         kept.write_text(nonsense)
-        assert reading._kept(str(kept), checkpoint) is None
+        assert reading.remembered(str(kept), checkpoint) is None
 
 
 def test_a_first_opening_reads_a_few_tokens_with_one_head(

@@ -295,7 +295,7 @@ def test_a_prompt_takes_the_room_that_writers_leave() -> None:
 
 
 def test_prompts_share_the_room_alike() -> None:
-    pace = scheduling._Pace()
+    pace = scheduling.Pace()
     segments = [Segment(None, list(range(n)), part=True) for n in (100, 10, 300)]
     (step,) = pace.share(segments, 128)
     assert sorted(len(each.ids) for each in step) == [10, 59, 59]

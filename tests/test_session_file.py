@@ -443,7 +443,7 @@ def test_a_full_disk_leaves_the_old_file(engine, saved, monkeypatch, call):
 
 
 def test_two_savers_and_a_reader(engine, saved):
-    fd = session_file._lock(str(saved.parent / ".talk.bes.tmp"))
+    fd = session_file.lock_new(str(saved.parent / ".talk.bes.tmp"))
     try:
         with pytest.raises(Busy):
             engine.load_session(saved).save(saved)

@@ -672,7 +672,7 @@ def test_the_split_of_hunyuan_is_three_cuts_one_after_another(text: str) -> None
     """llama.cpp cuts by numbers, then by Chinese and Japanese, then by the rest; each never crosses an earlier cut."""
     import regex
 
-    from edge.prompt.tokenizer.byte_level import PATTERNS, _cut
+    from edge.prompt.tokenizer.byte_level import PATTERNS, cutter
 
     stages = (
         r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
@@ -697,4 +697,4 @@ def test_the_split_of_hunyuan_is_three_cuts_one_after_another(text: str) -> None
                 cut.append(piece[at:])
                 marks.append(whole)
         pieces, done = cut, marks
-    assert _cut(PATTERNS["hunyuan-dense"])(text) == pieces
+    assert cutter(PATTERNS["hunyuan-dense"])(text) == pieces

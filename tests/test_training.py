@@ -118,11 +118,11 @@ def test_the_gradient_passes_straight_through(name):
     ours = quantise.project(x, w, scheme, scheme.inputs, torch.float32)
     pull = [torch.tensor(arrays(9 + i, *y.shape)) for i, y in enumerate(ours)]
     got = torch.autograd.grad(sum((y * p).sum() for y, p in zip(ours, pull)), [x, *w])
-    codes, step = quantise._ACTIVATIONS[scheme.inputs](x)
+    codes, step = quantise.ACTIVATIONS[scheme.inputs](x)
     passed = x + (codes * step - x).detach()
     total = 0
     for one, y, p in zip(w, ours, pull):
-        rounded, scale = quantise._WEIGHTS[scheme.weights](one)
+        rounded, scale = quantise.WEIGHTS[scheme.weights](one)
         wanted = passed @ (one + (rounded * scale - one).detach()).mT
         assert torch.allclose(y, wanted, atol=1e-5)
         total = total + (wanted * p).sum()

@@ -88,8 +88,8 @@ SCHEMES = {
     "none": Scheme("none", "none", "none", "none"),
 }
 
-_WEIGHTS = {"ternary": ternary, "binary": binary}
-_ACTIVATIONS = {"int8": int8, "int4": int4, "sparse_int8": sparse_int8}
+WEIGHTS = {"ternary": ternary, "binary": binary}
+ACTIVATIONS = {"int8": int8, "int4": int4, "sparse_int8": sparse_int8}
 
 
 class _Project(torch.autograd.Function):
@@ -97,10 +97,10 @@ class _Project(torch.autograd.Function):
 
     @staticmethod
     def forward(x, weights, activations, dtype, *matrices):  # type: ignore[no-untyped-def]
-        rounded = [_WEIGHTS[weights](w) for w in matrices]
+        rounded = [WEIGHTS[weights](w) for w in matrices]
         codes = torch.cat([code for code, _ in rounded]).to(dtype)  # [out, in] of all matrices
         scale = torch.cat([s.expand(w.shape[0]) for w, (_, s) in zip(matrices, rounded)])  # [out]
-        integers, step = _ACTIVATIONS[activations](x)
+        integers, step = ACTIVATIONS[activations](x)
         integers = integers.to(dtype)
         y = (integers @ codes.mT).float() * step * scale
         return (*y.split([w.shape[0] for w in matrices], -1), integers, codes, step, scale)

@@ -48,7 +48,7 @@ def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Se
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
     for key, value in metadata.items():
         head += _string(key)
-        head += _value(key, value)
+        head += encode_value(key, value)
     offset = 0
     sizes = []
     for entry in tensors:
@@ -94,7 +94,7 @@ def _string(text: str) -> bytes:
 _FORMAT_TYPES = {"B": 0, "b": 1, "H": 2, "h": 3, "I": 4, "i": 5, "f": 6, "?": 7, "Q": 10, "q": 11, "d": 12}
 
 
-def _value(key: str, value: Any) -> bytes:
+def encode_value(key: str, value: Any) -> bytes:
     """Type id and bytes of a metadata value."""
     if isinstance(value, bool):
         return struct.pack("<IB", BOOL, value)
@@ -118,7 +118,8 @@ def _value(key: str, value: Any) -> bytes:
         if all(isinstance(element, bool) for element in value):
             return struct.pack("<IIQ", ARRAY, BOOL, len(value)) + bytes(value)
         if all(isinstance(element, int) for element in value):
-            return _value(key, array("i" if all(-1 << 31 <= element < 1 << 31 for element in value) else "q", value))
+            fits = all(-1 << 31 <= element < 1 << 31 for element in value)
+            return encode_value(key, array("i" if fits else "q", value))
         if all(isinstance(element, (int, float)) for element in value):
-            return _value(key, array("f", value))
+            return encode_value(key, array("f", value))
     raise ValueError(f"metadata {key}: {type(value).__name__} cannot be written to GGUF")

@@ -81,7 +81,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
     parts = [start, _CRC.pack(zlib.crc32(header, zlib.crc32(start))), header, memoryview(tokens).cast("B")]
     temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.tmp")
     try:
-        fd = _lock(temporary)
+        fd = lock_new(temporary)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     renamed = False
@@ -127,7 +127,7 @@ def _replaceable(path: str) -> int:
     raise UsageError(f"{path} is not a session file, and will not be replaced")
 
 
-def _lock(path: str) -> int:
+def lock_new(path: str) -> int:
     """Descriptor of the hidden file, ours alone; what a killed process left in it is overwritten."""
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -117,11 +117,11 @@ class Model:
         self._checkpoint = checkpoint
         self._fingerprint: str | None = None
         self._vocabulary: Vocabulary | None = None
-        self._moving: threading.Thread | None = None
+        self.moving: threading.Thread | None = None
         if placement != MAP:
             from edge.model.placement import start
 
-            self._moving = start(placement, transformer, self._lock, lambda: self.closed)
+            self.moving = start(placement, transformer, self._lock, lambda: self.closed)
 
     def step(self, batch: Sequence[Segment]) -> None:
         """Evaluate the tokens of every segment and append their keys and values, or of none of them.
@@ -201,8 +201,8 @@ class Model:
 
     def settle(self) -> None:
         """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""
-        if self._moving is not None:
-            self._moving.join()
+        if self.moving is not None:
+            self.moving.join()
 
     def close(self) -> None:
         """Give the weights back, behind the step that is running."""

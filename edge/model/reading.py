@@ -203,7 +203,7 @@ def settle(
     if not checkpoint.open or checkpoint.tokenizer.kind == "none":
         return checkpoint
     place = place or remembered_at(checkpoint)
-    kept = _kept(place, checkpoint)
+    kept = remembered(place, checkpoint)
     if kept is None:
         try:
             found = readings(
@@ -234,7 +234,7 @@ def remembered_at(checkpoint: Checkpoint) -> str:
     return os.path.join(home, "readings", fingerprint(checkpoint.config, checkpoint)[:32] + ".json")
 
 
-def _kept(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
+def remembered(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
     """What was found out before, if it can be read and makes sense."""
     import json
 

@@ -79,7 +79,7 @@ class Scheduler:
         self._door = threading.Lock()  # of the two above
         self._posted: SimpleQueue[Segment] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pace = _Pace()
+        self._pace = Pace()
 
     # ---- who runs ----------------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Scheduler:
             batch[0].error = failure
 
 
-class _Pace:
+class Pace:
     """What steps cost, and how many rows of prompts fit beside those who write."""
 
     def __init__(self) -> None:

@@ -182,7 +182,7 @@ class _Sample:
     pauses: list[float]  # seconds per token
 
 
-def _prompt(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
+def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
     """n fixed pseudo-random tokens that are not special."""
     barred = set(special)
     ids: list[int] = []
@@ -197,7 +197,7 @@ def _prompt(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
 def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Sample:
     """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a session that knows nothing."""
     tokenizer = engine.tokenizer
-    ids = _prompt(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
+    ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
     last = 0.0
     with engine.session() as session:
@@ -307,11 +307,11 @@ def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> di
         "load_seconds": round(engine.load_seconds, 3),
         "weight_bytes": engine.model.transformer.weight_bytes,
         "head_bytes": engine.model.transformer.head_bytes,
-        "peak_bytes": _peak(),  # resident, of loading and warm-up
+        "peak_bytes": peak(),  # resident, of loading and warm-up
     }
 
 
-def _peak() -> int:
+def peak() -> int:
     """Most resident bytes so far (VmHWM; getrusage would count what the parent of this process held)."""
     with open("/proc/self/status") as status:
         return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)

@@ -95,7 +95,7 @@ def convert(
             raise UsageError(f"{dst}: is the source itself; choose another name")
     checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
 
-    target = _Target(checkpoint, type, embedding)
+    target = Target(checkpoint, type, embedding)
     entries = target.entries()
     reported = [
         entry._replace(data=partial(_reporting, entry, progress, index, len(entries)))
@@ -126,7 +126,7 @@ def _reporting(
     return entry.data()
 
 
-class _Target:
+class Target:
     """The file to be: which tensor becomes what, and the fingerprints to check it by."""
 
     def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
@@ -223,7 +223,7 @@ class _Target:
         rows, k = tensor.shape
         matrix = self._pack(tensor)
         scales = _simplest(matrix.scales)
-        order = self._order(tensor.name)
+        order = self.order(tensor.name)
         weights = memoryview(matrix.unpack()).cast("B")
         if order is not None:
             weights = memoryview(b"".join(weights[row * k : (row + 1) * k] for row in order))
@@ -254,7 +254,7 @@ class _Target:
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
         data = matrix.encode_groups()
-        order = self._order(tensor.name)
+        order = self.order(tensor.name)
         if order is not None:
             size = len(data) // len(order)
             data = b"".join(data[row * size : (row + 1) * size] for row in order)
@@ -283,7 +283,7 @@ class _Target:
         if tensor.scale != 1.0:
             raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale beside it, which "
                              "cannot be written")
-        order = self._order(tensor.name)
+        order = self.order(tensor.name)
         data: Buffer = tensor.data
         if order is not None:
             size = len(data) // len(order)
@@ -312,7 +312,7 @@ class _Target:
             written.crc = zlib.crc32(piece, written.crc)
             yield piece
 
-    def _order(self, name: str) -> list[int] | None:
+    def order(self, name: str) -> list[int] | None:
         """Old row of each new row, where Q and K are to be reordered; None where rows stay.
 
         Half-split row (half h, index d) of a head stands at 2d + h for interleaved pairs (llama.cpp's conversion).
@@ -374,11 +374,11 @@ def _simplest(scales: Sequence[float]) -> Sequence[float]:
 # ---- float encoders: one row array("f") -> bytes ---------------------------------------------------------------------
 
 
-def _f16(row: array[float]) -> bytes:
+def to_f16(row: array[float]) -> bytes:
     return struct.pack(f"<{len(row)}e", *row)
 
 
-def _q8_0(row: array[float]) -> bytes:
+def to_q8_0(row: array[float]) -> bytes:
     """Blocks of 32: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
     out = bytearray()
     for start in range(0, len(row), 32):
@@ -389,4 +389,8 @@ def _q8_0(row: array[float]) -> bytes:
     return bytes(out)
 
 
-_ENCODERS: dict[str, Callable[[array[float]], bytes]] = {"F32": lambda row: row.tobytes(), "F16": _f16, "Q8_0": _q8_0}
+_ENCODERS: dict[str, Callable[[array[float]], bytes]] = {
+    "F32": lambda row: row.tobytes(),
+    "F16": to_f16,
+    "Q8_0": to_q8_0,
+}

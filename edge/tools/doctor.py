@@ -69,7 +69,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("cores", f"{cores['performance']} used, {cores['allowed']} allowed, {cores['online']} online"),
         ("memory", f"{_size(memory['available'])} available of {_size(memory['total'])}, swap {_size(memory['swap'])}"),
         ("pages", f"{facts['page_size'] // 1024} KiB; transparent huge pages: {facts['huge_pages'] or 'unknown'}"),
-        ("2 MiB pages", _huge_pages(facts["huge_page_support"])),
+        ("2 MiB pages", huge_page_line(facts["huge_page_support"])),
         ("clock", _join(facts["mhz"] and f"{facts['mhz']:.0f} MHz", _named("governor", facts["governor"]))),
         ("temperature", f"{facts['celsius']} C" if facts["celsius"] is not None else ""),
         ("throttling", _join(*(f"{when}: {', '.join(what) or 'none'}" for when, what in (throttling or {}).items()))),
@@ -123,7 +123,7 @@ def _libgomp() -> str | None:
     return ", ".join(paths) or None
 
 
-def _huge_pages(support: dict[str, Any]) -> str:
+def huge_page_line(support: dict[str, Any]) -> str:
     words = {True: "yes", False: "no", None: "unknown"}
     return _join(
         f"for copied weights, output head and KV pages: {words[support['own']]}",

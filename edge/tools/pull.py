@@ -386,7 +386,7 @@ def pull(
         os.makedirs(place, exist_ok=True)
     except OSError as error:
         raise EdgeError(f"cannot write {place}: {error.strerror}") from None
-    with _alone(place, kept):
+    with alone(place, kept):
         _check_room(place, wanted, total)
         done = 0
         digests: list[str] = []
@@ -491,7 +491,7 @@ def starts_at_once(checkpoint: Checkpoint) -> bool:
 
 
 @contextmanager
-def _alone(place: str, name: str) -> Iterator[None]:
+def alone(place: str, name: str) -> Iterator[None]:
     """One pull of a model at a time.  Raises Busy."""
     with open(os.path.join(place, ".lock"), "w") as lock:
         try:

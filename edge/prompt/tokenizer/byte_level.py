@@ -92,7 +92,7 @@ PATTERNS: dict[str, str] = {
 }  # fmt: skip
 
 #: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces all the same
-_TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
+TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
 #: what properties mean among ASCII characters, inside brackets
 _ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}",
           r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}  # fmt: skip
@@ -128,15 +128,15 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
                 raise InvalidFile(f"merge {i} ({shown(merges[i])}) makes no token of the vocabulary; it is damaged")
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
-    cut = _cut(pattern)
+    cut = cutter(pattern)
     return pairs.ends, pairs.blob, lambda text: pairs.encode(cut(text))
 
 
-def _cut(pattern: str) -> Callable[[str], list[str]]:
+def cutter(pattern: str) -> Callable[[str], list[str]]:
     """Text -> the pieces that a pattern cuts it into."""
-    if pattern not in _TRUSTED:
+    if pattern not in TRUSTED:
         return _foreign_split(pattern)
-    for_ascii: Callable[[str], list[str]] = re.compile(_for_ascii(pattern), re.ASCII).findall
+    for_ascii: Callable[[str], list[str]] = re.compile(for_ascii_of(pattern), re.ASCII).findall
     for_all: Callable[[str], list[str]] | None = None
 
     def cut(text: str) -> list[str]:
@@ -153,7 +153,7 @@ def _cut(pattern: str) -> Callable[[str], list[str]]:
     return cut
 
 
-def _for_ascii(pattern: str) -> str:
+def for_ascii_of(pattern: str) -> str:
     """The same pattern for ``re``, right where all characters are ASCII."""
     pattern = re.sub(r"\[(?:\\.|[^\]])*\]|\\p\{.\}", lambda m: m[0] if m[0][0] == "[" else f"[{m[0]}]", pattern)
     for name, characters in _ASCII.items():
