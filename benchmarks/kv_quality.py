@@ -28,7 +28,6 @@ from edge.tools import calibrate, evaluate, heads  # noqa: E402
 from edge.tools.evaluate import Mode  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "kv_quality.json"
-PICTURE = ROOT / "docs" / "kv_quality.svg"
 TEXT = ROOT / "benchmarks" / "kv_dialogues.jsonl"
 SEGMENTS = 4  # of a whole context each
 MIXED = ("int8:int4", "int4:int8", "int4c:int4", "int4:int4c")
@@ -143,10 +142,8 @@ def oracle(engine: Engine, tokens: Sequence[int], length: int = 32) -> dict[str,
 
 
 def types(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:
-    """Every type against F32 pages, and the picture of it."""
-    report = quality(engine, tokens, type_modes())
-    PICTURE.write_text(evaluate.picture(report), encoding="utf-8")
-    return facts_of(report)
+    """Every type against F32 pages."""
+    return facts_of(quality(engine, tokens, type_modes()))
 
 
 def against_f16(engine: Engine, tokens: Sequence[int]) -> dict[str, Any]:

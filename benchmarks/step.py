@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import argparse
 import array
+import datetime
+import json
+import shlex
 import statistics
 import sys
 import time
@@ -20,6 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
+from edge.tools.board import Board
+from pyx import cpu
 from pyx.transformer import STAGES, Segment
 
 CLOCK = 16  # int64 per thread, see Transformer.keep_times
@@ -88,10 +93,12 @@ def main() -> None:
     parser.add_argument("--winners", type=int, default=1, help="logits wanted of each; 0: all")
     parser.add_argument("--prompt", type=int, default=0)
     parser.add_argument("--chunk", type=int, default=16)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures of each depth and number to FILE")
     parser.add_argument("--stages", action="store_true", help="milliseconds of each stage, of the first thread")
     a = parser.parse_args()
     numbers, depths = ([int(n) for n in of.split(",")] for of in (a.parallel, a.depth))
     n_ctx = max(*depths, a.prompt, 1) + 64
+    rows = []
     with edge.load(a.model, ctx=n_ctx, threads=a.threads, kv=a.kv, head=a.head, weights=a.weights) as engine:
         engine.model.settle()
         transformer = engine.model.transformer
@@ -115,6 +122,9 @@ def main() -> None:
             print(f"{engine.config.name}, {a.threads} threads, head {transformer.head_kind}, depth {depth}, KV {a.kv}")
             for n in numbers:
                 median = statistics.median(seconds[n])
+                high, _, low = (round(n / each, 2) for each in statistics.quantiles(seconds[n], n=4))
+                rows.append({"depth": depth, "parallel": n, "tokens_per_second": round(n / median, 2),
+                             "low": low, "high": high})  # fmt: skip
                 least = n / min(seconds[n]) * min(seconds[numbers[0]]) / numbers[0]
                 line = (
                     f"{n:3} {1e3 * median:8.1f} ms [least {1e3 * min(seconds[n]):.1f}] {n / median:8.1f} tokens/s "
@@ -122,6 +132,12 @@ def main() -> None:
                 print(line, *(f"{name} {ms:.1f}" for name, ms in zip(STAGES, spent[n], strict=True) if ms >= 0.05))
             if a.prompt:
                 mixed(engine, batches, caches, a)
+        if a.json:
+            about = {"date": datetime.date.today().isoformat(), **Board().summary(), "isa": cpu.isa()}
+            about |= {"model": engine.config.name, "threads": a.threads, "head": transformer.head_kind, "kv": a.kv}
+            words = [Path(word).name if Path(word).exists() else word for word in sys.argv[1:]]
+            command = f"python benchmarks/step.py {shlex.join(words)}"
+            Path(a.json).write_text(json.dumps({"command": command, **about, "rows": rows}, indent=1) + "\n")
 
 
 def mixed(engine: edge.Engine, batches: dict[int, Batch], caches: list[Any], a: argparse.Namespace) -> None:

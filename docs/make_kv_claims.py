@@ -207,7 +207,7 @@ token that looks at it. They save memory and cost time: at 4096 tokens of 2B-4T'
 40, 107, 85 and 103 ms on one thread, where `int8` takes 12, `int4c` 12 and `f16` 25 (command
 and spread: [the logbook](../benchmarks/SPEED.md)).
 
-![KL against memory](kv_quality.svg)
+![KL against memory](pictures/kv_quality.svg)
 
 {gates(facts)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 import shlex
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import click
 import pytest
+
+from docs import make_pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -323,3 +326,30 @@ def test_site_builds_with_strict_links(tmp_path: Path) -> None:
         assert not re.search(r'(?:src|<link [^>]*href)="(?:https?:)?//', html), f"{page.name} loads from elsewhere"
     assert "ternary" in (tmp_path / "site" / "search" / "search_index.json").read_text()
     assert (tmp_path / "site" / "benchmarks" / "SPEED.html").is_file()  # linked from a page of docs/
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", make_pictures.DRAWN)
+def test_pictures_are_what_their_data_gives(name: str) -> None:
+    path = make_pictures.PICTURES / f"{name}.svg"
+    assert path.read_text(encoding="utf-8") == make_pictures.DRAWN[name](), "run make docs"
+    assert path.stat().st_size < 40_000
+
+
+def test_shown_pictures_are_there() -> None:
+    there = {path.resolve() for path in make_pictures.PICTURES.iterdir()}
+    assert there == {(make_pictures.PICTURES / f"{name}.svg").resolve() for name in make_pictures.DRAWN}
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")):
+        for alt, link in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert alt, f"{page.name}: {link} needs words for those who cannot see it"
+            assert "://" in link or (page.parent / link).is_file(), f"{page.name} shows {link}"
+
+
+def test_the_data_of_pictures_says_how_it_was_made() -> None:
+    for path in make_pictures.RESULTS.iterdir():
+        if path.suffix in (".json", ".cast") and path.name != "kv_quality.json":  # that one: docs/make_kv_claims.py
+            text = path.read_text(encoding="utf-8")
+            head = json.loads(text if path.suffix == ".json" else text.splitlines()[0])
+            assert head["command"], path.name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import xml.etree.ElementTree as ElementTree
 from array import array
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import edge
 from benchmarks import make_model
 from edge.cli.group import cli
 from edge.errors import EdgeError, MemoryRefused, UsageError
-from edge.tools import evaluate, plot
+from edge.tools import evaluate
 from pyx import compare
 from pyx.transformer import Segment
 
@@ -245,39 +244,6 @@ def test_percentile():
     assert evaluate.percentile(list(range(1000)), 0.999) == 998
     assert evaluate.percentile(list(range(1001)), 0.999) == 999
     assert evaluate.percentile([5.0, 6.0], 0.0) == 5.0
-
-
-# ---- the picture -----------------------------------------------------------------------------------------------------
-
-
-def test_picture(engine, tokens):
-    report = evaluate.kv_quality(engine, tokens, [evaluate.Mode.parse(mode) for mode in ("int8", "f32", "f16")])
-    root = ElementTree.fromstring(evaluate.picture(report))
-    texts = [node.text for node in root.iter() if node.tag.endswith("text")]
-    assert {"int8", "f16", "f32"} <= set(texts) and len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 3
-
-
-@given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.floats(1e-9, 1e3)), min_size=1, max_size=25))
-def test_points_lie_inside_and_names_apart(values):
-    svg = plot.scatter([plot.Point(f"<{i}>&", x, y) for i, (x, y) in enumerate(values)], "t", "x", "y")
-    root = ElementTree.fromstring(svg)
-    for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
-        assert plot.LEFT - 0.1 <= float(circle.get("cx")) <= plot.WIDTH - plot.RIGHT + 0.1
-        assert plot.TOP - 0.1 <= float(circle.get("cy")) <= plot.HEIGHT - plot.BOTTOM + 0.1
-    names = [
-        float(node.get("y"))
-        for node in root.iter("{http://www.w3.org/2000/svg}text")
-        if (node.text or "").startswith("<")
-    ]
-    assert len(names) == len(values)
-    assert all(b - a > plot.LINE - 0.2 for a, b in zip(names, names[1:]))
-    assert max(names) <= plot.HEIGHT - plot.BOTTOM + 5
-
-
-def test_a_picture_of_nothing():
-    for points in ([], [plot.Point("zero", 0.0, 1.0)]):
-        with pytest.raises(ValueError):
-            plot.scatter(points, "t", "x", "y")
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ class Words(Text):
     option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, one row per measurement."),
     option("--json", "as_json", is_flag=True, help="Print one JSON object."),
 )
+@options.plot_option("the speeds, and what bounds them,")
 @options.output_options
 @click.pass_context
 def bench(
@@ -70,6 +71,7 @@ def bench(
     top_k: int,
     as_csv: bool,
     as_json: bool,
+    plot: str | None,
     **flags: Any,
 ) -> None:
     """Measure and print."""
@@ -78,6 +80,7 @@ def bench(
     out = ctx.ensure_object(Output)
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be used together")
+    options.check_plot(plot)
     report = work.run(
         model,
         depths=depths,
@@ -91,6 +94,10 @@ def bench(
         progress=(lambda what: out.info(what, "dim")) if is_tty(sys.stderr) else None,
         **options.load_arguments(flags),
     )
+    if plot is not None:
+        from edge.tools.pictures import of_bench
+
+        options.save_plot(plot, of_bench(report.to_dict()))
     if as_json:
         out.json(report.to_dict())
     else:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import click
 
 from edge.cli import options
 from edge.cli.command import Command, Noun, Text, Whole, heading, option
-from edge.cli.output import Output, check_place
-from edge.errors import EdgeError, UsageError
+from edge.cli.output import Output
 
 text_options = heading(
     "Text",
@@ -76,8 +74,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
            "with the whole context)."),
 )
 @_json_option
-@heading("Output", option("--plot", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
-                          help="Also plot KL divergence over memory as an SVG file."))
+@options.plot_option("KL divergence over memory")
 @options.output_options
 @click.pass_context
 def kv(
@@ -93,10 +90,7 @@ def kv(
     from edge.tools import evaluate as work
 
     out = ctx.ensure_object(Output)
-    if plot is not None and not plot.endswith(".svg"):
-        raise UsageError(f"--plot writes SVG: {plot} does not end in .svg")
-    if plot is not None:
-        check_place(plot)
+    options.check_plot(plot)
     wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
@@ -104,10 +98,9 @@ def kv(
             report = work.kv_quality(engine, tokens, wanted, file or "the bundled dialogues", progress, reference)
             progress.close()
     if plot is not None:
-        try:
-            Path(plot).write_text(work.picture(report), encoding="utf-8")
-        except OSError as error:
-            raise EdgeError(f"cannot write {plot}: {error.strerror}") from None
+        from edge.tools.pictures import of_quality
+
+        options.save_plot(plot, of_quality(report.to_dict()))
     if as_json:
         out.json(report.to_dict())
     else:

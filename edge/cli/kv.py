@@ -50,6 +50,7 @@ def kv() -> None:
     "Output",
     option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
 )
+@options.plot_option("memory over context length for each KV type")
 @options.output_options
 @click.pass_context
 def plan(
@@ -61,11 +62,13 @@ def plan(
     sinks: int | None,
     kv_budget: str | None,
     as_json: bool,
+    plot: str | None,
 ) -> None:
     """Plan and print; nothing is allocated."""
     from edge.kv import table as kv_table
 
     out = ctx.ensure_object(Output)
+    options.check_plot(plot)
     config, stored = _dimensions(model)
     table = kv_table.table(
         config,
@@ -76,6 +79,10 @@ def plan(
         kv_budget,
         stored,
     )
+    if plot is not None:
+        from edge.tools.pictures import of_plan
+
+        options.save_plot(plot, of_plan(table))
     if as_json:
         out.json(table.to_dict())
     else:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.cli.command import COMPARISONS, Escaped, Text, Whole, heading, option
-from edge.cli.output import Output
+from edge.cli.output import Output, check_place
 from edge.cli.signals import guard_maps
-from edge.errors import UsageError
+from edge.errors import EdgeError, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
@@ -281,6 +281,33 @@ by_option = heading(
            advanced=True, help="Size of the pieces in which the answer is printed (default token); sentence suits text "
            "to speech."),
 )  # fmt: skip
+
+
+def plot_option(what: str) -> Any:
+    """``--plot FILE.svg``: see :func:`check_plot` and :func:`save_plot`."""
+    return heading(
+        "Output",
+        option("--plot", type=click.Path(dir_okay=False), metavar="FILE.svg", allow_from_autoenv=False,
+               help=f"Also draw {what} as an SVG picture."),
+    )  # fmt: skip
+
+
+def check_plot(path: str | None) -> None:
+    """Refuse a picture that could not be written, before the work.  Raises UsageError or EdgeError."""
+    if path is None:
+        return
+    if not path.endswith(".svg"):
+        raise UsageError(f"--plot writes SVG: {path} does not end in .svg")
+    check_place(path)
+
+
+def save_plot(path: str, svg: str) -> None:
+    """Write the picture.  Raises EdgeError."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(svg)
+    except OSError as error:
+        raise EdgeError(f"cannot write {path}: {error.strerror}") from None
 
 
 def kv_type(flags: Mapping[str, Any]) -> str | None:

@@ -395,16 +395,3 @@ def _quality(run: _Run, reference: _Run, n: int) -> Quality:
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of all values does not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def picture(report: Report) -> str:
-    """KL against memory, as SVG; the reference itself has no divergence to draw."""
-    from edge.tools.plot import Point, scatter
-
-    points = [Point(row.mode, row.bytes_per_token, max(row.kl_mean, 1e-9)) for row in report.rows[1:]]
-    return scatter(
-        points,
-        f"{report.header['model']}, {report.header['tokens']} tokens in segments of {report.header['context']}",
-        "KV cache, bytes per token of context",
-        f"mean KL from {report.header['reference']}, nats",
-    )
