@@ -200,7 +200,7 @@ def test_a_screen() -> None:
     assert (row(0), row(1)) == ("abYc..X...", "done......")
     assert screen.cells[0, 1] == terminal.Cell("b", "c2", False, 1.0)
     assert screen.cells[0, 6] == terminal.Cell("X", "text", True, 2.0)
-    screen.feed("\x1b[H\x1b[J\x1b[0;31ma\x1b[32mb", 3.0)  # drawn again: it was there before; in another colour it is new
+    screen.feed("\x1b[H\x1b[J\x1b[0;31ma\x1b[32mb", 3.0)  # b was there before; a in another colour is new
     assert [screen.cells[0, i].seconds for i in range(2)] == [3.0, 1.0] and len(screen.cells) == 2
     screen.feed("0123456789ab" * 9)  # long lines go on below, and nothing scrolls
     assert {at[0] for at in screen.cells} == {0, 1, 2, 3}
