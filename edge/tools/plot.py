@@ -104,7 +104,8 @@ class Canvas:
         """Everything that was added."""
         rules = [
             'svg{font:12px system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}',
-            ".title{font-size:16px;font-weight:600}.middle{text-anchor:middle}.end{text-anchor:end}.bold{font-weight:600}",
+            ".title{font-size:16px;font-weight:600}.bold{font-weight:600}",
+            ".middle{text-anchor:middle}.end{text-anchor:end}",
             ".line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1}.faint{opacity:.4}",
             _colours(0),
             f"@media(prefers-color-scheme:dark){{{_colours(1)}}}",
