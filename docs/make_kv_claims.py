@@ -175,7 +175,6 @@ def sentences(facts: dict[str, Any]) -> dict[str, str]:
         "layers": f"Ours without one: {', '.join(dropped)} perplexity",
         "quarter": f"Ours: {brief(policies['int8 kv_policy=quarter'])}; `{small}`: {brief(policies[small])}",
         "binary": f"Ours: {brief(types['binary'])}",
-        "three_bits": f"Ours: {brief(types['int3c'])}",
     }
 
 
@@ -202,9 +201,9 @@ that falls on tokens still in sight. `bitnet-edge eval kv` measures the same, an
 
 {quality_table(types["rows"])}
 
-`fp8`, `int3c`, `int2c` and `binary` have no vector kernels of their own: a page is unpacked, to F16 or int8, by every
+`fp8` and `binary` have no vector kernels of their own: a page is unpacked, to F16 or int8, by every
 token that looks at it. They save memory and cost time: at 4096 tokens of 2B-4T's heads the attention of a token takes
-40, 107, 85 and 103 ms on one thread, where `int8` takes 12, `int4c` 12 and `f16` 25 (command
+40 and 103 ms on one thread, where `int8` takes 12, `int4c` 12 and `f16` 25 (command
 and spread: [the logbook](../benchmarks/SPEED.md)).
 
 ![KL against memory](pictures/kv_quality.svg)

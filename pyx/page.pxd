@@ -9,9 +9,7 @@ cdef enum element_type:
     F16
     INT8
     INT4        # a scale per token and group
-    INT4C       # a scale per channel of the page, as the next two
-    INT3C
-    INT2C
+    INT4C       # a scale per channel of the page
     FP8
     BINARY
 

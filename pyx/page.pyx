@@ -18,8 +18,7 @@ cdef extern from "kernels.h" nogil:
     int64_t kv_group(int64_t head_dim)
     void seal_keys_i4(const uint16_t *, int64_t, void *)
     void seal_values_i4(const uint16_t *, int64_t, void *)
-    void seal_channels(const uint16_t *, int64_t, int values, int bits, void *)
-    void unpack_channels(const void *, int64_t, int values, int bits, void *)
+    void seal_channels_i4(const uint16_t *, int64_t, int values, void *)
     void seal_binary(const uint16_t *, int64_t, int values, void *)
     void unpack_binary(const void *, int64_t, int values, void *)
     void seal_fp8(const uint16_t *, int64_t, int values, void *)
@@ -28,15 +27,13 @@ cdef extern from "kernels.h" nogil:
     void hadamard(float *, int64_t)
 
 #: as users write them, in the order of element_type
-NAMES = ("f32", "f16", "int8", "int4", "int4c", "int3c", "int2c", "fp8", "binary")
+NAMES = ("f32", "f16", "int8", "int4", "int4c", "fp8", "binary")
 #: what to know of those that are not for every day
-MARKS = {
-    "fp8": "for comparison: int8 is as small, more exact and faster", "int3c": "experimental: smaller, but slow",
-    "int2c": "experimental: smaller, but slow", "binary": "a toy"}
+MARKS = {"fp8": "for comparison: int8 is as small, more exact and faster", "binary": "a toy"}
 #: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
 ALIASES = {
     "fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8", "i4": "int4", "q4": "int4",
-    "q4_0": "int4", "q4c": "int4c", "q3c": "int3c", "q2c": "int2c", "fp8_e4m3": "fp8", "b1": "binary"}
+    "q4_0": "int4", "q4c": "int4c", "fp8_e4m3": "fp8", "b1": "binary"}
 
 
 def page_types(text):
@@ -77,13 +74,8 @@ cdef int64_t block_bytes(element_type kind, bint values, int64_t head_dim) noexc
     elif kind == BINARY:
         size = n // 8 + 2 * KV_PAGE
     else:
-        size = n // 8 * bits_of(kind) + 4 * head_dim
+        size = n // 2 + 4 * head_dim
     return (size + 63) // 64 * 64
-
-
-cdef inline int bits_of(element_type kind) noexcept nogil:
-    """Bits of a code with a scale per channel."""
-    return 4 if kind == INT4C else 3 if kind == INT3C else 2
 
 
 cdef int64_t hadamard_block(int64_t head_dim) noexcept nogil:
@@ -187,7 +179,7 @@ cdef void seal_other(
     elif to == BINARY:
         seal_binary(half, head_dim, values, sealed)
     else:
-        seal_channels(half, head_dim, values, bits_of(to), sealed)
+        seal_channels_i4(half, head_dim, values, sealed)
 
 
 cdef inline const uint16_t *scales(const void *block, int64_t code_bytes) noexcept nogil:
@@ -212,12 +204,9 @@ cdef void score_page(
         unpack_fp8(page, D, <uint16_t *>scratch)
         kernel.score_f16(scratch, scratch, D, n_q, q, s)
         scale_fp8(scales(page, KV_PAGE * D), n_q, s)
-    elif f.k_type == BINARY:
+    else:
         unpack_binary(page, D, False, scratch)
         kernel.score_i8(scratch, scratch, D, n_q, q8, qs, s)
-    else:
-        unpack_channels(page, D, False, bits_of(f.k_type), scratch)
-        kernel.score_i4c(scratch, scratch, D, n_q, q, s)
 
 
 cdef void add_values(
@@ -241,12 +230,9 @@ cdef void add_values(
         unpack_fp8(values, D, <uint16_t *>scratch)
         scale_fp8(scales(values, KV_PAGE * D), n_q, p)
         kernel.value_f16(scratch, scratch, D, n_q, p, o)
-    elif f.v_type == BINARY:
+    else:
         unpack_binary(values, D, True, scratch)
         kernel.value_i8(scratch, scratch, D, n_q, p, o)
-    else:
-        unpack_channels(values, D, True, bits_of(f.v_type), scratch)
-        kernel.value_i4c(scratch, scratch, D, n_q, p, o)
 
 
 cdef void attend_page(

@@ -54,7 +54,7 @@ def test_int8_bytes_are_the_published_ones_plus_one_open_page(config, per_token,
 
 @given(
     ctx=st.integers(1, 5000),
-    kv_type=st.sampled_from(["f16", "int8", "int4", "int8:int4", "int4c", "fp8:int2c", "int3c", "binary"]),
+    kv_type=st.sampled_from(["f16", "int8", "int4", "int8:int4", "int4c", "fp8:int4c", "binary"]),
     window=st.integers(0, 600),
     sinks=st.one_of(st.none(), st.integers(0, 80)),
     overflow=st.sampled_from(["slide", "stop"]),
@@ -146,7 +146,7 @@ def test_limits_that_just_fit():
         ("int8:f16", "int8:f16"),
         *((n, "int4") for n in ("int4", "i4", "q4", "Q4_0", "int4:q4_0")),
         ("q8_0:q4_0", "int8:int4"),
-        *((n, n) for n in ("int4c", "int3c", "int2c", "fp8", "binary", "int4c:int4")),
+        *((n, n) for n in ("int4c", "fp8", "binary", "int4c:int4")),
         ("q4c", "int4c"),
         ("fp8_e4m3", "fp8"),
         ("F16:q8_0", "f16:int8"),
@@ -196,11 +196,9 @@ def test_keys_are_rotated_where_that_helps():
 
 def test_types_that_are_not_for_every_day_are_marked():
     assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
-    assert KVConfig(kv="int3c").plan(BITNET_2B).notes == ("KV type int3c is experimental: smaller, but slow",)
-    assert KVConfig(kv="int2c:binary").plan(BITNET_2B).notes == (
-        "KV type int2c is experimental: smaller, but slow",
-        "KV type binary is a toy",
-    )
+    fp8 = "KV type fp8 is for comparison: int8 is as small, more exact and faster"
+    assert KVConfig(kv="fp8").plan(BITNET_2B).notes == (fp8,)
+    assert KVConfig(kv="fp8:binary").plan(BITNET_2B).notes == (fp8, "KV type binary is a toy")
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_a_failed_restore_leaves_an_empty_cache():
 @given(
     st.sampled_from(
         [("int8", "slide", 0), ("f16", "slide", 0), ("int8", "stop", 0), ("f16", "stop", 0), ("int8", "slide", 40),
-         ("int4", "slide", 0), ("int8:int4", "slide", 40), ("int4c:fp8", "stop", 0), ("int3c:int2c", "slide", 40)]
+         ("int4", "slide", 0), ("int8:int4", "slide", 40), ("int4c:fp8", "stop", 0), ("binary:fp8", "slide", 40)]
     ),
     st.integers(1, 100),
     st.integers(0, 150),

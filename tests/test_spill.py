@@ -44,7 +44,7 @@ def page_bytes(cache):
     return 4 * len(cache.page(0, 1, cache.held(0, 1)[1])[0])
 
 
-@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8", "int8:int4", "int4c:int2c"])
+@pytest.mark.parametrize("kv_type", ["f32", "f16", "int8", "int8:int4", "int4c:int4"])
 @pytest.mark.parametrize("plan", PLANS)
 def test_back_as_if_never_gone_further(tmp_path, plan, kv_type):
     cache = make(tmp_path, kv_type, plan)

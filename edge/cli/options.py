@@ -153,7 +153,7 @@ _comparisons = heading(
     COMPARISONS,
     option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
            "token, to measure what they contribute. Also only for comparisons: --kv-policy quarter (a token sees a "
-           "quarter of the text), and the types int3c, int2c (experimental), fp8 and binary of --kv (three to nine "
+           "quarter of the text), and the types fp8 and binary of --kv (three to nine "
            "times as slow as int8)."),
 )  # fmt: skip
 

@@ -306,17 +306,14 @@ void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *
  *             ks = half(sum(x^3 code) / sum(x^2 code^2)): least squares, large elements weighing more
  *             (ik_llama.cpp #1547).  12 % less error than +-7 of max / 7; an element of the other sign may be off by a
  *             whole step.
- *   ranges    least = min, scale = half((max - min) / 15), code = round((x - least) / scale); 3 and 2 bits are the
- *             nibbles whose lowest bits are 0, so (max - min) / 14 and / 12.
- *   i3c, i2c  u8 planes[bits][D][4], keys and values: bit t % 8 of byte t / 8 of planes[b][d] is bit 4 - bits + b of
- *             the nibble; then half scale[D], half least[D].  Unpacked: i4c.
- *   binary    one such plane, 1 where x < 0; half scale[32] = mean |x| of the token.  Unpacked: i8.
+ *   ranges    least = min, scale = half((max - min) / 15), code = round((x - least) / scale).
+ *   binary    u8 plane[D][4], keys and values: bit t % 8 of byte t / 8 of plane[d] is 1 where x < 0; then half
+ *             scale[32] = mean |x| of the token.  Unpacked: i8.
  *   fp8       u8 k[D][32] or v[32][D] E4M3, saturating, half to even; half scale[32] = max|x| / 448 of the token.
  *             Unpacked: f16, 2^-8 of the codes and without the scales, which scale_fp8 makes up for. */
 void seal_keys_i4(const uint16_t *k, int64_t head_dim, void *block);
 void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block);
-void seal_channels(const uint16_t *x, int64_t head_dim, int values, int bits, void *block); /* 4: i4c, 3: i3c, 2: i2c */
-void unpack_channels(const void *block, int64_t head_dim, int values, int bits, void *i4c);
+void seal_channels_i4(const uint16_t *x, int64_t head_dim, int values, void *block);
 void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block);
 void unpack_binary(const void *block, int64_t head_dim, int values, void *i8);
 void seal_fp8(const uint16_t *x, int64_t head_dim, int values, void *block);

@@ -1,4 +1,4 @@
-/* packed_page.c: KV blocks of fewer than eight bits, and the experimental ones: sealing, and unpacking to a block that
+/* packed_page.c: KV blocks of four bits, and those for comparison: sealing, and unpacking to a block that
  * the kernels of the table read.  Plain C, one for all processors: a page is sealed once in 32 tokens. */
 #include "kernels.h"
 #include "numbers.h"
@@ -48,20 +48,19 @@ void seal_keys_i4(const uint16_t *k, int64_t head_dim, void *block)
 }
 
 /* 4-bit codes of n numbers from their least to their largest; scale and least as halves. */
-static void range_codes(const float *x, int64_t n, int bits, uint8_t *code, uint16_t *scale, uint16_t *least)
+static void range_codes(const float *x, int64_t n, uint8_t *code, uint16_t *scale, uint16_t *least)
 {
-    const int unit = 1 << (4 - bits), most = 16 - unit;
     float low = x[0], high = x[0];
     for (int64_t i = 1; i < n; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
     }
     *least = float_half(low);
-    *scale = float_half((high - low) / (float)most);
-    float step = half_float(*scale) * (float)unit;
+    *scale = float_half((high - low) / 15.0f);
+    float step = half_float(*scale);
     for (int64_t i = 0; i < n; i++) {
-        int32_t q = round_clamped(step > 0.0f ? (x[i] - low) / step : 0.0f, (float)(most / unit));
-        code[i] = (uint8_t)((q > 0 ? q : 0) * unit);
+        int32_t q = round_clamped(step > 0.0f ? (x[i] - low) / step : 0.0f, 15.0f);
+        code[i] = (uint8_t)(q > 0 ? q : 0);
     }
 }
 
@@ -75,7 +74,7 @@ void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block)
         for (int t = 0; t < KV_PAGE; t++) {
             for (int64_t j = 0; j < group; j++)
                 x[j] = half_float(v[t * head_dim + g + j]);
-            range_codes(x, group, 4, code, vs + t, vm + t);
+            range_codes(x, group, code, vs + t, vm + t);
             for (int64_t j = 0; j < group; j++)
                 put_nibble(value_byte(codes, head_dim, g + j, t), t, code[j]);
         }
@@ -83,40 +82,21 @@ void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block)
 
 /* ---- a scale per channel ---------------------------------------------------------------------------------------- */
 
-/* Bit b of the upper bits of the code of token t: byte t / 8 of planes[b][d], bit t % 8. */
-static void put_planes(uint8_t *planes, int64_t head_dim, int bits, int64_t d, const uint8_t code[KV_PAGE])
-{
-    for (int b = 0; b < bits; b++) {
-        uint32_t plane = 0;
-        for (int t = 0; t < KV_PAGE; t++)
-            plane |= (uint32_t)(code[t] >> (4 - bits + b) & 1) << t;
-        for (int j = 0; j < 4; j++)
-            planes[(b * head_dim + d) * 4 + j] = (uint8_t)(plane >> 8 * j);
-    }
-}
-
-static uint32_t plane_bits(const uint8_t *planes, int64_t head_dim, int b, int64_t d)
-{
-    const uint8_t *p = planes + (b * head_dim + d) * 4;
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-void seal_channels(const uint16_t *x, int64_t head_dim, int values, int bits, void *block)
+void seal_channels_i4(const uint16_t *x, int64_t head_dim, int values, void *block)
 {
     uint8_t *codes = block, code[KV_PAGE];
-    uint16_t *scale = (uint16_t *)(codes + head_dim * KV_PAGE / 8 * bits), *least = scale + head_dim;
+    uint16_t *scale = (uint16_t *)(codes + head_dim * HALF_PAGE), *least = scale + head_dim;
     float y[KV_PAGE];
     for (int64_t d = 0; d < head_dim; d++) {
         for (int t = 0; t < KV_PAGE; t++)
             y[t] = half_float(values ? x[t * head_dim + d] : x[d * KV_PAGE + t]);
-        range_codes(y, KV_PAGE, bits, code, scale + d, least + d);
-        if (bits < 4)
-            put_planes(codes, head_dim, bits, d, code);
-        else
-            for (int t = 0; t < KV_PAGE; t++)
-                put_nibble(values ? value_byte(codes, head_dim, d, t) : key_byte(codes, d, t), t, code[t]);
+        range_codes(y, KV_PAGE, code, scale + d, least + d);
+        for (int t = 0; t < KV_PAGE; t++)
+            put_nibble(values ? value_byte(codes, head_dim, d, t) : key_byte(codes, d, t), t, code[t]);
     }
 }
+
+/* ---- one bit ---------------------------------------------------------------------------------------------------- */
 
 /* Eight bits as eight bytes of 0 or 1, the lowest first in memory (little endian). */
 static uint64_t spread(uint32_t bits)
@@ -125,38 +105,19 @@ static uint64_t spread(uint32_t bits)
     return (one + 0x7f7f7f7f7f7f7f7full) >> 7 & 0x0101010101010101ull;
 }
 
-void unpack_channels(const void *block, int64_t head_dim, int values, int bits, void *i4c)
-{
-    uint8_t *codes = i4c, byte[8];
-    for (int64_t d = 0; d < head_dim; d++)
-        for (int t = 0; t < HALF_PAGE; t += 8) {
-            uint64_t eight = 0;
-            for (int b = 0; b < bits; b++) {
-                uint32_t plane = plane_bits(block, head_dim, b, d) >> t;
-                eight |= (spread(plane) | spread(plane >> HALF_PAGE) << 4) << (4 - bits + b);
-            }
-            memcpy(byte, &eight, 8);
-            for (int i = 0; i < 8; i++)
-                *(values ? value_byte(codes, head_dim, d, t + i) : key_byte(codes, d, t + i)) = byte[i];
-        }
-    memcpy(codes + head_dim * HALF_PAGE, (const uint8_t *)block + head_dim * KV_PAGE / 8 * bits, (size_t)head_dim * 4);
-}
-
-/* ---- one bit ---------------------------------------------------------------------------------------------------- */
-
 void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block)
 {
     uint8_t *codes = block;
     uint16_t *scale = (uint16_t *)(codes + head_dim * KV_PAGE / 8);
     float sum[KV_PAGE] = {0};
     for (int64_t d = 0; d < head_dim; d++) {
-        uint8_t code[KV_PAGE];
+        uint8_t *plane = codes + 4 * d;
+        memset(plane, 0, 4);
         for (int t = 0; t < KV_PAGE; t++) {
             float y = half_float(values ? x[t * head_dim + d] : x[d * KV_PAGE + t]);
             sum[t] += absf(y);
-            code[t] = y < 0.0f ? 8 : 0;
+            plane[t / 8] |= (uint8_t)((y < 0.0f) << t % 8);
         }
-        put_planes(codes, head_dim, 1, d, code);
     }
     for (int t = 0; t < KV_PAGE; t++)
         scale[t] = float_half(sum[t] / (float)head_dim);
@@ -164,10 +125,11 @@ void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block)
 
 void unpack_binary(const void *block, int64_t head_dim, int values, void *i8)
 {
+    const uint8_t *plane = block;
     int8_t *codes = i8, byte[8];
     for (int64_t d = 0; d < head_dim; d++)
         for (int t = 0; t < KV_PAGE; t += 8) {
-            uint64_t eight = spread(plane_bits(block, head_dim, 0, d) >> t) * 0xfe + 0x0101010101010101ull;
+            uint64_t eight = spread(plane[4 * d + t / 8]) * 0xfe + 0x0101010101010101ull;
             memcpy(byte, &eight, 8);
             for (int i = 0; i < 8; i++)
                 codes[values ? ((t + i) / 4 * head_dim + d) * 4 + i % 4 : (d / 4 * KV_PAGE + t + i) * 4 + d % 4] =

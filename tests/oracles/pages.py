@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 PAGE = 32
-#: type -> bits of a code with a scale per channel
-CHANNEL_BITS = {"int4c": 4, "int3c": 3, "int2c": 2}
 
 
 def group_of(head_dim: int) -> int:
@@ -23,7 +21,7 @@ def block_bytes(kind: str, values: bool, head_dim: int) -> int:
     size = {
         "f32": 4 * n, "f16": 2 * n, "int8": n + 2 * PAGE, "fp8": n + 2 * PAGE, "binary": n // 8 + 2 * PAGE,
         "int4": n // 2 + 2 * PAGE * groups * (2 if values else 1),
-        **{name: n // 8 * bits + 4 * head_dim for name, bits in CHANNEL_BITS.items()},
+        "int4c": n // 2 + 4 * head_dim,
     }[kind]  # fmt: skip
     return -(-size // 64) * 64
 
@@ -51,10 +49,9 @@ def nibbles(codes: np.ndarray, values: bool, head_dim: int) -> np.ndarray:
     return np.concatenate([byte & 15, byte >> 4]).astype(np.float64)
 
 
-def planes(codes: np.ndarray, bits: int, head_dim: int) -> np.ndarray:
-    """[32][D] of u8 planes[bits][D][4]: bit t of the 32 of a channel, lowest plane first."""
-    plane = np.unpackbits(codes.reshape(bits, head_dim, 4), axis=2, bitorder="little")
-    return (plane * (1 << np.arange(bits))[:, None, None]).sum(axis=0).T.astype(np.float64)
+def signs(codes: np.ndarray, head_dim: int) -> np.ndarray:
+    """[32][D] of u8 plane[D][4]: bit t of the 32 of a channel is 1 where a number is below 0."""
+    return np.where(np.unpackbits(codes.reshape(head_dim, 4), axis=1, bitorder="little").T, -1.0, 1.0)
 
 
 def decode_block(data: bytes, kind: str, values: bool, head_dim: int) -> np.ndarray:
@@ -75,7 +72,7 @@ def decode_block(data: bytes, kind: str, values: bool, head_dim: int) -> np.ndar
         codes = e4m3()[raw[:n]]
         return (codes.reshape(PAGE, D) if values else codes.reshape(D, PAGE).T) * halves(raw[n:], (PAGE,))[:, None]
     if kind == "binary":
-        return np.where(planes(raw[: n // 8], 1, D), -1.0, 1.0) * halves(raw[n // 8 :], (PAGE,))[:, None]
+        return signs(raw[: n // 8], D) * halves(raw[n // 8 :], (PAGE,))[:, None]
     if kind == "int4":
         groups = D // group_of(D)
         codes, scales = nibbles(raw[: n // 2], values, D), halves(raw[n // 2 :], (groups, PAGE))
@@ -84,10 +81,8 @@ def decode_block(data: bytes, kind: str, values: bool, head_dim: int) -> np.ndar
             return (codes - 8) * scale
         least = halves(raw[n // 2 + 2 * groups * PAGE :], (groups, PAGE)).T.repeat(D // groups, axis=1)
         return codes * scale + least
-    bits = CHANNEL_BITS[kind]
-    end = n // 8 * bits
-    # fewer than four bits are nibbles whose lowest bits are 0
-    codes = nibbles(raw[:end], values, D) if bits == 4 else planes(raw[:end], bits, D) * 2 ** (4 - bits)
+    end = n // 2
+    codes = nibbles(raw[:end], values, D)
     return codes * halves(raw[end:], (D,)) + halves(raw[end + 2 * D :], (D,))
 
 
@@ -117,13 +112,12 @@ def over(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.divide(f32(x), f32(y), out=np.zeros_like(f32(x)), where=f32(y) > 0)
 
 
-def ranges(x: np.ndarray, bits: int) -> np.ndarray:
+def ranges(x: np.ndarray) -> np.ndarray:
     """Along the first axis: codes from the least to the largest of the numbers."""
-    unit = 2 ** (4 - bits)
     low, high = x.min(axis=0), x.max(axis=0)
-    scale = rounded(f32(high - low) / np.float32(16 - unit))
-    step = np.broadcast_to(scale * unit, x.shape)
-    codes = np.clip(np.rint(over(f32(x - low), step)), 0, 16 // unit - 1) * unit
+    scale = rounded(f32(high - low) / np.float32(15))
+    step = np.broadcast_to(scale, x.shape)
+    codes = np.clip(np.rint(over(f32(x - low), step)), 0, 15)
     return codes.astype(np.float64) * scale.astype(np.float64) + rounded(low).astype(np.float64)
 
 
@@ -149,12 +143,12 @@ def quantised(x: np.ndarray, kind: str, values: bool) -> np.ndarray:
     if kind == "binary":
         scale = rounded(np.abs(y.astype(np.float64)).mean(axis=1, keepdims=True))
         return np.where(y < 0, -1.0, 1.0) * scale.astype(np.float64)
-    if kind in CHANNEL_BITS:
-        return ranges(y, CHANNEL_BITS[kind])
+    if kind == "int4c":
+        return ranges(y)
     groups = D // group_of(D)
     parts = y.reshape(PAGE, groups, -1)
     if values:
-        return ranges(parts.transpose(2, 0, 1), 4).transpose(1, 2, 0).reshape(PAGE, D)
+        return ranges(parts.transpose(2, 0, 1)).transpose(1, 2, 0).reshape(PAGE, D)
     extreme = np.take_along_axis(parts, np.abs(parts).argmax(axis=2)[..., None], axis=2)
     first = rounded(extreme / np.float32(-8))
     with np.errstate(divide="ignore", invalid="ignore"):
