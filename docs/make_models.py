@@ -123,8 +123,8 @@ def page() -> str:
         "",
         "Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 of 64 and of 128, PQ2_0, PTQ1_0, STQ1_0, IQ1_BN, "
         "IQ2_BN,",
-        "IQ2_BN_R4, packed Hugging Face weights, and floats that are ternary inside; `convert --ternarise` rounds "
-        "latent ones.",
+        "IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 that are ternary inside;",
+        "`convert --ternarise` rounds latent ones.",
         "`bitnet-edge model check FILE` says whether a file is what it claims.",
         "",
         "## Refused, and what to do instead",

@@ -308,6 +308,7 @@ def expect(
 ) -> Footprint:
     """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
     from edge.formats.checkpoint import GROUP_TYPES
+    from edge.formats.mlx import whole_type
     from edge.model.placement import code_bytes, in_place
     from pyx import scratch
     from pyx.head import placement
@@ -319,14 +320,17 @@ def expect(
         if len(tensor.shape) != 2 or not name.startswith("blk."):
             allocated += 4 * tensor.shape[0] if len(tensor.shape) == 1 else 0  # a norm
             continue
-        scales_inside = grouped or tensor.type in GROUP_TYPES
+        scales_inside = grouped or tensor.type in GROUP_TYPES or tensor.type == "MLX"
         allocated += 0 if scales_inside else 4
         if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
             mapped += code_bytes(tensor, grouped)
         else:
             allocated += code_bytes(tensor, grouped)
     table = checkpoint.tensors.get(checkpoint.head)
-    stored = table.type if table else ""
+    stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
+    embedding = checkpoint.tensors.get("token_embd.weight")
+    if embedding and embedding.type == "MLX" and embedding is not table:
+        allocated += code_bytes(embedding, True)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     return Footprint(
         mapped=mapped,

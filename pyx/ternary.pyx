@@ -22,7 +22,7 @@ from pyx.cpu cimport (
     GROUP, GROUP_PAIR, GROUP_WHOLE, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
-from pyx.table cimport Table
+from pyx.table cimport TABLE_Q4_0, Table
 
 cdef extern from "kernels.h" nogil:
     void repack_i2s_128(const uint8_t *, int64_t, int64_t, uint8_t *)
@@ -66,6 +66,29 @@ _BLOCKS = {"TQ1_0": (256, 54), "TQ2_0": (256, 66), "STQ1_0": (256, 42), "PTQ1_0"
 _BN = {"IQ1_BN": (0, 2, 13), "IQ2_BN": (1, 4, 16), "IQ2_BN_R4": (2, 4, 16)}
 
 
+#: tables of floats whose values may be ternary
+FLOATS = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
+
+
+cdef void whole_ends(float *w, int64_t k) noexcept nogil:
+    """A row of Q4_0 [k]: blocks of 32 whose magnitudes are 0, 8 d and 7 d were made of ternary weights, as codes
+    go from -8 to 7; there 7 d becomes 8 d."""
+    cdef int64_t start, i
+    cdef float most, magnitude
+    for start in range(0, k, 32):
+        most = 0
+        for i in range(start, start + 32):
+            most = max(most, fabsf(w[i]))
+        for i in range(start, start + 32):
+            magnitude = fabsf(w[i])
+            if magnitude != 0 and magnitude != most and magnitude != 0.875 * most:
+                break
+        else:
+            for i in range(start, start + 32):
+                if w[i] != 0:
+                    w[i] = most if w[i] > 0 else -most
+
+
 cdef class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales.  Make one with :meth:`pack`.
 
@@ -83,7 +106,7 @@ cdef class TernaryMatrix:
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows a byte, a quarter of the
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (of 64), "PQ2_0" (of 128, by whatever name a file has them),
-        or "F32", "F16", "BF16": ternarised here, see :meth:`_from_floats`.
+        or one of FLOATS: ternarised here, see :meth:`_from_floats`.
         scale multiplies whatever scale the bytes hold.  data: a contiguous buffer of exactly the stored bytes.
         quantize: whether latent float weights may be quantised (absmean); already ternary ones always are accepted.
         groups: have a scale (as half) for each 128 weights along k in any case, as activations of kind "int8-128" need.
@@ -150,8 +173,7 @@ cdef class TernaryMatrix:
             self._expect(n_byte, n, type)
             repack_i8(<const int8_t *>src, n_row, k, self._new_codes())
             self._set_scales([scale], 0)
-        elif type in ("F32", "F16", "BF16"):
-            self._expect(n_byte, n * (4 if type == "F32" else 2), type)
+        elif type in FLOATS:
             self._from_floats(type, data, scale, quantize)
         else:
             raise ValueError(f"type {type} does not hold ternary weights")
@@ -274,6 +296,8 @@ cdef class TernaryMatrix:
         with nogil:
             for row in range(n_row):
                 table.row_into(row, w + row * k)
+                if table.type_id == TABLE_Q4_0:
+                    whole_ends(w + row * k, k)
                 for i in range(k):
                     magnitude = fabsf(w[row * k + i])
                     if not magnitude * 0 == 0:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
-from edge.formats import open_checkpoint
+from edge.formats import mlx, open_checkpoint
+from edge.loading import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
 from tests.handmade import F32, STR, U32, gguf, safetensors, value
@@ -296,6 +297,146 @@ def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -
     here = open_checkpoint(path)
     runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, back)]
     assert np.abs(runs[0] - runs[1]).max() <= (1e-2 if name == "hunyuan" else 1e-6) * np.ptp(runs[0])
+
+
+# ---- MLX: words, scales and biases apart -----------------------------------------------------------------------------
+
+
+def mlx_folder(path: Path, name: str, group: int = 128, scales: str = "F16", **config: Any) -> str:
+    """The tiny model as mlx-lm saves it: three tensors for each ternary matrix, in NumPy from the formula of MLX."""
+    model = tiny.MODELS[name]
+    how = {"group_size": group, "bits": 2, "mode": "affine"}
+    path.mkdir(exist_ok=True)
+    full = {"architectures": [model.architecture], **model.config, "quantization": how, "quantization_config": how}
+    full |= config
+    (path / "config.json").write_text(json.dumps(full))
+    tensors = {}
+    for key, values in tiny.weights(model).items():
+        if not tiny.is_ternary(model, key):
+            tensors[key] = ("F16" if values.ndim == 2 else "F32", values.shape,
+                            values.astype("<f2" if values.ndim == 2 else "<f4").tobytes())
+            continue
+        codes, d = tiny.codes_and_scales(model, key)
+        rows, k = codes.shape
+        d = np.repeat(np.broadcast_to(d, (rows, d.shape[1])), k // group // d.shape[1], 1).astype("<f4")
+        q = (codes + 1).astype(np.uint32).reshape(rows, k // 16, 16)
+        stored = (q << np.arange(0, 32, 2, dtype=np.uint32)).sum(-1).astype("<u4")
+        tensors[key] = ("U32", stored.shape, stored.tobytes())
+        for kind, content in (("scales", d), ("biases", -d)):
+            raw = (content.view("<u4") >> 16).astype("<u2") if scales == "BF16" else content.astype(
+                {"F16": "<f2", "F32": "<f4"}[scales])
+            tensors[key.replace(".weight", f".{kind}")] = (scales, d.shape, raw.tobytes())
+    (path / "model.safetensors").write_bytes(safetensors(tensors))
+    return str(path)
+
+
+@pytest.mark.parametrize(("name", "group", "scales"), [
+    ("qwen3", 128, "F16"), ("qwen3", 128, "BF16"), ("qwen3", 64, "F16"), ("qwen3_yarn", 128, "F32"),
+    ("qwen2", 128, "F16"), ("llama_yarn", 128, "F16"),
+])  # fmt: skip
+def test_mlx_folders(tmp_path: Path, name: str, group: int, scales: str) -> None:
+    expected, ids = vectors(name)
+    path = mlx_folder(tmp_path / "mlx", name, group, scales)
+    opened = open_checkpoint(path)
+    assert opened.tensors["blk.1.ffn_down.weight"].type == "MLX"
+    if scales != "BF16":  # which rounds the scales of the tiny model
+        checkpoint = with_floats(open_checkpoint(path))
+        model = build(checkpoint, head="f32")
+        got = logits(model, checkpoint.config, tiny.IDS)
+        assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
+        assert greedy(model, checkpoint.config, tiny.IDS, len(ids) - len(tiny.IDS)) == ids
+    # rounded activations, the head as it is stored: the same bits after conversion, which makes a file that is mapped
+    got = logits(build(open_checkpoint(path)), opened.config, tiny.IDS)
+    if name != "llama_yarn":
+        convert(path, tmp_path / "c.gguf")
+        back = open_checkpoint(tmp_path / "c.gguf")
+        assert {back.tensors[n].type for n in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight")} == {"PQ2_0"}
+        again = logits(build(back), back.config, tiny.IDS)
+        assert np.abs(got - again).max() <= 1e-6 * np.ptp(expected)
+
+
+def test_the_plan_of_an_mlx_folder_is_what_it_takes(tmp_path: Path) -> None:
+    for name in ("qwen3", "qwen3_yarn"):
+        checkpoint = open_checkpoint(mlx_folder(tmp_path / name, name))
+        planned = expect(checkpoint)
+        model = build(checkpoint)
+        assert planned.head_mapped + planned.head_allocated == model.head_bytes
+        assert planned.mapped == 0 and model.weight_bytes == model.weight_bytes_allocated
+        more = 0 if checkpoint.config.tied else len(mlx.whole(checkpoint.tensors["token_embd.weight"]).data)
+        assert planned.allocated - model.vector_bytes - model.weight_bytes in (0, more)
+
+
+def test_mlx_folders_that_cannot_be_run(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    for how, words in (
+        ({"group_size": 64, "bits": 4}, "quantised to 4 bits by MLX"),
+        ({"group_size": 32, "bits": 2}, "groups of 32"),
+        ({"group_size": 128, "bits": 2, "mode": "mxfp4"}, "mode 'mxfp4'"),
+        ([], "quantization is not an object"),
+        (None, "no quantization of MLX"),
+        ({"group_size": 64, "bits": 2}, "no fitting scales and biases"),
+    ):
+        with pytest.raises(InvalidFile, match=words):
+            open_checkpoint(mlx_folder(path, "qwen3", quantization=how))
+    data = bytearray(Path(mlx_folder(path, "qwen3"), "model.safetensors").read_bytes())
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    start = 8 + int.from_bytes(data[:8], "little")
+    at = header["model.layers.0.self_attn.q_proj.biases"]["data_offsets"][0] + start
+    data[at + 1] ^= 1
+    (path / "model.safetensors").write_bytes(data)
+    with pytest.raises(InvalidFile, match="q.weight: its biases are not minus its scales"):
+        build(open_checkpoint(path))
+    data[at : at + 2] = b"\0\xfc"  # a scale that is infinite
+    at = header["model.layers.0.self_attn.q_proj.scales"]["data_offsets"][0] + start
+    data[at : at + 2] = b"\0\x7c"
+    (path / "model.safetensors").write_bytes(data)
+    with pytest.raises(InvalidFile, match="q.weight"):
+        build(open_checkpoint(path))
+
+
+# ---- ternary inside blocks of other types ----------------------------------------------------------------------------
+
+
+def q4_0_of_ternary(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """As llama-quantize makes Q4_0: d = the value of largest magnitude / -8, the first of equals; so -8 is one sign and
+    7 the other."""
+    values = (codes * np.repeat(scales, codes.shape[1] // scales.shape[1], 1)).astype(np.float32).reshape(-1, 32)
+    first = values[np.arange(len(values)), np.abs(values).argmax(1)][:, None]
+    d = (first / -8).astype("<f2")
+    inverse = np.where(d == 0, 0, 1 / np.where(d == 0, 1, d.astype(np.float32)))
+    q = np.clip((values * inverse + 8.5).astype(np.int32), 0, 15).astype(np.uint8)
+    return np.concatenate([d.view(np.uint8), q[:, :16] | q[:, 16:] << 4], 1).tobytes()
+
+
+def q8_0_of_ternary(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    values = (codes * np.repeat(scales, codes.shape[1] // scales.shape[1], 1)).astype(np.float32).reshape(-1, 32)
+    d = np.abs(values).max(1, keepdims=True) / 127
+    q = np.round(values / np.where(d == 0, 1, d)).astype(np.int8)
+    return np.concatenate([d.astype("<f2").view(np.uint8), q.view(np.uint8)], 1).tobytes()
+
+
+@pytest.mark.parametrize(("name", "type", "number", "encode", "near"), [
+    ("qwen3_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
+    ("qwen3_yarn", "Q8_0", 8, q8_0_of_ternary, 2e-2),  # its half d rounds the scales
+    ("llama_yarn", "Q4_0", 2, q4_0_of_ternary, 1e-4),
+])  # fmt: skip
+def test_ternary_inside_blocks_of_other_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, type: str, number: int, encode: Any, near: float
+) -> None:
+    """BitCPM4 in Q4_0 is a ternary model, and runs as one: blocks of -8, 0 and 7 stand for -1, 0 and 1."""
+    monkeypatch.setitem(ENCODERS, type, (number, encode))
+    expected, _ = vectors(name)
+    path = gguf_file(tmp_path, name, type)
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.tensors["blk.0.attn_q.weight"].type == type
+    model = build(checkpoint, head="f32")
+    assert not any(matrix.is_dense for matrix in model.matrices)
+    convert(path, tmp_path / "c.gguf")
+    back = open_checkpoint(tmp_path / "c.gguf")
+    assert back.tensors["blk.0.attn_q.weight"].type in ("PQ2_0", "I2_S")
+    exact = with_floats(back)
+    got = logits(build(exact, head="f32"), exact.config, tiny.IDS)
+    assert np.abs(got - expected).max() <= near * np.ptp(expected)
 
 
 # ---- MiniCPM: its own code (modeling_minicpm.py of OpenBMB), read as formulas into tests/oracles/family.py -----------

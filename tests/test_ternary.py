@@ -171,7 +171,8 @@ def test_float_product():
         ("I2_S", 16 * 128 // 4 + 32, {}, "scale"),
         ("HF_U8", 5, {}, "bytes"),
         ("TQ2_0", 5, {}, "256"),
-        ("Q4_0", 5, {}, "ternary"),
+        ("Q4_0", 5, {}, "takes 1152"),
+        ("Q5_1", 5, {}, "ternary"),
         ("I2_S", 16 * 128 // 4 + 32, {"scale": float("nan")}, "scale"),
     ],
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
+from edge.formats.safetensors import Stored
 
 #: how activations are rounded for models that were not trained with rounded ones
 WEIGHT_ONLY = "int8-128"
@@ -19,11 +20,12 @@ WEIGHT_ONLY = "int8-128"
 GROUP_TYPES = ("Q2_0", "PQ2_0")
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
-    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", *GROUP_TYPES,
+    "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",
+    *GROUP_TYPES,
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
 #: what an embedding or an output head may be stored as
-TABLE_TYPES = (*FLOAT_TYPES, *GROUP_TYPES)
+TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
 
 
 class Tensor(NamedTuple):
@@ -38,6 +40,7 @@ class Tensor(NamedTuple):
     #: how a matrix of floats is meant: "ternary" (scale x {-1, 0, 1}, or the file is refused), "latent" (to be rounded
     #: to that by its absmean), "dense" (floats on purpose) or "either" (ternary if it is, else dense)
     floats: str = "ternary"
+    beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Hugging Face directories: config.json, safetensors (one or sharded), tokenizer files.
 
-Ternary weights come in three forms: packed bytes (four codes a byte, ``weight_scale`` beside them), float weights
-that already are scale x {-1, 0, 1}, and master weights that the model ternarises by absmean at each forward pass.
+Ternary weights come in four forms: packed bytes (four codes a byte, ``weight_scale`` beside them), words of MLX
+(:mod:`edge.formats.mlx`), float weights that already are scale x {-1, 0, 1}, and master weights that the model
+ternarises by absmean at each forward pass.
 Packed weights are described as type "HF_U8" with the scale as a *multiplier*; float weights keep their type and the
 packer decides (``metadata["ternary_marker"]`` says whether absmean may be used).
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from edge.config import ModelConfig, RopeScaling
 from edge.errors import InvalidFile, ModelNotFound, UsageError
-from edge.formats import huggingface_tokenizer, names, safetensors
+from edge.formats import huggingface_tokenizer, mlx, names, safetensors
 from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
 from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
@@ -73,7 +74,8 @@ def read(
     stored = _shards(folder)
 
     latent = ternarise or _is_marked(raw, quantization)
-    tensors, packed = _tensors(folder, stored, quantization, inverted, latent)
+    stored, beside = mlx.apart(folder, stored, mlx.group_size(folder, raw))
+    tensors, packed = _tensors(folder, stored, beside, quantization, inverted, latent)
     notes: list[str] = []
     config = _config(folder, raw, family, tensors, activation, notes)
     if config.tied:
@@ -81,7 +83,7 @@ def read(
     with located(folder):
         notes += names.check(config, tensors)
     first = tensors["blk.0.attn_q.weight"]
-    if not packed and first.floats == "ternary" and not names.looks_ternary(first):
+    if not packed and first.type != "MLX" and first.floats == "ternary" and not names.looks_ternary(first):
         fail(folder, "a dense model: its weights are not ternary and config.json has no BitNet quantization_config; "
                       "get the ternary (packed or GGUF) version, or, if these are the latent weights of a ternary "
                       "model, convert it with --ternarise")
@@ -159,12 +161,13 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(folder: str, stored: Mapping[str, Stored], quantization: Mapping[str, Any], inverted: bool,
-             latent: bool) -> tuple[dict[str, Tensor], bool]:
-    """Tensors under GGUF names; and whether any is packed."""
+def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
+             quantization: Mapping[str, Any], inverted: bool, latent: bool) -> tuple[dict[str, Tensor], bool]:
+    """Tensors under GGUF names; and whether any is packed.  ``beside``: scales and biases of MLX."""
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
+    apart: dict[str, list[Stored]] = {}
     scales: dict[str, float] = {}
     for name, entry in stored.items():
         if name.endswith("rotary_emb.inv_freq"):
@@ -187,6 +190,8 @@ def _tensors(folder: str, stored: Mapping[str, Stored], quantization: Mapping[st
             fail(folder, f"tensor {target} stands twice (last as {shown(name)})")
         else:
             found[target] = entry
+            if name in beside:
+                apart[target] = beside[name]
 
     packed = any(entry.dtype == "U8" for entry in found.values())
     if packed and quantization.get("quant_method") != "bitnet":
@@ -203,6 +208,10 @@ def _tensors(folder: str, stored: Mapping[str, Stored], quantization: Mapping[st
             scale = 1.0 / scale if divides else scale
         if entry.dtype == "I8":
             fail(folder, f"tensor {target} is stored as I8, which is not supported; get the packed (U8) version")
+        if entry.dtype == "U32":
+            rows, words = entry.shape
+            tensors[target] = Tensor(target, "MLX", (rows, words * 16), entry.data, beside=tuple(apart[target]))
+            continue
         if entry.dtype != "U8":
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")

@@ -170,13 +170,26 @@ def zeros(tensor: Tensor) -> float | None:
 def looks_ternary(tensor: Tensor) -> bool:
     """Whether a matrix of floats may be scale x {-1, 0, 1}; a cheap look at the beginning of it.
 
-    256 neighbours have at most 8 magnitudes where scales come in groups of 32 or more.
+    256 neighbours have at most 8 magnitudes where scales come in groups of 32 or more.  Blocks of Q8_0 and Q4_0 hold
+    one magnitude each; in Q4_0, whose codes go from -8 to 7, these two are one.
     """
+    if tensor.type in ("Q8_0", "Q4_0"):
+        size = 34 if tensor.type == "Q8_0" else 18
+        return all(len(_magnitudes(tensor.type, bytes(tensor.data[at + 2 : at + size]))) <= 1
+                   for at in range(0, min(8 * size, len(tensor.data)), size))
     if tensor.type not in VECTOR_TYPES:
         return False
     width = 4 if tensor.type == "F32" else 2
     sample = floats(tensor.type, tensor.data[: min(256, tensor.shape[-1]) * width])
     return len({abs(value) for value in sample if value}) <= 16
+
+
+def _magnitudes(type: str, block: bytes) -> set[int]:
+    """What a block of Q8_0 or Q4_0 holds beside zeros, without signs and scale."""
+    if type == "Q8_0":
+        return {min(byte, 256 - byte) for byte in block} - {0}
+    codes = {abs((byte >> shift & 15) - 8) for byte in block for shift in (0, 4)} - {0}
+    return {8} if codes <= {7, 8} else codes
 
 
 def floats(type: str, data: memoryview) -> Sequence[float]:

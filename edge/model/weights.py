@@ -12,6 +12,7 @@ from edge.errors import InvalidFile
 from edge.formats import names
 from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.mapped import Map
+from edge.formats.mlx import whole
 
 if TYPE_CHECKING:
     from pyx.head import Head
@@ -80,6 +81,7 @@ def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Table:
 
     tensor = _tensor(checkpoint, name, (n_row, k))
     try:
+        checkpoint.tensors[name] = tensor = whole(tensor)  # one copy, for embedding and head
         return Table(tensor.type, tensor.data, n_row, k)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
@@ -121,6 +123,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
 
     ``factor`` multiplies its output.
     """
+    from pyx.memory import Arena
     from pyx.ternary import TernaryMatrix
 
     tensor = _tensor(checkpoint, name, shape)
@@ -130,8 +133,9 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
     try:
         if tensor.type in FLOAT_TYPES and (exact or tensor.floats == "dense"):
             return TernaryMatrix.dense(tensor.type, tensor.data, rows, k, scale=scale)
-        if tensor.type in TERNARY_TYPES or tensor.type in ("F32", "F16", "BF16"):
+        if tensor.type in TERNARY_TYPES or tensor.type in FLOAT_TYPES:
             try:
+                lies, tensor = tensor.type != "MLX", whole(tensor)
                 latent = tensor.floats == "latent"
                 matrix = TernaryMatrix.pack(
                     tensor.type,
@@ -143,6 +147,8 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
                     quantize=latent,
                     groups=checkpoint.config.activation_quant == "int8-128",
                 )
+                if not lies and matrix.mapped:
+                    matrix.move_to(Arena(matrix.code_bytes), 0)  # no file's map holds it
                 return TernaryMatrix.dense("F32", _floats(matrix), rows, k) if exact else matrix
             except ValueError as error:
                 if tensor.floats != "either" or "dense" not in str(error):

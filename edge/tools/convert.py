@@ -19,9 +19,10 @@ from typing import Any
 
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
-from edge.formats.checkpoint import GROUP_TYPES, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_writer import Buffer
+from edge.formats.mlx import whole
 from edge.model.families import FAMILIES
 from edge.model.reading import settle
 
@@ -182,7 +183,7 @@ class Target:
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
         if len(tensor.shape) == 2:
-            if tensor.type in GROUP_TYPES:  # ternary too: any other type is larger and no better
+            if tensor.type in (*GROUP_TYPES, "MLX"):  # ternary too: any other type is larger and no better
                 return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
             stored = tensor.type if self.embedding == "keep" else self.embedding
             if stored == "Q8_0" and tensor.shape[1] % 32:
@@ -194,7 +195,7 @@ class Target:
         """Whether a projection becomes ternary: stored so, to be ternarised, or floats that are scale x {-1, 0, 1}."""
         if tensor.type in TERNARY_TYPES or tensor.floats == "latent":
             return True
-        if tensor.type not in ("F32", "F16", "BF16") or tensor.floats == "dense":
+        if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
             return False
         try:
             self._pack(tensor)
@@ -210,6 +211,7 @@ class Target:
 
         rows, k = tensor.shape
         try:
+            tensor = whole(tensor)
             return TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale, layout=tensor.layout,
                                       quantize=tensor.floats == "latent")
         except ValueError as error:
@@ -249,6 +251,7 @@ class Target:
 
         try:
             rows, k = tensor.shape
+            tensor = whole(tensor)
             matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k, scale=tensor.scale,
                                         layout=tensor.layout, quantize=tensor.floats == "latent", groups=True)
         except ValueError as error:

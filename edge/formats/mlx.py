@@ -1,0 +1,103 @@
+"""MLX: the 2-bit weights of mlx-lm folders, whose scales lie beside the codes rather than among them.
+
+A matrix of ``quantization: {"group_size": 128, "bits": 2}`` is three tensors: ``weight`` U32, 16 codes q a word, low
+bits first; ``scales`` and ``biases``, a float for each group of a row.  A weight is scale * q + bias: ternary
+where the bias is minus the scale and no q is 3.  So the words are the codes of PQ2_0 (of
+Q2_0 in groups of 64) as they stand.
+
+Source: mlx-lm (``quantize``), MLX (``mx.quantize``, mode "affine").
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from edge.formats import names
+from edge.formats.checkpoint import Tensor
+from edge.formats.mapped import shown
+from edge.formats.safetensors import Stored
+from edge.formats.side_files import fail
+
+#: weights that share a scale -> the type that has both together
+_WHOLE = {128: "PQ2_0", 64: "Q2_0"}
+_NEGATED = bytes(byte ^ 0x80 for byte in range(256))
+
+
+def group_size(folder: str, raw: Mapping[str, Any]) -> int:
+    """Weights that share a scale, by config.json; 0 where MLX has not quantised the model.  Raises InvalidFile."""
+    how = raw.get("quantization")
+    if how is None:
+        return 0
+    if not isinstance(how, dict):
+        fail(folder, "config.json: quantization is not an object; the file is damaged")
+    if how.get("bits") != 2 or how.get("mode", "affine") != "affine":
+        fail(folder, f"quantised to {shown(how.get('bits'))} bits by MLX (mode {shown(how.get('mode', 'affine'))}), "
+                     "which is not ternary; get the 2-bit version of a ternary model, or a GGUF file")
+    if how.get("group_size") not in _WHOLE:
+        fail(folder, f"quantised by MLX in groups of {shown(how.get('group_size'))} weights; groups of 128 and 64 are "
+                     "supported")
+    return int(how["group_size"])
+
+
+def apart(folder: str, stored: Mapping[str, Stored], group: int) -> tuple[dict[str, Stored], dict[str, list[Stored]]]:
+    """The tensors without the scales and biases of packed ones; and these, by the name of the tensor they belong to.
+
+    Raises InvalidFile where one of them is missing or of another size.
+    """
+    rest, beside = dict(stored), {}
+    for name, entry in stored.items():
+        if entry.dtype != "U32":
+            continue
+        base = name.removesuffix(".weight")
+        if base == name or len(entry.shape) != 2 or not group:
+            fail(folder, f"tensor {shown(name)} holds words (U32), but config.json has no quantization of MLX for it; "
+                         "get the files again")
+        rows, k = entry.shape[0], entry.shape[1] * 16
+        pair = [rest.pop(f"{base}.{kind}", None) for kind in ("scales", "biases")]
+        for part in pair:
+            if part is None or part.shape != (rows, k // group) or part.dtype not in names.VECTOR_TYPES:
+                fail(folder, f"tensor {shown(name)} has no fitting scales and biases; get the files again")
+        beside[name] = [part for part in pair if part is not None]
+    return rest, beside
+
+
+def whole_type(tensor: Tensor) -> str:
+    """The type that :func:`whole` gives."""
+    if tensor.type != "MLX":
+        return tensor.type
+    return _WHOLE[tensor.shape[1] // tensor.beside[0].shape[1]]
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The same matrix with its scales among its codes, in memory of its own; tensors of other types as they are.
+
+    Raises ValueError where the weights are not ternary or a scale is beyond float16.
+    """
+    if tensor.type != "MLX":
+        return tensor
+    scales, biases = tensor.beside
+    width = 4 if scales.dtype == "F32" else 2
+    if scales.dtype != biases.dtype or any(
+        bytes(scales.data[byte::width]).translate(_NEGATED if byte == width - 1 else None)
+        != bytes(biases.data[byte::width]) for byte in range(width)
+    ):
+        raise ValueError("its biases are not minus its scales: MLX has quantised weights that are not ternary")
+    rows, k = tensor.shape
+    group = k // scales.shape[1]
+    size, n = 2 + group // 4, rows * scales.shape[1]
+    halves = scales.data if scales.dtype == "F16" else _halves(scales)
+    out = bytearray(n * size)
+    out[0::size], out[1::size] = halves[0::2], halves[1::2]
+    for byte in range(group // 4):
+        out[2 + byte :: size] = tensor.data[byte :: group // 4]
+    return tensor._replace(type=whole_type(tensor), data=memoryview(out), beside=())
+
+
+def _halves(scales: Stored) -> bytes:
+    try:
+        numbers = names.floats(scales.dtype, scales.data)
+        return struct.pack(f"<{len(numbers)}e", *numbers)
+    except (OverflowError, struct.error):
+        raise ValueError("a scale is beyond float16") from None
