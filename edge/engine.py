@@ -109,6 +109,7 @@ class Engine:
             "kv_planned": self.plan.kv_total,
             "kv": sum(session.kv_bytes for session in self._open()),
             "prefixes": self.prefixes.nbytes,
+            "set_aside": self.space.shelf.nbytes,
             "planned": self.plan.total_bytes,
             **self.rss(),
         }
@@ -174,8 +175,8 @@ class Engine:
         return self.prefixes.share(most or 0, folder, on_disk or 0)
 
     def _give_way(self) -> bool:
-        """Take memory back for an answer that needs it: of what is shared first, then of idle sessions."""
-        return self.prefixes.give_way() or self.space.give_way()
+        """Take memory back for an answer that needs it: of conversations set aside, of what is shared, of sessions."""
+        return self.space.shelf.give_way() or self.prefixes.give_way() or self.space.give_way()
 
     def settle(self) -> None:
         """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""

@@ -3,7 +3,7 @@
 The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
 see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
 ``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes, ``FAKE_MARK`` a file that is made
-when it begins.
+when it begins; with ``FAKE_THINKS`` it is a model that may think before it answers.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def reply(question: str) -> str:
         return "First sentence. Second one."
     if word == "nothing":
         return ""
+    if word == "think":
+        return "<think>\nhm, so\n</think>\n\nYes."
     if word == "crash":
         raise RuntimeError("the fake crashed as it was told")
     return f"You said: {question}"
@@ -131,6 +133,7 @@ def load(
     isa: str | None = None,
     progress: Any = None,
     on_plan: Any = None,
+    parallel: int | None = None,
     **_rest: Any,
 ) -> Engine:
     """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
@@ -147,10 +150,12 @@ def load(
         time.sleep(seconds / 10)
         if progress:
             progress(done + 1, 10)
-    plan = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory).plan(CONFIG, Footprint(allocated=1000))
+    config = KVConfig(ctx, kv, window, sinks, memory, overflow, force_memory, parallel=parallel)
+    plan = config.plan(CONFIG, Footprint(allocated=1000))
     if on_plan:
         on_plan(plan)
     model = Model(CONFIG, FakeTransformer(), FakeTokenizer(), FakeTemplate(), path="fake")
+    model.thinks = "FAKE_THINKS" in os.environ
     return Engine(model, KVSpace(model, plan, new_cache=FakeKV), notes=["this is a fake"])
 
 

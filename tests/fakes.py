@@ -8,6 +8,7 @@ the tokenizer prefers and the transformer never writes.  tests/fake_engine.py ma
 from __future__ import annotations
 
 import codecs
+import copy
 import threading
 import zlib
 from collections.abc import Callable
@@ -90,6 +91,15 @@ class KV:
     @property
     def n_tokens(self) -> int:
         return len(self.ids)
+
+    @property
+    def stats(self) -> dict[str, int]:
+        return {"bytes": self.nbytes}
+
+    def fork(self) -> KV:
+        other = copy.copy(self)
+        other.ids = self.ids[:]
+        return other
 
     @property
     def evicted(self) -> int:

@@ -9,12 +9,11 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.services import ROOT, environment
+from tests.services import REAL, ROOT, environment
 
 BOUND = 120.0  # seconds that anything here may take on a busy machine
 
@@ -77,10 +76,10 @@ GREEDY = {"temperature": 0, "max_tokens": 16}
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, **variables: str) -> Iterator[Server]:
+def serving(*arguments: str, command: Sequence[str] = REAL, **variables: str) -> Iterator[Server]:
     """`bitnet-edge serve` with these arguments, ended by SIGTERM."""
-    command = [sys.executable, "-m", "edge", "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment(**variables))
+    line = [*command, "serve", "--port", "0", *arguments]
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment(**variables))
     assert process.stderr is not None
     try:
         log, deadline = "", time.monotonic() + BOUND

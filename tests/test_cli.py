@@ -24,10 +24,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import edge
-from edge.cli import options, output, records
+from edge.cli import options, output
 from edge.cli.command import CONTEXT, Context, Escaped
 from edge.cli.group import COMMANDS, cli, unbuilt
 from edge.errors import ContextFull, UsageError
+from edge.serve import records
 from edge.session.sampling import PRESETS, Sampling
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -744,6 +744,24 @@ def test_jsonl_errors(protocol: Any) -> None:
     assert sorted(done + busy) == list(range(200)) and done == sorted(done)
 
 
+def test_error_codes_are_documented() -> None:
+    """The table of the contract, the table of the program, and what the program really sends."""
+    from edge import errors
+    from edge.serve import records
+
+    text = (ROOT / "docs" / "contract.md").read_text()
+    listed = dict(re.findall(r"^  \| `(\w+)` \| (.+) \|$", text, re.MULTILINE))
+    assert listed == records.CODES
+    kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.EdgeError)]
+    for kind in (*kinds, ValueError):
+        assert records.error_of(kind("x"))["code"] in listed
+    sent = set()
+    for name in ("jsonl", "socket", "kiosk", "client"):
+        source = (ROOT / "edge" / "serve" / f"{name}.py").read_text()
+        sent |= set(re.findall(r'(?:code=|records\.error\(|bytes", )"(\w+)"', source))
+    assert {"bad_json", "unknown_op", "unknown_id", "unsupported_version", "too_long", "busy"} <= sent <= set(listed)
+
+
 def send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
     assert process.stdin
     process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -770,13 +788,23 @@ def test_jsonl_cancel(start: Any) -> None:
     send(process, {"op": "cancel"})
     done = [event for event in events_until(process, id="c", ev="done") if event["ev"] == "done"]
     assert [(event["id"], event["finish_reason"]) for event in done] == [
-        ("a", "cancelled"), ("b", "cancelled"), ("c", "stop")]  # fmt: skip
-    assert done[1]["usage"]["completion"] == 0
+        ("b", "cancelled"), ("a", "cancelled"), ("c", "stop")]  # fmt: skip
+    assert set(done[0]["usage"].values()) == {0} and set(done[0]["timings"].values()) == {0.0}
+    for other in done[1:]:  # one that never began has the same keys
+        assert done[0].keys() == other.keys()
+        assert all(done[0][part].keys() == other[part].keys() for part in ("usage", "timings"))
 
 
 def test_jsonl_reset(protocol: Any) -> None:
     events = protocol(chat("hello", id=1), {"op": "reset", "id": 2}, chat("hello", id=3))
     assert [event["id"] for event in events if event["ev"] in ("done", "reset")] == [1, 2, 3]
+
+
+def test_jsonl_thoughts(call: Any) -> None:
+    done = call("chat", "--jsonl", stdin=json.dumps(chat("please think", id="t")), FAKE_THINKS="1")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert texts(events, "t") == "Yes."
+    assert "".join(event["text"] for event in events if event["ev"] == "thought") == "hm, so"
 
 
 def test_jsonl_ping_and_info(start: Any) -> None:
@@ -811,7 +839,7 @@ def test_each_line_has_its_test() -> None:
     promised = re.findall(r"^- \[(\w+)\]", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
     assert len(promised) == len(set(promised))
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert tests - {"each_line_has_its_test"} == set(promised)
+    assert tests - {"each_line_has_its_test", "error_codes_are_documented"} == set(promised)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from edge.cli.output import Answer as Printed
 from edge.cli.output import Output
-from edge.cli.records import text as event
 from edge.model.families import FAMILIES
 from edge.prompt.template import Template, source
+from edge.serve.records import text as event
 from edge.session.stream import Piece, Stream, Thoughts
 from tests.test_template import model, text_of
 
@@ -174,3 +174,31 @@ def test_the_command_line(qwen: str, tmp_path: Path) -> None:
     assert plain.exit_code == 0, plain.output
     events = run.invoke(cli, [*arguments, "--jsonl"])
     assert {json.loads(line)["ev"] for line in events.stdout.splitlines()} <= {"ready", "prefill", "text", "done"}
+
+
+def test_http_shows_them_apart() -> None:
+    """OpenAI's reasoning_content and Ollama's thinking, whole and streamed; log probabilities: of the answer."""
+    from tests.http_service import serving
+    from tests.services import FAKE
+
+    asked = {"messages": [{"role": "user", "content": "please think"}], "temperature": 0}
+    with serving(command=FAKE, FAKE_THINKS="1") as server:
+        whole = server.chat("please think", logprobs=True, max_tokens=100)["choices"][0]
+        assert whole["message"] == {"role": "assistant", "content": "Yes.", "reasoning_content": "hm, so"}
+        assert [each["token"] for each in whole["logprobs"]["content"]][-4:] == list("Yes.")
+        assert "hm" not in "".join(each["token"] for each in whole["logprobs"]["content"])
+        events = server.events("/v1/chat/completions", {**asked, "logprobs": True})[:-1]
+        deltas = [event["choices"][0]["delta"] for event in events]
+        assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "hm, so"
+        assert "".join(delta.get("content") or "" for delta in deltas) == "Yes."
+        shown = [each["token"] for event in events if event["choices"][0]["logprobs"]
+                 for each in event["choices"][0]["logprobs"]["content"]]
+        assert shown == [each["token"] for each in whole["logprobs"]["content"]]
+        for path, body in (("chat", asked), ("generate", {"prompt": "please think", "options": {"temperature": 0}})):
+            for stream in (True, False):
+                text = server.ask("POST", f"/api/{path}", {**body, "stream": stream})[2]
+                lines = [json.loads(line) for line in text.splitlines()] if isinstance(text, str) else [text]
+                parts = [line["message"] if path == "chat" else line for line in lines]
+                said = "content" if path == "chat" else "response"
+                assert "".join(part.get("thinking", "") for part in parts) == "hm, so"
+                assert "".join(part[said] for part in parts) == "Yes."

@@ -12,7 +12,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Output, is_tty
 from edge.cli.repl import PipeReader, PlainReader, Repl
@@ -58,6 +58,8 @@ standard input is one message.
     option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
     option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the same protocol to "
            "several programs on a Unix socket; notifies systemd (docs/kiosk.md)."),
+    option("--parallel", type=Whole(min=1, max=64), metavar="N", default=1, advanced=True,
+           help="With --socket: answers at the same time (default 1). The memory plan has a context for each."),
     option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),
 )  # fmt: skip
 @options.stats_option
@@ -79,22 +81,27 @@ def chat(
     keeper = Keeper(flags)
     if keeper.path is not None and (as_jsonl or socket_path is not None):
         raise UsageError("--session cannot be used with --jsonl or --socket: each request contains its conversation")
+    if flags["parallel"] > 1 and socket_path is None:
+        raise UsageError("--parallel needs --socket")
     if timeout is not None:
         arguments["timeout"] = timeout
     if stats is None:
         stats = out.verbose
     if socket_path is not None:
-        from edge.cli.listen import Listener, Service
+        from edge.cli.services import serve_socket
+        from edge.serve.socket import Listener
 
         with closing(Listener(socket_path)) as listener, options.loaded(out, flags) as engine:
             arguments = options.advised(arguments, flags, engine)
-            return Service(out, engine, arguments, system, stats, listener).run()
+            return serve_socket(out, engine, arguments, system, stats, listener)
+    if not as_jsonl:
+        del flags["parallel"]  # one conversation, which takes what memory there is
     with options.loaded(out, flags) as engine:
         arguments = options.advised(arguments, flags, engine)
         if as_jsonl:
-            from edge.cli.jsonl import Protocol
+            from edge.cli.services import serve_pipe
 
-            return Protocol(out, engine, arguments, system, stats).run()
+            return serve_pipe(out, engine, arguments, system, stats)
         session = keeper.open(engine, system)
         reader = choose_reader(out, None if no_history else history_path())
         if reader.interactive:

@@ -70,12 +70,24 @@ class Output:
         """One line of result."""
         self.write(text + "\n")
 
+    def raw(self, data: bytes) -> None:
+        """Lines of UTF-8, past the buffer of standard output: from a thread that may be left in the middle of it."""
+        if sys.stdout is None:
+            return
+        fd, rest = sys.stdout.fileno(), memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+    @property
+    def ascii_only(self) -> bool:
+        """Whether JSON has to be written without other characters."""
+        return sys.stdout is not None and not _is_utf8(sys.stdout)
+
     def json(self, value: Any, indent: int | None = None) -> None:
         """One JSON value and a newline; escapes only what the stream's encoding cannot carry."""
         import json
 
-        ascii_only = sys.stdout is not None and not _is_utf8(sys.stdout)
-        self.line(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
+        self.line(json.dumps(value, ensure_ascii=self.ascii_only, indent=indent))
 
     # -- standard error
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edge.amounts import count, human
-from edge.cli import records
 from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
 from edge.cli.signals import interrupting, stopping
 from edge.errors import EdgeError, UsageError
+from edge.serve import records
 from edge.session.conversation import Conversation
 
 if TYPE_CHECKING:

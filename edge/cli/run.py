@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge.amounts import count
-from edge.cli import options, records
+from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
 from edge.cli.output import Answer, Output, is_tty
 from edge.cli.signals import stopping
 from edge.errors import UsageError
+from edge.serve import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

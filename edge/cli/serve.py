@@ -177,7 +177,7 @@ def listen(host: str, port: int, path: str | None) -> socket.socket:
     import errno
 
     if path is not None:
-        from edge.cli.listen import Listener
+        from edge.serve.socket import Listener
 
         return Listener(path).socket
     try:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -62,10 +62,45 @@ def is_wish() -> bool:
     return True
 
 
-Block = TypeVar("Block", bound="on_sigint")
 T = TypeVar("T")
 
 
+def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in an event loop of its own; SIGTERM and Ctrl-C cancel it.
+
+    Raises Terminated or KeyboardInterrupt once it has ended by one of them.
+    """
+    import asyncio
+
+    got: list[int] = []
+
+    async def main() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+        def stop(number: int) -> None:
+            if number != signal.SIGINT or is_wish():
+                got.append(number)
+                task.cancel()
+
+        kept = {}
+        for number in (signal.SIGTERM, signal.SIGINT) if in_main_thread() else ():
+            if (old := signal.getsignal(number)) is not signal.SIG_IGN:
+                kept[number] = old
+                loop.add_signal_handler(number, stop, number)
+        try:
+            return await task
+        finally:
+            for number, old in kept.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, old)
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise (KeyboardInterrupt if signal.SIGINT in got else Terminated) from None
+
+
+Block = TypeVar("Block", bound="on_sigint")
 class on_sigint:  # noqa: N801 - a base
     """Within the block SIGINT calls :meth:`handle`; where it is ignored that wish of the shell is left alone."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from edge.errors import MemoryRefused
 from edge.kv.config import KVPlan
+from edge.kv.shelf import Shelf
 from edge.kv.state import KVState
 from edge.model.model import Model
 from edge.session.drafting import OFF, Drafting
@@ -28,6 +29,7 @@ class KVSpace:
         self.plan = plan
         self.drafting = drafting
         self.pool: Any = None  # of pages that caches share; None until there is a reason for one
+        self.shelf = Shelf()
         self._new_cache = new_cache
         self._pooled = plan.room is not None
         self._lock = threading.Lock()
@@ -66,7 +68,7 @@ class KVSpace:
         It is busy until :meth:`release`.  Raises MemoryRefused.
         """
         planned = self.plan.parallel
-        while planned is not None and len(self._states) >= planned and self.give_way():
+        while planned is not None and len(self._states) >= planned and self._drop_idle():
             pass
         n_vocab = self.model.config.n_vocab
         try:
@@ -92,7 +94,10 @@ class KVSpace:
             state.used, state.busy = self._clock, False
 
     def give_way(self) -> bool:
-        """Take back the memory of the state that has been idle longest; False: there is none."""
+        """Take memory back: of a conversation set aside, else of the state idle longest; False: there is none."""
+        return self.shelf.give_way() or self._drop_idle()
+
+    def _drop_idle(self) -> bool:
         with self._lock:
             idle = [state for state in self._states if not state.busy and state.kv is not None]
             if not idle:
@@ -104,4 +109,5 @@ class KVSpace:
 
     def close(self) -> None:
         """Forget the pool; pages that caches still hold go with them."""
+        self.shelf.clear()
         self.pool = None

@@ -1,8 +1,10 @@
-"""Serve: the doors through which programs come: HTTP as OpenAI's and Ollama's clients speak it, a page, Wyoming.
+"""Serve: the doors through which programs come: HTTP as OpenAI's and Ollama's clients speak it, a page, Wyoming, JSONL.
 
     calls          what any door asks for, validated: Call; and how a request is refused: Refusal
     conversations  sessions, their KV caches and the queue before them: Ticket
     openai ollama  the two dialects: a request's JSON -> Call, pieces -> response JSON
     app            HTTP itself: routes, who may ask, limits, streams
     wyoming        the voice protocol of Home Assistant
+    client jsonl   one client of JSON lines; the JSONL protocol: records are its events
+    socket pipe    where that is spoken: a Unix socket, as a service of systemd (notify); the standard streams
 """

@@ -294,6 +294,7 @@ class Collected:
 
     text: str = ""
     thought: str = ""
+    tokens: int = 0
     logprobs: list[Any] = field(default_factory=list)
 
 
@@ -351,8 +352,9 @@ async def _collect(job: Job) -> list[Collected]:
                 found.thought += piece.text
             else:
                 found.text += piece.text
-            if job.call.logprobs is not None:
-                found.logprobs += logprobs_of(job.tickets[index], piece, len(found.logprobs))
+                if job.call.logprobs is not None:
+                    found.logprobs += logprobs_of(job.tickets[index], piece, found.tokens)
+            found.tokens += len(piece.ids)
     return choices
 
 
@@ -391,7 +393,7 @@ def _token(entry: Any) -> dict[str, Any]:
 async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
     """Server-sent events: the chunks of all choices, as they come."""
     call, tickets = job.call, job.tickets
-    taken = [0] * len(tickets)  # log probabilities that were sent
+    taken = [0] * len(tickets)  # tokens of the answers
     opened: set[int] = set()
     try:
         async for batch in job.batches():
@@ -400,6 +402,7 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
                 if index not in opened:
                     opened.add(index)
                     events += writer.first(index)
+                first, taken[index] = taken[index], taken[index] + (0 if piece is None else len(piece.ids))
                 if piece is None:
                     if calls := tickets[index].calls:
                         events.append(writer.calls(index, calls))
@@ -407,8 +410,7 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
                 elif piece.thought:
                     events.append(writer.thought(index, piece.text))
                 elif call.logprobs is not None:
-                    entries = logprobs_of(tickets[index], piece, taken[index])
-                    taken[index] += len(entries)
+                    entries = logprobs_of(tickets[index], piece, first)
                     events.append(writer.piece(index, piece.text, _logprobs(entries, writer.chat)))
                 elif piece.text:
                     events.append(writer.piece(index, piece.text))

@@ -47,7 +47,8 @@ class Call:
     """One request for an answer.
 
     ``messages`` for a chat, else ``prompt``: text or token ids.  ``options``: keyword arguments of ``Session.chat`` and
-    ``complete``.  ``key``: the conversation it belongs to, where the client names one.
+    ``complete``.  ``key``: the conversation it belongs to, where the client names one.  ``deadline`` (time.monotonic):
+    when the answer ends at the latest, waiting included.  ``progress``: tell how far the prompt has been read.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -60,6 +61,8 @@ class Call:
     model: str = ""
     logprobs: int | None = None
     echo: bool = False
+    deadline: float | None = None
+    progress: bool = False
 
 
 class Fields:

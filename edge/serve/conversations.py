@@ -1,9 +1,10 @@
 """Conversations: the sessions behind a service, a bounded queue before them, and their KV caches on disk.
 
-Clients of HTTP send the whole conversation with every request.  A place holds one session and its KV cache; a request
-goes to the free place whose conversation it continues, else to one that was never used, else to the one used longest
-ago, whose conversation is saved first if there is a folder for that.  There are as many places as contexts are planned,
-so the memory plan holds whatever clients do.
+Clients send the whole conversation with every request.  A place holds one session and its KV cache; a request goes to
+the free place whose conversation it continues, else to one that was never used, else to the one used longest ago.  The
+conversation that leaves the place is set aside in memory (edge/kv/shelf.py) until its pages are needed, and saved if
+there is a folder for that.  There are as many places as contexts are planned, so the memory plan holds whatever clients
+do.
 
 Every answer is made in a thread of its own place, which waits for the next request in between; the scheduler evaluates
 what is ready together.  Events reach the event loop of the service through a :class:`Mailbox`.
@@ -19,11 +20,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
 from edge.serve.calls import Call, Refusal
 from edge.session.stream import Piece
+from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -37,15 +39,26 @@ PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
 STUCK = 120.0  # seconds without a sign of life of an answer after which the service says that it is ill
 
 
+class Prefill(NamedTuple):
+    """How far a prompt has been read, in tokens."""
+
+    done: int
+    total: int
+    cached: int
+
+
 class Mailbox:
     """Events of the tickets of one call, from the threads that answer to the event loop.
 
     A reader gets what has come since it last asked, at most once in GATHER seconds: a small model writes a token in
-    less time than the event loop needs for one.  A ticket whose reader falls MOST_UNREAD events behind waits for it.
+    less time than the event loop needs for one.  A ticket whose reader falls MOST_UNREAD events behind waits for it,
+    ``patience`` seconds at most; None: as long as it takes.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float | None) -> None:
         self._loop = loop
+        self._patience = patience
+        self._open = False  # nobody waits for the reader any more
         self._items: deque[tuple[int, Any]] = deque()
         self._told = False  # the loop knows that there is something
         self._waiter: asyncio.Future[None] | None = None
@@ -54,9 +67,9 @@ class Mailbox:
 
     def put(self, index: int, event: Any) -> bool:
         """From any thread; whether anybody will read it."""
-        if len(self._items) >= MOST_UNREAD and event is not None:
+        if len(self._items) >= MOST_UNREAD and event is not None and not self._open:
             self._room.clear()
-            if len(self._items) >= MOST_UNREAD and not self._room.wait(PATIENCE):
+            if len(self._items) >= MOST_UNREAD and not self._open and not self._room.wait(self._patience):
                 return False
         self._items.append((index, event))
         if not self._told:
@@ -66,6 +79,11 @@ class Mailbox:
             except RuntimeError:  # the loop is closed: the service ends
                 return False
         return True
+
+    def open(self) -> None:
+        """Take what comes without waiting for the reader: it will not be much."""
+        self._open = True
+        self._room.set()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -91,11 +109,15 @@ class Ticket:
     """One request for one answer on its way: waiting, running, done.
 
     ``position``: how many were before it when it came.  ``expected``: seconds until it begins, estimated.
-    ``broke``: the first message that was not held already.
+    ``broke``: the first message that was not held already.  ``evicted``: tokens out of the session's sight at the end;
+    ``offload_error``: why pages that left the window can no longer be kept.
     """
 
     def __init__(self, call: Call, mailbox: Mailbox, index: int) -> None:
         self.call = call
+        self.evicted = 0
+        self.offload_error: str | None = None
+        self._why = "cancelled"
         self.position = 0
         self.expected = 0.0
         self.answer: Answer | None = None
@@ -109,6 +131,7 @@ class Ticket:
     def cancel(self) -> None:
         """The client has gone: end it within one step, also while it waits or reads its prompt; from any thread."""
         self._cancelled.set()
+        self._mailbox.open()
         answer = self.answer
         if answer is not None:
             answer.cancel()
@@ -117,12 +140,31 @@ class Ticket:
     def finish_reason(self) -> str | None:
         """Why the answer ended, in our words; "tool_calls" where it called functions."""
         if self.answer is None:
-            return "cancelled"
+            return self._why
         return "tool_calls" if self.calls else self.answer.finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens read and written."""
+        return Usage() if self.answer is None else self.answer.usage
+
+    @property
+    def timings(self) -> Timings:
+        """Seconds taken."""
+        return Timings() if self.answer is None else self.answer.timings
 
     @property
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
+
+    @property
+    def late(self) -> bool:
+        """Whether its time is over."""
+        return self.call.deadline is not None and time.monotonic() >= self.call.deadline
+
+    def give_up(self) -> None:
+        """Its time was over before it began."""
+        self._why = "timeout"
 
     def put(self, event: Any) -> None:
         """A piece, an error, or None: the end.  From any thread."""
@@ -133,12 +175,15 @@ class Ticket:
 
 
 class Job:
-    """A call and the tickets of its choices.  Made in the event loop that reads it."""
+    """A call and the tickets of its choices.  Made in the event loop that reads it.
 
-    def __init__(self, call: Call) -> None:
+    ``patience``: seconds that an answer waits for a reader who has fallen behind, before it ends; None: no end.
+    """
+
+    def __init__(self, call: Call, patience: float | None = PATIENCE) -> None:
         self.call = call
         self.tickets: list[Ticket] = []
-        self._mailbox = Mailbox(asyncio.get_running_loop())
+        self._mailbox = Mailbox(asyncio.get_running_loop(), patience)
 
     def ticket(self, call: Call) -> Ticket:
         """One more choice."""
@@ -188,6 +233,8 @@ class Conversations:
     def __init__(
         self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30
     ) -> None:
+        engine.share_prefixes(engine.plan.room or engine.plan.kv_total)
+        self._seen: dict[int, tuple[Ticket, float, int]] = {}  # place -> what :meth:`alive` saw there
         self.engine = engine
         self.parallel = parallel
         self.queue = queue
@@ -238,6 +285,39 @@ class Conversations:
                 return
             self.cancelled += 1
         ticket.put(None)
+
+    def expire(self, ticket: Ticket) -> None:
+        """Its time is over: one that waits leaves the queue; one that runs knows by itself."""
+        with self._lock:
+            try:
+                self._waiting.remove(ticket)
+            except ValueError:
+                return
+            self.served += 1
+        ticket.give_up()
+        ticket.put(None)
+
+    def forget(self, key: str) -> None:
+        """Do not go on from the conversation that this client had last."""
+        with self._lock:
+            for place in self._places:
+                if place.key == key and place.ticket is None:
+                    place.session.clear()
+
+    def warm(self, system: str | None) -> None:
+        """Read the system prompt, so that conversations begin with it; this also reads every weight.  Blocks."""
+        place = self._places[0]
+        place.session.system = system
+        place.session.warm()
+
+    def alive(self) -> bool:
+        """Whether every answer that is being made has gone on since this was asked last; True without any."""
+        with self._lock:
+            running = [(place, place.ticket) for place in self._places if place.ticket is not None]
+        seen = {place.index: (ticket, ticket.touched, place.session.n_tokens) for place, ticket in running}
+        stuck = any(self._seen.get(index) == found for index, found in seen.items())
+        self._seen = seen
+        return not stuck
 
     def state(self) -> dict[str, Any]:
         """Counts for ``/health`` and ``/metrics``."""
@@ -296,7 +376,9 @@ class Conversations:
                 place.ticket = ticket
             begun = time.monotonic()
             try:
-                if not ticket.cancelled:
+                if ticket.late:
+                    ticket.give_up()
+                elif not ticket.cancelled:
                     self._answer(place, ticket)
                 ticket.put(None)
             except EdgeError as error:
@@ -344,15 +426,21 @@ class Conversations:
             common = common_messages(held, call.messages)
             if not held or common < len(held):  # another conversation takes the place
                 self._save(place)
-                session = self._restored(call.messages, place) or session
+                session.set_aside()
+                if not session.take_up(call.messages):
+                    session = self._restored(call.messages, place) or session
                 common = common_messages(session.messages, call.messages)
             ticket.broke = common if common < len(call.messages) - 1 else None
         place.key = call.key
 
-        def alive(*_: int) -> None:
+        def reading(*counts: int) -> None:
             ticket.touched = time.monotonic()
+            if call.progress:
+                ticket.put(Prefill(*counts))
 
-        options = {**call.options, "on_prefill": alive}
+        options = {**call.options, "on_prefill": reading}
+        if call.deadline is not None:
+            options["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
         if call.messages is not None:
             answer = session.chat(call.messages, **options)
         else:
@@ -364,7 +452,10 @@ class Conversations:
             if ticket.cancelled:
                 answer.cancel()
             for piece in answer:
-                ticket.put(piece if reader is None else piece._replace(text=reader.feed(piece.text)))
+                if reader is not None and not piece.thought:
+                    piece = piece._replace(text=reader.feed(piece.text))
+                ticket.put(piece)
+        ticket.evicted, ticket.offload_error = session.evicted, session.offload_error
         if reader is not None:
             if rest := reader.flush():
                 ticket.put(Piece(rest, ()))

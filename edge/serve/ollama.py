@@ -100,7 +100,7 @@ class Writer:
             if calls:
                 message["tool_calls"] = calls
             return {**head, "message": message, "done": False, **more}
-        return {**head, "response": text, "done": False, **more}
+        return {**head, "response": text, **({"thinking": thought} if thought else {}), "done": False, **more}
 
     def end(self, reason: str | None, prompt: int, completion: int, timings: Any, load_ns: int) -> dict[str, Any]:
         """What the last line adds; durations in nanoseconds."""

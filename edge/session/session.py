@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.kv.shelf import Aside
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState, common
 from edge.session.answer import Answer, Outcome, write
@@ -181,6 +182,38 @@ class Session:
         self.state, self._parked_at = None, os.path.abspath(os.fspath(path))
         self.parked = Parked.since(self._parked_at, begun)
         return self.parked
+
+    def set_aside(self) -> None:
+        """Leave the conversation in memory for whoever calls :meth:`take_up`, until its pages are needed (KVSpace).
+
+        With ``kv_offload`` nothing is: each would have a file of its own.
+        """
+        state = self.state
+        if len(self.messages) < 2 or self.plan.offload is not None or state is None or not self._space.take(state):
+            return
+        try:
+            state.check()
+            if state.tokens:
+                self._space.shelf.put(
+                    Aside(list(self.messages), self.forgotten, state.tokens[:], state.sampled[:], state.fork())
+                )
+        except MemoryError:
+            pass
+        finally:
+            self._space.release(state)
+
+    def take_up(self, messages: list[dict[str, Any]]) -> bool:
+        """Go on from the longest conversation, of those set aside, that ``messages`` continue; False: there is none."""
+        self._not_busy()
+        aside = self._space.shelf.take(messages)
+        if aside is None:
+            return False
+        state = self._begin()
+        state.adopt(aside.tokens, aside.kv)
+        state.sampled = aside.sampled
+        self._space.release(state)
+        self.messages, self.forgotten = list(aside.messages), aside.forgotten
+        return True
 
     def _unpark(self) -> KVState | None:
         """What was held when it was parked; None where the file is gone or damaged: it is read again then.

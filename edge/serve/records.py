@@ -6,19 +6,59 @@ The shapes are a promise (docs/contract.md); one place builds them for ``run`` a
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import AnswerTimeout, ContextFull, EdgeError
+from edge.errors import (
+    AnswerTimeout,
+    Busy,
+    ContextFull,
+    EdgeError,
+    InvalidFile,
+    MemoryRefused,
+    ModelNotFound,
+    UnsupportedCPU,
+    UsageError,
+)
+from edge.session.usage import Timings, Usage
 
 if TYPE_CHECKING:
     from edge.engine import Engine
+    from edge.serve.conversations import Ticket
     from edge.session.session import Session
     from edge.session.stream import Piece
 
 #: version of the JSONL protocol
 PROTOCOL = 1
+
+#: code of an error event -> what it means, as docs/contract.md lists them
+CODES = {
+    "bad_json": "the line is not a JSON object",
+    "bad_request": "a key of the request, an option or an id is invalid",
+    "unknown_op": "there is no such op",
+    "unknown_id": "no request with this id is running or waiting",
+    "unsupported_version": "another version of the protocol",
+    "too_long": "the line is longer than 4 MiB",
+    "busy": "too many clients or waiting requests; try again later",
+    "context_full": "the prompt does not fit in the context (--overflow stop)",
+    "memory_refused": "the answer needs more memory than the plan has",
+    "invalid_file": "the model file is damaged, or was truncated while in use",
+    "model_not_found": "run only: there is no such model",
+    "unsupported_cpu": "run only: the processor lacks the instruction set",
+    "engine": "the answer failed; the message says why",
+    "internal": "a bug",
+}
+
+#: the code of each failure; any other EdgeError is "engine"
+_CODE_OF: dict[type[EdgeError], str] = {
+    UsageError: "bad_request",
+    Busy: "busy",
+    ContextFull: "context_full",
+    MemoryRefused: "memory_refused",
+    InvalidFile: "invalid_file",
+    ModelNotFound: "model_not_found",
+    UnsupportedCPU: "unsupported_cpu",
+}
 
 
 def plain(value: Any) -> Any:
@@ -78,26 +118,47 @@ def prefill(done: int, total: int, cached: int) -> dict[str, Any]:
     return {"ev": "prefill", "done": done, "total": total, "cached": cached}
 
 
-def done(session: Session) -> dict[str, Any]:
-    """Last event of an answer."""
+def done(made: Session | Ticket) -> dict[str, Any]:
+    """Last event of an answer: the latest of a session, or a ticket's."""
+    return _done(made.finish_reason, made.usage, made.timings, made.evicted)
+
+
+def never_begun(why: str) -> dict[str, Any]:
+    """Last event of a request that ended while it waited."""
+    return _done(why, Usage(), Timings(), 0)
+
+
+def _done(why: str | None, usage: Usage, timings: Timings, evicted: int) -> dict[str, Any]:
+    counts = {**plain(usage), "evicted": evicted}
+    return {"ev": "done", "finish_reason": why, "usage": counts, "timings": plain(timings)}
+
+
+def info(engine: Engine, pending: int) -> dict[str, Any]:
+    """What answers, how, and how many requests have no last event yet."""
+    from edge import __version__
+
     return {
-        "ev": "done",
-        "finish_reason": session.finish_reason,
-        "usage": usage(session),
-        "timings": plain(session.timings),
+        "ev": "info",
+        "v": PROTOCOL,
+        "version": __version__,
+        "model": engine.config.name,
+        "kv": kv(engine),
+        "threads": engine.n_threads,
+        "template": engine.template.name,
+        "memory": plain(engine.memory()),
+        "pending": pending,
     }
 
 
 def error(code: str, message: str) -> dict[str, Any]:
-    """An event that says what was wrong."""
+    """An event that says what was wrong; ``code``: of CODES."""
     return {"ev": "error", "code": code, "message": message}
 
 
 def error_of(exception: BaseException) -> dict[str, Any]:
     """The error event of an exception: ``ContextFull`` is code ``context_full``; surprises are ``internal``."""
     if isinstance(exception, EdgeError):
-        code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(exception).__name__).lower()
-        return error({"usage_error": "bad_request"}.get(code, code), str(exception))
+        return error(_CODE_OF.get(type(exception), "engine"), str(exception))
     return error("internal", f"{type(exception).__name__}: {exception}")
 
 

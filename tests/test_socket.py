@@ -1,4 +1,4 @@
-"""``chat --socket``: many clients, one session, readiness and watchdog, and every way a client can misbehave."""
+"""``chat --socket``: many clients, a session for each conversation, readiness and watchdog, misbehaving clients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refused(*arguments: str, command: list[str] = REAL) -> tuple[int, str]:
 
 
 def test_answers_with_the_bundled_model(path: Path, bundled_model: Path) -> None:
-    """Two clients, the same ids, one session: the same answers as `run` gives, and both see the prefix cached."""
+    """Two clients, the same ids: the same answers as `run` gives, and both see the prefix cached."""
     golden = json.loads(bundled_model.with_suffix(".golden.json").read_text())["turns"]
     with service(path, "--stats") as process, Talk(path) as one, Talk(path) as two:
         for client in (one, two):
@@ -141,16 +141,16 @@ def program(*lines: str) -> list[str]:
     """The fake engine, changed by these lines of Python."""
     start = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]"
     return [sys.executable, "-c", "\n".join(
-        [start, "import fake_engine, time", "fake_engine.install()", "from edge.cli import listen",
+        [start, "import fake_engine, time", "fake_engine.install()", "import edge.serve.socket as service",
          "step = fake_engine.FakeTransformer.step", *lines, "from edge.cli.main import main", "main()"])]  # fmt: skip
 
 
 def test_a_client_that_never_reads_is_dropped(path: Path) -> None:
-    command = program("listen.SEND_SECONDS = 0.3")
+    command = program("service.BUFFER = 20_000")
     with service(path, command=command) as _, Talk(path) as deaf, Talk(path) as other:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         for ident in range(8):
-            deaf.ask("long", ident, max_tokens=8000)
+            deaf.ask("long", ident, max_tokens=8000, ignore_eos=True)
         other.next()
         assert other.answer("hello") == reply("hello")
         with pytest.raises((AssertionError, OSError)):  # what had been sent, then the end
@@ -158,8 +158,111 @@ def test_a_client_that_never_reads_is_dropped(path: Path) -> None:
                 deaf.until("done")
 
 
+def test_slow_readers_slow_nobody(path: Path) -> None:
+    """32 clients ask much and read nothing; the next is greeted and answered at once, and each is told apart."""
+    with service(path, "--parallel", "2", command=FAKE, FAKE_DELAY="0.001") as process, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(Talk(path)) for _ in range(32)]
+        for client in slow:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.send({"op": "info"})
+            for ident in range(40):
+                client.send({"op": "ping", "id": ident})
+                client.send(b"rubbish\n" * 90)
+            client.ask("hello", "last")
+        with Talk(path) as one:
+            assert one.next()["ev"] == "ready"
+            assert one.answer("hello") == reply("hello")
+        for client in slow:  # they get everything when they read
+            events = client.until("done")
+            assert [event["id"] for event in events if event["ev"] == "pong"] == list(range(40))
+        assert process.poll() is None
+
+
+def test_several_are_answered_at_once(path: Path) -> None:
+    """--parallel: the second client's short answer comes while the first one's long answer is being written."""
+    with service(path, "--parallel", "2", command=FAKE, FAKE_DELAY="0.01"), Talk(path) as one, Talk(path) as two:
+        one.ask("long", max_tokens=8000, ignore_eos=True)
+        one.until("text")
+        two.next()
+        assert two.answer("hello") == reply("hello")
+        one.send({"op": "info"})
+        assert one.until("info")[-1]["pending"] == 1
+        one.send({"op": "cancel"})
+        assert one.until("done")[-1]["finish_reason"] == "cancelled"
+
+
+def test_interleaved_clients_do_not_read_their_histories_again(path: Path) -> None:
+    """Six conversations through one place: what waits in memory is found again, and the answers stay the same."""
+    history: list[list[dict[str, str]]] = [[] for _ in range(6)]
+    with service(path, "--system", "be nice", command=FAKE), contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Talk(path)) for _ in history]
+        for client in clients:
+            client.next()
+        for turn in range(4):
+            for n, client in enumerate(clients):
+                question = f"question {turn} of client {n} " + "and so on " * n
+                history[n].append({"role": "user", "content": question})
+                client.send({"op": "chat", "id": turn, "messages": history[n]})
+                events = client.until("done", "error")
+                answer = "".join(event["text"] for event in events if event["ev"] == "text")
+                assert answer == reply(question)
+                usage = events[-1]["usage"]
+                if turn:
+                    assert usage["prompt"] - usage["cached"] <= len(question) + 3, (turn, n, usage)
+                history[n].append({"role": "assistant", "content": answer})
+
+
+def test_a_request_may_wait_no_longer_than_its_timeout(path: Path) -> None:
+    """Waiting counts, behind requests of others and behind one's own; the others are not disturbed."""
+    with service(path, command=FAKE, FAKE_DELAY="0.01") as _, Talk(path) as one, Talk(path) as two:
+        one.ask("long", "long", max_tokens=8000, ignore_eos=True)
+        one.until("text")
+        one.ask("hello", "own", timeout=0.2)
+        two.ask("hello", "other", timeout=0.2)
+        late = two.until("done")[-1]
+        assert (late["id"], late["finish_reason"]) == ("other", "timeout")
+        own = one.until("done")[-1]
+        assert (own["id"], own["finish_reason"]) == ("own", "timeout")
+        assert own["usage"] == late["usage"] and set(own["usage"].values()) == {0}
+        one.send({"op": "cancel", "id": "long"})
+        done = one.until("done")[-1]
+        assert (done["id"], done["finish_reason"]) == ("long", "cancelled")
+        assert done["usage"].keys() == own["usage"].keys() and done["timings"].keys() == own["timings"].keys()
+
+
+@pytest.mark.parametrize("timeout", ["9" * 400, "9" * 5000, "1e400", "1e10", "0", "-1", "true", '"1"', "[]", "NaN"])
+def test_impossible_timeouts(path: Path, timeout: str) -> None:
+    """One clear line, and the client's conversation is still held."""
+    with service(path, command=FAKE), Talk(path) as client:
+        client.next()
+        first = [{"role": "user", "content": "a question of some length"}]
+        client.send({"op": "chat", "messages": first})
+        said = "".join(event["text"] for event in client.until("done") if event["ev"] == "text")
+        request = json.dumps({"op": "chat", "id": "x", "messages": [{"role": "user", "content": "x"}], "timeout": 0})
+        client.send(request.replace('"timeout": 0', f'"timeout": {timeout}').encode() + b"\n")
+        error = client.next()
+        assert error["ev"] == "error" and error["code"] == ("bad_json" if timeout == "NaN" else "bad_request")
+        assert ("timeout is not a number from 0.001 to 1e+09" in error["message"]) is (timeout != "NaN")
+        client.send({"op": "chat", "messages": [*first, {"role": "assistant", "content": said},
+                                                {"role": "user", "content": "more"}]})
+        usage = client.until("done")[-1]["usage"]
+        assert usage["prompt"] - usage["cached"] <= 8
+
+
+def test_a_half_closed_client_that_leaves_is_not_answered_further(path: Path) -> None:
+    """It has closed its side and then goes: nothing is written to it meanwhile, and yet it is noticed."""
+    with service(path, command=FAKE, FAKE_DELAY="0.1"):
+        with Talk(path) as leaving:
+            leaving.ask("long", max_tokens=8000, by="all", ignore_eos=True)
+            leaving.until("prefill")
+            leaving.socket.shutdown(socket.SHUT_WR)
+        with Talk(path) as client:
+            client.next()
+            assert client.answer("hello") == reply("hello")
+
+
 def test_one_client_too_many(path: Path) -> None:
-    with service(path, command=program("listen.CLIENTS = 2")) as _:
+    with service(path, command=program("service.CLIENTS = 2")) as _:
         with Talk(path) as one, Talk(path) as two:
             assert one.next()["ev"] == two.next()["ev"] == "ready"
             with Talk(path) as three:

@@ -33,9 +33,12 @@ class Notifier:
         except OSError:
             pass
 
+    @property
+    def due(self) -> bool:
+        """Whether the watchdog wants to be fed."""
+        return self.seconds is not None and time.monotonic() >= self._next
+
     def alive(self) -> None:
-        """Feed the watchdog, at most as often as it wants to be fed.  Call it where work has been done."""
-        now = time.monotonic()
-        if self.seconds is not None and now >= self._next:
-            self._next = now + self.seconds / 2
-            self.send("WATCHDOG=1")
+        """Feed the watchdog.  Call it where work has been done."""
+        self._next = time.monotonic() + (self.seconds or 0) / 2
+        self.send("WATCHDOG=1")

@@ -1,0 +1,87 @@
+"""Running the services of edge/serve that speak JSONL: over the standard streams and over a socket."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from edge.cli.signals import run_until_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edge.cli.output import Output
+    from edge.engine import Engine
+    from edge.serve.client import Channel, Client
+    from edge.serve.conversations import Ticket
+    from edge.serve.jsonl import Desk
+    from edge.serve.socket import Listener
+
+
+def serve_pipe(out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool) -> int:
+    """``chat --jsonl``: until standard input ends."""
+    from edge.serve.conversations import Conversations
+
+    with closing(Conversations(engine, 1, 1)) as conversations:
+        desk = _desk(out, engine, conversations, defaults, system, stats, None)
+        run_pipe(out, desk.welcome)
+    return 0
+
+
+def serve_socket(
+    out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool, listener: Listener
+) -> int:
+    """``chat --socket``: until a signal ends it."""
+    from edge.serve.conversations import PATIENCE, Conversations
+    from edge.serve.socket import CLIENTS
+
+    with closing(Conversations(engine, engine.plan.parallel or 1, CLIENTS)) as conversations:
+        desk = _desk(out, engine, conversations, defaults, system, stats, PATIENCE)
+        conversations.warm(system)  # reads every weight: the first answer need not wait for the card
+        run_socket(out, listener, desk.welcome, conversations.alive, engine.config.name)
+    return 0
+
+
+def run_pipe(out: Output, welcome: Callable[[Channel], Client[Any]]) -> None:
+    """One client on the standard streams."""
+    from edge.serve.pipe import speak
+
+    source = None if sys.stdin is None else sys.stdin.fileno()
+    run_until_signal(speak(welcome, source, out.raw, out.ascii_only))
+
+
+def run_socket(
+    out: Output, listener: Listener, welcome: Callable[[Channel], Client[Any]], alive: Callable[[], bool], name: str
+) -> None:
+    """Many on a socket."""
+    from edge.serve.socket import Server
+
+    server = Server(listener, welcome, alive, f"{name} listens at {listener.path}")
+    run_until_signal(server.run(lambda: out.info(f"listening at {listener.path}")))
+
+
+def _desk(
+    out: Output, engine: Engine, conversations: Any, defaults: dict[str, Any], system: str | None, stats: bool,
+    patience: float | None,
+) -> Desk:  # fmt: skip
+    from edge.serve.jsonl import Desk
+
+    remarked: list[str] = []
+
+    def told(ticket: Ticket) -> None:
+        if ticket.offload_error and ticket.offload_error not in remarked:
+            remarked.append(ticket.offload_error)
+            out.warn(ticket.offload_error)
+        if stats and ticket.answer is not None:
+            from edge.session.usage import stats_line
+
+            out.stats(stats_line(ticket.usage, ticket.timings, engine.plan, engine.rss()["rss"], ticket.evicted))
+
+    def failed(error: BaseException) -> None:
+        if out.verbose:
+            import traceback
+
+            traceback.print_exception(error)
+
+    return Desk(engine, conversations, defaults, system, patience, told, failed)

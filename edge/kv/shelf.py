@@ -1,0 +1,71 @@
+"""Shelf: conversations that wait in memory for whoever goes on with them, until their pages are needed.
+
+What is set aside is a fork of a session's KV cache with the tokens it holds, so it takes no logits and no sampler, and
+shares its pages with what goes on from it.  The one set aside longest ago gives way first.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+MOST = 256  # conversations
+
+
+@dataclass(frozen=True)
+class Aside:
+    """One conversation: its messages, how many of them are no longer in the prompt, and the cache with its tokens."""
+
+    messages: list[dict[str, Any]]
+    forgotten: int
+    tokens: array[int]
+    sampled: array[int]
+    kv: Any
+
+
+class Shelf:
+    """One for each KVSpace; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._asides: list[Aside] = []  # the latest last
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._asides)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of KV pages, each counted as if it were not shared."""
+        with self._lock:
+            return sum(each.kv.stats["bytes"] for each in self._asides)
+
+    def put(self, aside: Aside) -> None:
+        """Keep a conversation."""
+        with self._lock:
+            self._asides.append(aside)
+            del self._asides[:-MOST]
+
+    def take(self, messages: list[dict[str, Any]]) -> Aside | None:
+        """The longest that ``messages`` continue; it is no longer here then."""
+        with self._lock:
+            found = [each for each in self._asides if each.messages == messages[: len(each.messages)]]
+            if not found:
+                return None
+            best = max(found, key=lambda each: len(each.messages))
+            self._asides.remove(best)
+            return best
+
+    def give_way(self) -> bool:
+        """Let go of the oldest; False: there is none."""
+        with self._lock:
+            if not self._asides:
+                return False
+            del self._asides[0]
+            return True
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._asides.clear()

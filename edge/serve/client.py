@@ -1,0 +1,160 @@
+"""Client: one client of a JSONL service: lines come in, events go out, requests are answered one after the other.
+
+All of it runs in the event loop.  A client's events go through a :class:`Channel`, which never blocks: a socket that
+nobody reads is closed (edge/serve/socket.py), standard output makes the answer wait (edge/serve/pipe.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+LINE_LIMIT = 4 << 20  # bytes of one request; a longer line is a mistake or an attack
+QUEUE_LIMIT = 64  # requests of one client that may wait
+QUEUE_BYTES = 2 * LINE_LIMIT  # of these
+
+
+class Channel(Protocol):
+    """The way to a client."""
+
+    def send(self, event: dict[str, Any]) -> None:
+        """Write one event, a line; returns at once."""
+
+    async def room(self) -> None:
+        """Wait until more should be written."""
+
+    def close(self) -> None:
+        """End it once everything is written."""
+
+
+class Full(Exception):
+    """Too many requests of this client are waiting."""
+
+
+class Lines:
+    """Cuts what arrives into lines; None stands for one that is too long."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """The lines that ``data`` completes."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._held:
+                line, self._held = bytes(self._held) + line, bytearray()
+            yield line if len(line) <= LINE_LIMIT else None
+        if not self._skipping:
+            self._held += rest
+            if len(self._held) > LINE_LIMIT:
+                self._held, self._skipping = bytearray(), True
+                yield None
+
+    def rest(self) -> Iterator[bytes]:
+        """A last line that no newline ends."""
+        if self._held and not self._skipping:
+            yield bytes(self._held)
+
+
+@dataclass
+class Job:
+    """One request on its way.  ``nbytes``: of its line; ``answered``: its last event is sent, the id is free again."""
+
+    id: str | int | None
+    nbytes: int
+    answered: bool = False
+
+
+J = TypeVar("J", bound=Job)
+
+
+class Client(Generic[J]):
+    """The base of those who speak a protocol: they override :meth:`begin`, :meth:`handle`, :meth:`answer`, :meth:`end`.
+
+    ``finished``: it asks nothing more, but may still read its answers; ``gone``: nobody reads what is sent.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.finished = self.gone = False
+        self.jobs: deque[J] = deque()  # waiting or running, the oldest first
+        self._lines = Lines()
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- what a protocol says ----------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Send the first event."""
+
+    def handle(self, line: bytes | None) -> None:
+        """One request line, None: one that was too long; whatever is wrong with it becomes an error event."""
+        raise NotImplementedError
+
+    async def answer(self, job: J) -> None:
+        """Answer one request; does not raise."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """End all requests."""
+
+    # ---- what a service does -----------------------------------------------------------------------------------------
+
+    def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
+        """Send one event."""
+        if not self.gone:
+            self.channel.send(event if ident is None else {"id": ident, **event})
+
+    def feed(self, data: bytes) -> None:
+        """What it has sent."""
+        for line in self._lines.feed(data):
+            if self.gone:
+                return
+            self.handle(line)
+
+    def end(self) -> None:
+        """It asks nothing more; the channel is closed once everything is answered."""
+        if not self.finished:
+            self.finished = True
+            for line in self._lines.rest():
+                self.handle(line)
+            if not self.jobs:
+                self.channel.close()
+
+    def leave(self) -> None:
+        """Nobody reads the answers any more."""
+        self.gone = True
+        self.cancel()
+
+    async def stop(self) -> None:
+        """The service ends: cancel what is asked, wait until that is told."""
+        self.cancel()
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self.channel.close()
+
+    def enqueue(self, job: J) -> None:
+        """Have a request answered behind the others.  Raises Full."""
+        if len(self.jobs) >= QUEUE_LIMIT or job.nbytes + sum(each.nbytes for each in self.jobs) > QUEUE_BYTES:
+            raise Full(f"{len(self.jobs)} requests are already waiting")
+        self.jobs.append(job)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while self.jobs:
+            job = self.jobs[0]
+            if not job.answered:
+                await self.answer(job)
+            self.jobs.remove(job)
+        self._task = None
+        if self.finished:
+            self.channel.close()

@@ -1,0 +1,234 @@
+"""A JSONL protocol for many clients on a unix socket, as a service of systemd.
+
+One event loop reads and writes for all of them and waits for none: what a client does not read is kept, up to BUFFER
+bytes, then it is disconnected.  docs/kiosk.md describes the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import select
+import socket
+import stat
+import time
+from collections.abc import Callable
+from typing import Any
+
+from edge.errors import Busy, EdgeError, UsageError
+from edge.serve import records
+from edge.serve.client import Channel, Client
+from edge.serve.notify import Notifier
+
+#: bytes of a path in sockaddr_un.sun_path, its terminating NUL left out (unix(7))
+PATH_LIMIT = 107
+CLIENTS = 64  # connections at a time
+BUFFER = 512 << 10  # bytes that may wait for a client to read them
+TICK = 0.2  # seconds between two looks at those who only listen, and at the watchdog
+LAST_SECONDS = 5.0  # for the last events: when the service ends, and for clients that are done
+
+
+class Listener:
+    """A listening unix socket; its file is removed when it closes.
+
+    A file that a killed process left behind is replaced.  The file's mode is what the umask leaves of 0777: connecting
+    needs the right to write.  Raises UsageError where nothing can listen and Busy where somebody does.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        size = len(os.fsencode(path))
+        if not path or "\0" in path:
+            raise UsageError("--socket needs the path of a file")
+        if size > PATH_LIMIT:
+            raise UsageError(f"the path of the socket has {size} bytes, Linux allows {PATH_LIMIT}: {path}")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._clear()
+            self.socket.bind(path)
+            self._made = _identity(path)
+            self.socket.listen(CLIENTS)
+            self.socket.setblocking(False)
+        except OSError as error:
+            self.socket.close()
+            if error.errno == errno.ENOENT:
+                raise UsageError(f"cannot listen at {path}: folder {os.path.dirname(path) or '.'} does not "
+                                 "exist; create it first") from None
+            if error.errno == errno.EADDRINUSE:  # somebody was faster
+                raise Busy(f"another process listens at {path}") from None
+            raise UsageError(f"cannot listen at {path}: {error.strerror or error}") from None
+        except EdgeError:
+            self.socket.close()
+            raise
+
+    def _clear(self) -> None:
+        """Make room at the path, where that takes nothing away from anybody."""
+        try:
+            mode = os.stat(self.path).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(mode):
+            raise UsageError(f"cannot listen at {self.path}: the file exists and is not a socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(self.path)
+            except ConnectionRefusedError:
+                os.unlink(self.path)
+                return
+            except TimeoutError:  # its queue is full: very much in use
+                pass
+        raise Busy(f"another process listens at {self.path}")
+
+    def close(self) -> None:
+        """Stop listening and remove the file, unless it has become somebody else's."""
+        self.socket.close()
+        try:
+            if _identity(self.path) == self._made:
+                os.unlink(self.path)
+        except OSError:
+            pass
+
+
+def _identity(path: str) -> tuple[int, int]:
+    facts = os.stat(path)
+    return facts.st_dev, facts.st_ino
+
+
+class Connection(asyncio.Protocol):
+    """A client at the other end of a socket.  One that goes away, or never reads, harms nobody else."""
+
+    def __init__(self, server: Server) -> None:
+        self.client: Client[Any] | None = None
+        self.closed_at: float | None = None  # when the last event was sent
+        self._server = server
+        self._transport: asyncio.WriteTransport | None = None
+        self._poll = select.poll()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        self._poll.register(transport.get_extra_info("socket").fileno(), 0)
+        if not self._server.admit(self):
+            self.send(records.error("busy", f"{CLIENTS} clients are connected already"))
+            self.close()
+            return
+        self.client = self._server.welcome(self)
+        self.client.begin()
+
+    def data_received(self, data: bytes) -> None:
+        if self.client is not None:
+            self.client.feed(data)
+
+    def eof_received(self) -> bool:
+        """It closed its side, or went away altogether."""
+        if self.client is not None:
+            self.client.end()
+            self.look()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.dismiss(self)
+        self._transport = None
+        if self.client is not None:
+            self.client.leave()
+
+    def look(self) -> None:
+        """Drop it if it has gone: who only listens wakes nobody by that."""
+        hung_up = any(events & (select.POLLHUP | select.POLLERR) for _, events in self._poll.poll(0))
+        late = self.closed_at is not None and time.monotonic() - self.closed_at > LAST_SECONDS
+        if hung_up or late:
+            self.drop()
+
+    def send(self, event: dict[str, Any]) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+        if transport.get_write_buffer_size() > BUFFER:
+            self.drop()
+
+    async def room(self) -> None:
+        """There is always room: who does not read is dropped."""
+
+    def close(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self.closed_at = time.monotonic()
+            self._transport.close()
+
+    def drop(self) -> None:
+        """Disconnect it at once."""
+        if self.client is not None:
+            self.client.leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _ignore(_loop: object, _context: object) -> None:
+    pass
+
+
+class Server:
+    """Serves a listening socket until it is cancelled.
+
+    ``welcome`` makes the client of a connection; ``alive``: has work gone on since it was last asked?  ``status``: for
+    systemd.
+    """
+
+    def __init__(
+        self, listener: Listener, welcome: Callable[[Channel], Client[Any]], alive: Callable[[], bool], status: str
+    ) -> None:
+        self.welcome = welcome
+        self._listener = listener
+        self._alive = alive
+        self._status = status
+        self._connections: set[Connection] = set()
+        self._notifier = Notifier()
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is a place for it."""
+        if len(self._connections) >= CLIENTS:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def dismiss(self, connection: Connection) -> None:
+        """It has gone."""
+        self._connections.discard(connection)
+
+    async def run(self, ready: Callable[[], object]) -> None:
+        """Listen; ``ready`` is called when clients are served."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_ignore)  # no file descriptor left: accept() is tried again
+        server = await loop.create_server(lambda: Connection(self), sock=self._listener.socket, backlog=CLIENTS)
+        self._notifier.send(f"READY=1\nSTATUS={self._status}")
+        ready()
+        try:
+            while True:
+                await asyncio.sleep(min(TICK, self._notifier.seconds or TICK))
+                if self._notifier.due and self._alive():
+                    self._notifier.alive()
+                for connection in list(self._connections):
+                    if connection.closed_at is not None or connection.client is None or connection.client.finished:
+                        connection.look()
+        finally:
+            self._notifier.send("STOPPING=1")
+            server.close()
+            await self._farewell()
+
+    async def _farewell(self) -> None:
+        """End all answers, and tell so to those who listen."""
+        clients = [each.client for each in self._connections if each.client is not None]
+        stopping = [asyncio.ensure_future(client.stop()) for client in clients]
+        until = time.monotonic() + LAST_SECONDS
+        if stopping:
+            await asyncio.wait(stopping, timeout=LAST_SECONDS)
+        while self._connections and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.drop()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
