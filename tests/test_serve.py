@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -339,7 +340,18 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
         def close(self) -> None:
             pass
 
+        def set_aside(self) -> None:
+            pass
+
+        def take_up(self, _: Any) -> bool:
+            return False
+
     class Engine:
+        plan = SimpleNamespace(room=1)
+
+        def share_prefixes(self, _: int) -> None:
+            pass
+
         def session(self, **_: Any) -> Stuck:
             return Stuck()
 
