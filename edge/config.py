@@ -34,10 +34,10 @@ class RopeScaling:
         if self.kind not in ("yarn", "llama3", "factors"):
             raise InvalidFile(f"rope scaling {self.kind!r} is not supported (linear, yarn, llama3 and longrope are)")
         if self.kind != "factors" and not 1 <= self.n_ctx_orig <= 1 << 30:
-            raise InvalidFile(f"rope scaling for an original context of {self.n_ctx_orig} tokens makes no sense")
+            raise InvalidFile(f"rope scaling for an original context of {self.n_ctx_orig} tokens is not valid")
         positive = (self.factor, self.beta_fast, self.beta_slow, self.low_freq, self.high_freq, self.mscale)
         if not all(1e-6 < value < 1e6 for value in (*positive, *self.factors)):
-            raise InvalidFile("the numbers of its rope scaling make no sense")
+            raise InvalidFile("the numbers of its rope scaling are not valid")
         if self.kind == "llama3" and not self.low_freq < self.high_freq:
             raise InvalidFile(f"rope scaling with low_freq_factor {self.low_freq} and high_freq_factor "
                               f"{self.high_freq} makes no sense")

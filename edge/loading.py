@@ -100,14 +100,14 @@ def load(
         None if kv_offload is None else os.fspath(kv_offload), kv_offload_size, kv_hadamard, parallel,
     )  # fmt: skip
     if isinstance(kv, KVConfig) and given != KVConfig():
-        raise UsageError("kv is a KVConfig, which says all about the cache: give its settings there")
+        raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
     wishes = kv if isinstance(kv, KVConfig) else given
     if head not in HEADS:
-        raise UsageError(f"is {head!r}", argument="head", hint=f"it is {', '.join(HEADS[:-1])} or {HEADS[-1]}")
+        raise UsageError(f"is {head!r}", argument="head", hint=f"it must be {', '.join(HEADS[:-1])} or {HEADS[-1]}")
     if weights not in ("auto", "map", "huge"):
-        raise UsageError(f"is {weights!r}", argument="weights", hint="it is auto, map or huge")
+        raise UsageError(f"is {weights!r}", argument="weights", hint="it must be auto, map or huge")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
-        raise UsageError(f"is {threads!r}", argument="threads", hint="it is a whole number from 1 to 256")
+        raise UsageError(f"is {threads!r}", argument="threads", hint="it must be a whole number from 1 to 256")
     drafting = Drafting.parse(draft).under(wishes.kv_policy)
     _choose_isa(isa)
     report = progress or (lambda done, total: None)
@@ -389,7 +389,8 @@ def _choose_isa(isa: str | None) -> None:
     if before is not None and cpu.isa() != before:
         cpu.use(before)
         raise UsageError(
-            f"is {isa!r}, but an open engine uses {before!r}, and a process has one for all", argument="isa",
+            f"is {isa!r}, but an open engine uses {before!r}, and all engines of a process use the same",
+            argument="isa",
             hint="close that engine first, or leave isa out")
 
 
@@ -397,5 +398,5 @@ def bundled() -> str:
     """The path of the model that ships inside.  Raises ModelNotFound."""
     models = sorted(name for name in os.listdir(MODELS) if name.endswith(".gguf")) if os.path.isdir(MODELS) else ()
     if not models:
-        raise ModelNotFound("no model ships inside this copy; give the path of a .gguf file or a Hugging Face folder")
+        raise ModelNotFound("this copy has no bundled model; give the path of a .gguf file or a Hugging Face folder")
     return os.path.join(MODELS, models[0])

@@ -89,10 +89,10 @@ def test_options_by_their_names() -> None:
     two = session.complete("x", max_tokens=9, sampling=edge.Sampling(**flat))
     mixed = session.complete("x", max_tokens=9, sampling=edge.Sampling(**{**flat, "seed": 5}), seed=3)
     assert one.text == two.text == mixed.text
-    with pytest.raises(UsageError, match="temperature is -1; it is a number") as caught:
+    with pytest.raises(UsageError, match="temperature is -1; it must be a number") as caught:
         session.ask("q", temperature=-1)
-    assert caught.value.argument == "temperature" and caught.value.hint.startswith("it is a number")
-    with pytest.raises(UsageError, match="temp is no option"):
+    assert caught.value.argument == "temperature" and caught.value.hint.startswith("it must be a number")
+    with pytest.raises(UsageError, match="temp is not an option"):
         session.ask("q", temp=1)
     with pytest.raises(UsageError, match="logprobs"):
         session.ask("q", logprobs=-1)

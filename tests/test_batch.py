@@ -116,17 +116,17 @@ def test_resume(engine, tmp_path) -> None:
     run(engine, tmp_path, lines)
     out = tmp_path / "out.jsonl"
     whole = out.read_bytes().splitlines(keepends=True)
-    with pytest.raises(UsageError, match="--resume goes on"):
+    with pytest.raises(UsageError, match="use --resume to continue"):
         run(engine, tmp_path, lines)
     out.write_bytes(b"".join(whole[:3]) + whole[3][:40])
     found = run(engine, tmp_path, lines, resume=True)
     assert set(found) == set("012345") and out.read_bytes().startswith(b"".join(whole[:3]))
-    with pytest.raises(UsageError, match="answers another input"):
+    with pytest.raises(UsageError, match="belongs to another input"):
         run(engine, tmp_path, [line(f"x{i}") for i in range(6)], resume=True)
-    with pytest.raises(UsageError, match="does not answer a line"):
+    with pytest.raises(UsageError, match="is not an answer of this batch"):
         run(engine, tmp_path, lines[:2], resume=True)
     out.write_bytes(b"rubbish\n" + b"".join(whole))
-    with pytest.raises(UsageError, match="at byte 0 does not answer"):
+    with pytest.raises(UsageError, match="at byte 0 is not an answer"):
         run(engine, tmp_path, lines, resume=True)
 
 

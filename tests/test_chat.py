@@ -79,8 +79,8 @@ def test_a_saved_conversation_can_be_loaded():
     [
         (["assistant"], "expected: user"),
         (["user", "user"], "expected: assistant"),
-        (["user", "system"], "comes first"),
-        (["system", "system"], "comes first"),
+        (["user", "system"], "must come first"),
+        (["system", "system"], "must come first"),
         (["system", "assistant"], "expected: user"),
         (["tool"], "not known"),
     ],

@@ -106,12 +106,12 @@ def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
         ({"schema": {"enum": []}}, "Unsatisfiable"),
         ({"schema": False}, "false"),
         ({"regex": "a(?=b)"}, "look-ahead"),
-        ({"regex": ""}, "regex is a text of at least one character"),
-        ({"choices": []}, "choices are texts"),
-        ({"choices": ["tea", ""]}, "choices are texts"),
+        ({"regex": ""}, "regex must have at least one character"),
+        ({"choices": []}, "choices must have"),
+        ({"choices": ["tea", ""]}, "choices must have"),
         ({"grammar": "begin: 'x'"}, "grammar is wrong: "),
         ({"grammar": "begin: \"x\""}, "no start rule"),
-        ({"schema": {}, "regex": "a"}, "schema and regex: an answer has one form"),
+        ({"schema": {}, "regex": "a"}, "schema and regex: an answer has only one form"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_obeyed_is_refused_by_name(asked: dict[str, Any], words: str) -> None:
@@ -236,7 +236,7 @@ def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:
     session = engine.session()
     schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 400}}, "required": ["story"]}
     answer = session.ask("Tell me a story", schema=schema, max_tokens=20)
-    with pytest.raises(EdgeError, match=r"not whole \(length\)"):
+    with pytest.raises(EdgeError, match=r"incomplete \(length\)"):
         _ = answer.value
     assert answer.finish_reason == "length"
     session.clear()
@@ -329,7 +329,7 @@ def test_values_of_dataclasses() -> None:
     spec = Spec.of(schema=Order)
     text = '{"drink":"tea","cups":2,"size":"large","note":null,"extras":[{"name":"milk","price":1}]}'
     assert spec.value(text) == Order("tea", 2, Size.LARGE, None, [Extra("milk", 1.0)])
-    with pytest.raises(UsageError, match=r"Bad\.when is of a type that JSON has no word for"):
+    with pytest.raises(UsageError, match=r"Bad\.when has a type that JSON cannot represent"):
         Spec.of(schema=dataclasses.make_dataclass("Bad", [("when", complex)]))
 
 

@@ -196,9 +196,9 @@ def test_refusals(tmp_path: Path) -> None:
         convert(src, tmp_path)
     with pytest.raises(EdgeError, match="cannot be written"):
         convert(src, tmp_path / "absent" / "m.gguf")
-    with pytest.raises(UsageError, match="no multiple of 128 as I2_S needs"):
+    with pytest.raises(UsageError, match="not a multiple of 128 as I2_S needs"):
         convert(VECTORS / "oracle" / "silu_ragged" / "packed_auto_f32", dst)
-    with pytest.raises(UsageError, match="no multiple of 256 as TQ2_0 needs"):
+    with pytest.raises(UsageError, match="not a multiple of 256 as TQ2_0 needs"):
         convert(VECTORS / "tiny_gguf" / "llama_untied_hd.llama.i2s128.f16.gguf", dst, type="TQ2_0")
     dst.write_bytes(b"mine")
     with pytest.raises(UsageError, match="exists already"):

@@ -135,8 +135,8 @@ def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
     [
         (lambda: RopeScaling("ntk"), "'ntk' is not supported"),
         (lambda: RopeScaling("yarn", 4.0, 0), "original context of 0"),
-        (lambda: RopeScaling("yarn", float("nan"), 16), "make no sense"),
-        (lambda: RopeScaling("yarn", 4.0, 16, beta_fast=0.0), "make no sense"),
+        (lambda: RopeScaling("yarn", float("nan"), 16), "are not valid"),
+        (lambda: RopeScaling("yarn", 4.0, 16, beta_fast=0.0), "are not valid"),
         (lambda: RopeScaling("llama3", 8.0, 16, low_freq=4.0, high_freq=4.0), "high_freq_factor 4.0"),
         (lambda: dataclasses.replace(BASE, rope_scaling=RopeScaling("factors", factors=(1.0,) * 3)), "3 rope factors"),
         (lambda: dataclasses.replace(BASE, rope_scaling=YARN, rope_theta=1.0), "theta 1.0 cannot"),

@@ -178,7 +178,7 @@ def test_a_hub_that_stays_away(hub: hubs.Hub, tmp_path: Path, monkeypatch: pytes
 
 def test_too_little_room_is_said_before(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
-    with pytest.raises(EdgeError, match="too little room"):
+    with pytest.raises(EdgeError, match="not enough space"):
         pull(NAME)
     assert not [path for where, path, _ in hub.requests if where == "store"]
 

@@ -187,7 +187,7 @@ def test_show_prints_the_scores_and_check_says_whether(bundled_model: Path, tmp_
     shown = run.invoke(cli, ["model", "show", bad, "--json"])
     facts = json.loads(shown.stdout)
     assert len(facts["readings"]) == 4 and any("layout 64" in note for note in facts["notes"])
-    with pytest.raises(InvalidFile, match="not what it claims: read with layout 64") as caught:
+    with pytest.raises(InvalidFile, match="is mislabelled: read with layout 64") as caught:
         run.invoke(cli, ["model", "check", bad], catch_exceptions=False, standalone_mode=False)
     assert caught.value.exit_code == 4
     # a byte of codes that no weight has, in the middle where opening does not look

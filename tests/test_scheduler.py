@@ -137,7 +137,7 @@ def test_places_are_given_in_order_and_the_queue_ends(monkeypatch: pytest.Monkey
     scheduler = engine.scheduler
     first, second, third = (scheduler.enter() for _ in range(3))
     assert (first.granted, second.granted, scheduler.running, scheduler.queued) == (True, False, 1, 2)
-    with pytest.raises(Busy, match="1 answers run and 2 wait"):
+    with pytest.raises(Busy, match="1 answers are running and 2 are waiting"):
         scheduler.enter()
     scheduler.leave(first)
     assert second.granted and not third.granted
@@ -176,7 +176,7 @@ def test_one_thread_does_not_wait_for_itself() -> None:
     engine = bounded(1)
     answer = engine.session().ask("q", max_tokens=5, **GREEDY)
     next(answer)
-    with pytest.raises(Busy, match="this thread runs"):
+    with pytest.raises(Busy, match="this thread already runs"):
         next(engine.session().ask("q"))
     answer.close()
     assert engine.session().ask("q", max_tokens=3, **GREEDY).text

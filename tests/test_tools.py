@@ -177,10 +177,10 @@ def test_an_answer_of_three_tokens(vocabulary, tokenizer, bundled_model) -> None
 @pytest.mark.parametrize(
     ("tools", "choice", "words"),
     [
-        ({}, None, "tools is a list"), ([1], None, "tools[0] is an object"),
+        ({}, None, "tools must be a list"), ([1], None, "tools[0] is an object"),
         ([{"type": "function", "function": {"name": "a b"}}], None, "tools[0].function.name"),
         ([WEATHER, WEATHER], None, "two functions named get_weather"),
-        ([WEATHER], "always", "tool_choice is none, auto, required"),
+        ([WEATHER], "always", "tool_choice must be none, auto, required"),
         ([WEATHER], {"type": "function", "function": {"name": "x"}}, "tool_choice names 'x'"),
         ([], "required", "there are no tools"),
         ([{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}], None, "of type object"),

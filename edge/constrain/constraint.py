@@ -81,13 +81,13 @@ class Constraint:
             if self.satisfied:
                 bits |= self._stops
         if not bits:
-            raise EdgeError(f"the grammar leaves no token: {one_line(self._matcher.get_error()) or 'it has no end'}")
+            raise EdgeError(f"the grammar allows no token: {one_line(self._matcher.get_error()) or 'it has no end'}")
         return bits.to_bytes((vocabulary.n_vocab + 8) // 8, "little")
 
     def accept(self, token: int) -> None:
         """The next token is chosen; it is one that :meth:`allows`."""
         if not self._matcher.consume_token(token):
-            raise EdgeError(f"the grammar cannot go on: {one_line(self._matcher.get_error())}")
+            raise EdgeError(f"the grammar cannot continue: {one_line(self._matcher.get_error())}")
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
         data = self._vocabulary.token_bytes(token)
         rest = data.rstrip()

@@ -47,7 +47,7 @@ def parse(given: Any) -> tuple[str, type | None]:
     if isinstance(given, Mapping) and not isinstance(given, dict):
         given = dict(given)
     if not isinstance(given, (dict, bool)):
-        raise UsageError("is a JSON object, its text, a dataclass or a pydantic model", argument="schema")
+        raise UsageError("must be a JSON object, its text, a dataclass or a pydantic model", argument="schema")
     unknown = sorted(set(_unsupported(given, "", 0)))
     patterns, names = set[str](), set[str]()
     _collect(given, patterns, names)
@@ -167,7 +167,7 @@ def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
             defs[hint.__name__] = {}
             defs[hint.__name__] = _of_dataclass(hint, defs)
         return {"$ref": f"#/$defs/{hint.__name__}"}
-    raise UsageError(f"is wrong: {name} is of a type that JSON has no word for: {hint}", argument="schema")
+    raise UsageError(f"is wrong: {name} has a type that JSON cannot represent: {hint}", argument="schema")
 
 
 def value(text: str, into: type | None) -> Any:

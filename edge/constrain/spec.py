@@ -42,7 +42,7 @@ class Spec:
         if not given:
             return None
         if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)}: an answer has one form, give one of them")
+            raise UsageError(f"{' and '.join(given)}: an answer has only one form, give only one of them")
         name = given[0]
         if name == "schema":
             from edge.constrain.schema import parse
@@ -96,16 +96,16 @@ class Spec:
 
 def _checked(text: Any, name: str) -> str:
     if not isinstance(text, str) or not text:
-        raise UsageError("is a text of at least one character", argument=name)
+        raise UsageError("must have at least one character", argument=name)
     if len(text) > MOST_TEXT:
-        raise UsageError(f"has {len(text)} characters; {MOST_TEXT} are the most", argument=name)
+        raise UsageError(f"has {len(text)} characters; the limit is {MOST_TEXT}", argument=name)
     return text
 
 
 def _texts(choices: Any) -> list[str]:
     texts = [choices] if isinstance(choices, str) else list(choices)
     if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise UsageError("are texts of at least one character each", argument="choices")
+        raise UsageError("must have at least one character each", argument="choices")
     return [_checked(text, "choices") for text in texts]
 
 

@@ -54,15 +54,15 @@ class Tool:
             raise UsageError(f'{where} is an object {{"type": "function", "function": {{...}}}}')
         name = function.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise UsageError(f"{where}.function.name is 1 to 64 letters, digits, '_', '-' and '.'")
+            raise UsageError(f"{where}.function.name must be 1 to 64 letters, digits, '_', '-' and '.'")
         if not isinstance(function.get("description", ""), (str, type(None))):
-            raise UsageError(f"{where}.function.description is a text")
+            raise UsageError(f"{where}.function.description must be a text")
         self.name, self.given = name, dict(given)
         parameters = function.get("parameters")
         if parameters is None:
             parameters = {"type": "object", "properties": {}}
         if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
-            raise UsageError(f"{where}.function.parameters is a JSON schema of type object")
+            raise UsageError(f"{where}.function.parameters must be a JSON schema of type object")
         closed = {"type": "object", **parameters}
         if "properties" in closed:
             closed.setdefault("additionalProperties", False)
@@ -89,10 +89,10 @@ class Tools:
         """From a request; None where there is nothing to call.  Raises UsageError naming what is wrong."""
         if tools is None or tools == []:
             if tool_choice not in (None, "none", "auto"):
-                raise UsageError("tool_choice asks for a call, and there are no tools")
+                raise UsageError("tool_choice requires a call, but there are no tools")
             return None
         if not isinstance(tools, list) or len(tools) > MOST:
-            raise UsageError(f"tools is a list of at most {MOST} functions")
+            raise UsageError(f"tools must be a list of at most {MOST} functions")
         known = [Tool(each, f"tools[{i}]") for i, each in enumerate(tools)]
         names = [tool.name for tool in known]
         if len(set(names)) < len(names):
@@ -105,7 +105,7 @@ class Tools:
                 raise UsageError(f"tool_choice names {str(named)[:64]!r}, which is not one of the tools")
             return cls([tool for tool in known if tool.name == named], "required", False)
         if choice not in ("none", "auto", "required"):
-            raise UsageError("tool_choice is none, auto, required or the name of a function in an object")
+            raise UsageError("tool_choice must be none, auto, required or the name of a function in an object")
         return cls(known, choice, parallel is not False)
 
     def form(self, template: Template, tokenizer: Tokenizer) -> Form:

@@ -74,4 +74,4 @@ def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, te
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in os.listdir(path)):
         raise InvalidFile(f"{path}: only pickled weights, which can run code when opened; convert them to "
                           "safetensors where they came from")
-    raise ModelNotFound(f"{path}: neither a GGUF file nor a Hugging Face directory (config.json) is in it")
+    raise ModelNotFound(f"{path}: contains neither a GGUF file nor a Hugging Face model (config.json)")

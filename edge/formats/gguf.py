@@ -561,7 +561,7 @@ def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
     model = header.text("tokenizer.ggml.model", "none")
     tokens = header.strings("tokenizer.ggml.tokens")
     if model in ("none", "no_vocab") or not tokens:
-        notes.append("the file brings no tokenizer: it can be run on token ids only")
+        notes.append("the file has no tokenizer: it accepts token ids only")
         return TokenizerSpec(kind="none", add_bos=False)
     if model not in ("gpt2", "llama"):
         header.fail(f"tokenizer type {shown(model)} is not supported (gpt2 and llama are)")

@@ -126,7 +126,7 @@ class Header:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            self.fail(f"{shown(key)} is no integer; the file is damaged")
+            self.fail(f"{shown(key)} is not an integer; the file is damaged")
         return value
 
     def real(self, key: str, default: float | None = None) -> float | None:
@@ -134,7 +134,7 @@ class Header:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.fail(f"{shown(key)} is no number; the file is damaged")
+            self.fail(f"{shown(key)} is not a number; the file is damaged")
         return float(value)
 
     def text(self, key: str, default: str | None = None) -> str | None:
@@ -142,7 +142,7 @@ class Header:
         if value is None:
             return default
         if not isinstance(value, str):
-            self.fail(f"{shown(key)} is no text; the file is damaged")
+            self.fail(f"{shown(key)} is not a text; the file is damaged")
         return value
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
@@ -150,7 +150,7 @@ class Header:
         if value is None:
             return default
         if not isinstance(value, int):
-            self.fail(f"{shown(key)} is no yes or no; the file is damaged")
+            self.fail(f"{shown(key)} is not true or false; the file is damaged")
         return bool(value)
 
     def strings(self, key: str) -> Sequence[str]:
@@ -158,7 +158,7 @@ class Header:
         if value is None:
             return ()
         if not isinstance(value, StringArray):
-            self.fail(f"{shown(key)} is no list of texts; the file is damaged")
+            self.fail(f"{shown(key)} is not a list of texts; the file is damaged")
         return value
 
     def numbers(self, key: str) -> Sequence[Any]:
@@ -166,7 +166,7 @@ class Header:
         if value is None:
             return ()
         if not isinstance(value, memoryview):
-            self.fail(f"{shown(key)} is no list of numbers; the file is damaged")
+            self.fail(f"{shown(key)} is not a list of numbers; the file is damaged")
         return value
 
 
@@ -184,7 +184,7 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
             raise ValueError(f"{count} weights do not fill whole bytes")
         return count // 4 + 32
     if dims[0] % elements:
-        raise ValueError(f"rows of {dims[0]} are no multiple of the block of {elements}")
+        raise ValueError(f"rows of {dims[0]} are not a multiple of the block of {elements}")
     return count // elements * size
 
 
@@ -284,7 +284,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         key = cursor.string(f"key {i}", MAX_NAME)
         kind = cursor.u32(f"key {shown(key)}")
         if key in metadata:
-            cursor.fail(f"key {shown(key)} stands twice; the file is damaged")
+            cursor.fail(f"key {shown(key)} appears twice; the file is damaged")
         metadata[key] = cursor.value(kind, key)
 
     alignment = metadata.get("general.alignment", ALIGNMENT)
@@ -297,7 +297,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         name = cursor.string(f"the name of tensor {i}", MAX_NAME)
         what = f"tensor {shown(name)}"
         if name in seen:
-            cursor.fail(f"{what} stands twice; the file is damaged")
+            cursor.fail(f"{what} appears twice; the file is damaged")
         seen.add(name)
         n_dims = cursor.u32(what)
         if not 1 <= n_dims <= 4:
@@ -309,7 +309,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         type_id = cursor.u32(what)
         offset = cursor.u64(what)
         if offset % alignment:
-            cursor.fail(f"{what} starts at {offset}, no multiple of the alignment {alignment}; the file is damaged")
+            cursor.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
         try:
             nbytes = tensor_bytes(type_id, dims)
         except ValueError as error:

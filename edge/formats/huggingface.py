@@ -69,7 +69,7 @@ def read(
             f"{folder}: no config.json, so this is not a Hugging Face model directory")
     quantization = raw.get("quantization_config") or {}
     if not isinstance(quantization, dict):
-        fail(folder, "config.json: quantization_config is no object")
+        fail(folder, "config.json: quantization_config is not an object")
     family = _check_kind(folder, raw, quantization)
     stored = _shards(folder)
 
@@ -147,7 +147,7 @@ def _shards(folder: str) -> dict[str, Stored]:
     for name in sorted({str(value) for value in places.values()}):
         # A shard lies beside its index: a path would let a hostile index open any file.
         if os.path.basename(name) != name or not name.endswith(".safetensors"):
-            fail(index_path, f"names shard {shown(name)}, which is no plain .safetensors file name")
+            fail(index_path, f"names shard {shown(name)}, which is not a plain .safetensors file name")
         path = os.path.join(folder, name)
         if not os.path.isfile(path):
             fail(index_path, f"shard {shown(name)} is missing; get it as well")
@@ -187,7 +187,7 @@ def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, lis
                 fail(folder, f"tensor {shown(name)} is not one float; the file is damaged")
             scales[target] = names.floats(entry.dtype, entry.data)[0]
         elif target in found:
-            fail(folder, f"tensor {target} stands twice (last as {shown(name)})")
+            fail(folder, f"tensor {target} appears twice (last as {shown(name)})")
         else:
             found[target] = entry
             if name in beside:

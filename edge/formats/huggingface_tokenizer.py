@@ -113,7 +113,7 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
     if fast is not None:
         fail(os.path.join(folder, "tokenizer.json"), "not a byte-level BPE vocabulary; put the model's "
                                                       "tokenizer.model (SentencePiece) beside it")
-    notes.append("the directory brings no tokenizer (tokenizer.json or tokenizer.model): "
+    notes.append("the directory has no tokenizer (tokenizer.json or tokenizer.model): "
                  "it can be run on token ids only")
     return TokenizerSpec(kind="none", **common, add_bos=False)
 
@@ -172,7 +172,7 @@ def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair):
             pair = " ".join(pair)
         if not isinstance(pair, str):
-            fail(where, f"merge {shown(pair)} is no pair; get the file again")
+            fail(where, f"merge {shown(pair)} is not a pair; get the file again")
         joined.append(pair)
     _clean("".join(text or "" for text in tokens), where)
     _clean("".join(joined), where)

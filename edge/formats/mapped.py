@@ -44,7 +44,9 @@ def map_file(path: str) -> memoryview:
         raise ModelNotFound(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
-            raise MemoryRefused(f"{path}: no room to map {size / 1e6:.0f} MB; is there a limit (ulimit -v)?") from None
+            raise MemoryRefused(
+                f"{path}: not enough address space to map {size / 1e6:.0f} MB; is there a limit (ulimit -v)?"
+            ) from None
         raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 

@@ -44,7 +44,7 @@ def read(path: str) -> dict[str, Stored]:
         fail("too short for a safetensors file; get it again")
     n = int.from_bytes(view[:8], "little")
     if n > len(view) - 8 or n > MAX_HEADER:
-        fail(f"the header claims {n} bytes; the file is incomplete or no safetensors file, get it again")
+        fail(f"the header claims {n} bytes; the file is incomplete or not a safetensors file, get it again")
     header = parse_json(view[8 : 8 + n], path)
     data = view[8 + n :]
 
@@ -55,15 +55,15 @@ def read(path: str) -> dict[str, Stored]:
             continue
         what = f"tensor {shown(name)}"
         if not isinstance(entry, dict):
-            fail(f"{what} is described by no object; the file is damaged")
+            fail(f"{what} is not described by an object; the file is damaged")
         dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
         if not _whole(shape) or not _whole(offsets) or len(shape) > 8 or len(offsets) != 2:
-            fail(f"{what} has no proper shape or data_offsets; the file is damaged")
+            fail(f"{what} has an invalid shape or data_offsets; the file is damaged")
         if not isinstance(dtype, str) or dtype not in DTYPES:
             fail(f"{what} has dtype {shown(dtype)}, which is not supported ({', '.join(DTYPES)} are)")
         begin, end = offsets
         if not begin <= end <= len(data):
-            fail(f"{what} lies beyond the file; it is incomplete, get it again")
+            fail(f"{what} ends beyond the file; it is incomplete, get it again")
         if end - begin != math.prod(shape) * DTYPES[dtype]:
             fail(f"{what} has {end - begin} bytes, its shape and dtype need {math.prod(shape) * DTYPES[dtype]}")
         tensors[name] = Stored(dtype, tuple(shape), data[begin:end])

@@ -60,9 +60,9 @@ def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
                     if inner == 3:
                         model.add_dummy_prefix = bool(_int(v))
     except (ValueError, OverflowError, struct.error) as error:
-        raise InvalidFile(f"{what}: no SentencePiece model ({error}); get the file again") from None
+        raise InvalidFile(f"{what}: not a SentencePiece model ({error}); get the file again") from None
     if not model.pieces:
-        raise InvalidFile(f"{what}: no SentencePiece model (it has no pieces); get the file again")
+        raise InvalidFile(f"{what}: not a SentencePiece model (it has no pieces); get the file again")
     return model
 
 

@@ -36,7 +36,7 @@ def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) != len(pairs):
-            raise ValueError("a key stands twice")
+            raise ValueError("a key appears twice")
         return table
 
     try:
@@ -44,9 +44,9 @@ def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidFile(f"{what}: nested too deeply; the file is damaged") from None
     except ValueError as error:
-        raise InvalidFile(f"{what}: no valid JSON ({str(error)[:80]}); the file is damaged, get it again") from None
+        raise InvalidFile(f"{what}: not valid JSON ({str(error)[:80]}); the file is damaged, get it again") from None
     if not isinstance(value, dict):
-        raise InvalidFile(f"{what}: no JSON object; the file is damaged, get it again")
+        raise InvalidFile(f"{what}: not a JSON object; the file is damaged, get it again")
     return value
 
 

@@ -59,7 +59,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
     path = os.path.realpath(os.fspath(path))  # a link stays a link
     mode = _replaceable(path)
     if not all(map(_message, talk.messages)):
-        raise UsageError(f"messages that are saved have a role ({', '.join(ROLES)}) and a content, and nothing else")
+        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and nothing else")
     kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
     n_tokens, most = kv.counters if kv else (0, 0)
     facts = {
@@ -120,7 +120,7 @@ def _replaceable(path: str) -> int:
                     return stat.S_IMODE(facts.st_mode)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(path)):
-            raise UsageError(f"cannot write {path}: there is no such folder") from None
+            raise UsageError(f"cannot write {path}: the folder does not exist") from None
         return 0o600
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
@@ -248,7 +248,7 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
         raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab
     if n_tokens * 4 > reader.size:
-        raise InvalidFile("damaged (it has not as many tokens as it says)")
+        raise InvalidFile("damaged (its number of tokens is wrong)")
 
     state = space.new_state(facts["seed"])
     try:

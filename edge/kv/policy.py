@@ -18,8 +18,8 @@ from edge.errors import InvalidFile, UsageError
 
 #: name -> what it does; the last is there to be compared with
 POLICIES = {
-    "recent": "the oldest tokens behind the sinks go first",
-    "heavy": "the pages go first that got the least attention lately",
+    "recent": "the oldest tokens after the sinks are dropped first",
+    "heavy": "the pages with the least recent attention are dropped first",
     "quarter": "a token sees a quarter of what came before it, 128 at most",
 }
 POSITIONS = ("absolute", "cache")
@@ -64,7 +64,7 @@ def read_budget(path: str, config: ModelConfig) -> Budget:
 def _budget(facts: Any, config: ModelConfig) -> Budget:
     """Every value of the right kind, and the model's shape."""
     if not isinstance(facts, dict) or facts.get("version") != VERSION:
-        raise InvalidFile(f"it is no budget of version {VERSION}")
+        raise InvalidFile(f"it is not a budget of version {VERSION}")
     shape = facts.get("n_layer"), facts.get("n_kv_head")
     if not all(map(_whole, shape)):
         raise InvalidFile("n_layer and n_kv_head are not whole numbers from 1")
@@ -94,7 +94,7 @@ def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tupl
     else:
         words = [value] if isinstance(value, int) else list(value)
     if not all((isinstance(word, str) and word.isdecimal()) or (type(word) is int and word >= 0) for word in words):
-        raise UsageError(f"is {value!r}", argument=name, hint="it is a list of layers such as 0,3")
+        raise UsageError(f"is {value!r}", argument=name, hint="it must be a list of layers such as 0,3")
     return tuple(sorted({int(word) for word in words}))
 
 

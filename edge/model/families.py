@@ -64,7 +64,7 @@ BY_HUGGINGFACE = {name: family for family in FAMILIES.values() for name in famil
 
 _HYBRID = ("its recurrent layers (Gated DeltaNet) are not implemented; use Ternary-Bonsai 1.7B, 4B or 8B, which are "
            "plain Qwen3")
-_OTHER_KIND = "not a transformer of the kind that runs here; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
+_OTHER_KIND = "a kind of model that is not supported; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
 _MOE = "a mixture of experts, which is not implemented; use a dense model such as Ternary-Bonsai 8B"
 
 #: what is known and not run, by a part of the architecture's name in small letters -> what it is, and what to do
@@ -79,11 +79,11 @@ REFUSED = {
     "mamba": f"a state-space model (Mamba): {_OTHER_KIND}",
     "hgrn": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
     "mmfree": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
-    "bitvla": "BitVLA, which sees images and moves arms; only its language model's kind (BitNet-b1.58-2B-4T) runs here",
-    "gemma": "Gemma 3 (BitNet-embedding-270M), whose norms behind each part and windows are not implemented; use "
+    "bitvla": "BitVLA, a vision and robotics model, which is not supported; use BitNet-b1.58-2B-4T",
+    "gemma": "Gemma 3 (BitNet-embedding-270M), whose post-norms and sliding windows are not implemented; use "
              "BitNet-embedding-0.6B",
-    "vibevoice": "VibeVoice, a model of speech; use its text twin or another program",
-    "olmo": "OLMo-Bitnet, published as pickled weights of an old kind; use BitNet-b1.58-2B-4T",
+    "vibevoice": "VibeVoice, a speech model, which is not supported; use another program",
+    "olmo": "OLMo-Bitnet, published as pickled weights only; use BitNet-b1.58-2B-4T",
 }  # fmt: skip
 
 

@@ -135,8 +135,8 @@ class Model:
             self.transformer.step([each.compiled or _compiled(each) for each in batch])
             if self._gone() != self._gone_before:
                 raise InvalidFile(
-                    f"{self.path}: the file was cut or replaced in place while it was in use; restart with a whole one "
-                    "(to replace a model, move the new file over it)")
+                    f"{self.path}: the file was cut or replaced in place while it was in use; restart with a complete "
+                    "one (to replace a model, move the new file over it)")
 
     @contextmanager
     def alone(self) -> Iterator[Any]:

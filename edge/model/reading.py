@@ -289,7 +289,7 @@ def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
         return []
     taken = winner(checkpoint, found)
     if taken is not found[0]:
-        return [f"it is not what it claims: {note(found, taken)}"]
+        return [f"the file is mislabelled: {note(found, taken)}"]
     if taken.nats > LEARNED * guess(checkpoint):
         return [f"a short text costs {taken.nats:.1f} nats a token, where guessing costs {guess(checkpoint):.1f}: "
                 "damaged, or never a language model of English"]

@@ -27,8 +27,8 @@ def refuse_after_fork() -> None:
     """Raises UsageError in a process that was forked off one that had loaded a model."""
     if _forked:
         raise UsageError(
-            "this process was forked from one that had loaded a model, and its threads are not here; start it with "
-            "spawn (multiprocessing.set_start_method('spawn')), or load models only behind the fork")
+            "this process was forked from one that had loaded a model, and does not have its threads; start it with "
+            "spawn (multiprocessing.set_start_method('spawn')), or load models only after the fork")
 
 
 def claim(wanted: int) -> tuple[int, list[str]]:

@@ -41,7 +41,7 @@ def build(
     layers = [_layer(checkpoint, index) for index in range(config.n_layer)]
     ternary = any(not layer[name].is_dense for layer in layers for name in names.PROJECTIONS)
     if not ternary and config.activation_quant != "none":
-        raise InvalidFile("no projection of this model is ternary: it is a dense model, which other runtimes serve")
+        raise InvalidFile("this model has no ternary matrix; run it with llama.cpp")
     freqs = checkpoint.tensors.get("rope_freqs.weight")
     output_norm = _vector(checkpoint, "output_norm.weight", config.hidden)
     if config.logit_scale != 1.0:  # the head is linear

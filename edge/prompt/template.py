@@ -93,7 +93,7 @@ FAMILIES: dict[str, Family] = {
 def source(name: str) -> str:
     """A family as a Jinja template, for a model file's metadata."""
     if name not in FAMILIES:
-        raise UsageError(f"no chat template {name!r}; known are {', '.join(FAMILIES)}")
+        raise UsageError(f"chat template {name!r} is not known; use one of {', '.join(FAMILIES)}")
     with open(os.path.join(_FOLDER, f"{name}.jinja"), encoding="utf-8") as file:
         return file.read().rstrip("\n")
 
@@ -134,7 +134,7 @@ class Template:
                 return cls._family(known, think)
             return cls._jinja("model", embedded, "the model's chat template", spec, think)
         if name == "model":
-            raise UsageError("the model's file brings no chat template; choose another with --template")
+            raise UsageError("the model file has no chat template; choose another with --template")
         return cls._family("qwen3" if checkpoint.config.arch == "qwen3" else "plain", think)
 
     @classmethod
@@ -143,7 +143,7 @@ class Template:
             return cls._family(name, think)
         try:
             if not os.path.isfile(name):
-                raise UsageError(f"no chat template {name!r}: neither a file nor one of {', '.join(FAMILIES)}, model")
+                raise UsageError(f"chat template {name!r} is neither a file nor one of {', '.join(FAMILIES)}, model")
             with open(name, encoding="utf-8") as file:
                 text = file.read(MAX_FILE)
         except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name no file can have
@@ -232,7 +232,7 @@ def _check(message: Any) -> None:
     if not isinstance(role, str) or not isinstance(content, str):
         raise UsageError("a message is a dictionary with role and content, both text")
     if not _ROLE.fullmatch(role):  # it becomes part of what the template writes
-        raise UsageError(f"role {role[:40]!r} is no role; use system, user or assistant")
+        raise UsageError(f"role {role[:40]!r} is not known; use system, user or assistant")
 
 
 def _is_llama3(spec: TokenizerSpec) -> bool:
@@ -307,7 +307,7 @@ class _Jinja:
         else:
             level = _LAST_RESORT if _LAST_RESORT in found else 0
             if level not in found:
-                raise InvalidFile(f"{self._where} only works on text it can read, which would let messages write "
+                raise InvalidFile(f"{self._where} reads the text of messages, which would let them write "
                                   "control tokens; choose another with --template")
         return _told_apart(found[level], base)
 

@@ -176,7 +176,7 @@ class Answer:
         try:
             return text if spec is None else spec.value(text)
         except (ValueError, TypeError) as error:
-            raise EdgeError(f"the answer is not whole ({self.finish_reason}): {error}") from None
+            raise EdgeError(f"the answer is incomplete ({self.finish_reason}): {error}") from None
 
     @property
     def finish_reason(self) -> str | None:

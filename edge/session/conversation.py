@@ -87,16 +87,16 @@ class Conversation:
         if role not in ROLES:
             raise UsageError(f"role {role!r} is not known; it is one of {', '.join(ROLES)}")
         if not isinstance(content, str):
-            raise UsageError(f"a message is a text, not {type(content).__name__}")
+            raise UsageError(f"a message must be text, not {type(content).__name__}")
         if role == "system":
             if self.session.messages:
-                raise UsageError("a system prompt comes first and once")
+                raise UsageError("a system prompt must come first, and only once")
             self.session.system = content
             return
         last = self.session.messages[-1]["role"] if self.session.messages else "system"
         expected = "assistant" if last == "user" else "user"
         if role != expected:
-            raise UsageError(f"a message of the {role} behind one of the {last}; expected: {expected}")
+            raise UsageError(f"a message of the {role} after one of the {last}; expected: {expected}")
         self.session.messages.append({"role": role, "content": content})
 
     def cancel(self) -> None:

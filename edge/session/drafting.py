@@ -25,7 +25,8 @@ class Drafting(NamedTuple):
         if text == "off":
             return OFF
         if isinstance(value, bool) or not text.isdecimal() or not text.isascii() or not int(text) <= MOST:
-            raise UsageError(f"is {value!r}", argument="draft", hint=f"it is auto, off or a whole number up to {MOST}")
+            hint = f"it must be auto, off or a whole number up to {MOST}"
+            raise UsageError(f"is {value!r}", argument="draft", hint=hint)
         return cls(int(text), int(text) > 0)
 
     def under(self, policy: str) -> Drafting:

@@ -47,16 +47,16 @@ class Request:
 
     def __post_init__(self) -> None:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
-            raise UsageError(f"is {self.max_tokens!r}", argument="max_tokens", hint="it is a whole number from 0")
+            raise UsageError(f"is {self.max_tokens!r}", argument="max_tokens", hint="it must be a whole number from 0")
         if not isinstance(self.sampling, Sampling):
-            raise UsageError(f"is {self.sampling!r}", argument="sampling", hint="it is an edge.Sampling")
+            raise UsageError(f"is {self.sampling!r}", argument="sampling", hint="it must be an edge.Sampling")
         if self.by not in BY:
-            raise UsageError(f"is {self.by!r}", argument="by", hint=f"it is one of {', '.join(BY)}")
+            raise UsageError(f"is {self.by!r}", argument="by", hint=f"it must be one of {', '.join(BY)}")
         if self.timeout is not None and not (type(self.timeout) in (int, float) and 0 < self.timeout <= MOST_TIMEOUT):
             shown = repr(self.timeout) if not isinstance(self.timeout, int) or self.timeout < 1 << 62 else "too large"
-            raise UsageError(f"is {shown}", argument="timeout", hint="it is a number of seconds, above 0 to 1e9")
+            raise UsageError(f"is {shown}", argument="timeout", hint="it must be a number of seconds, above 0 to 1e9")
         if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MOST_LOGPROBS):
-            hint = f"it is a whole number from 0 to {MOST_LOGPROBS}"
+            hint = f"it must be a whole number from 0 to {MOST_LOGPROBS}"
             raise UsageError(f"is {self.logprobs!r}", argument="logprobs", hint=hint)
 
     @classmethod
@@ -86,7 +86,7 @@ class Request:
         if unknown:
             own = {field.name for field in dataclasses.fields(cls)} - {"lead", "thinks", "spec", "constraint", "form"}
             known = ", ".join(sorted({*_SAMPLING, *_FORMS, *own}))
-            raise UsageError(f"is no option of an answer; they are {known}", argument=min(unknown))
+            raise UsageError(f"is not an option of an answer; the options are {known}", argument=min(unknown))
         return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
 
 
@@ -102,7 +102,7 @@ def _spec(schema: Any, regex: str | None, choices: Sequence[str] | None, grammar
 def check_text(text: str) -> None:
     """A message or prompt is a text that can be written in UTF-8."""
     if not isinstance(text, str):
-        raise UsageError(f"a message is a text, not {type(text).__name__}")
+        raise UsageError(f"a message must be text, not {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -112,7 +112,7 @@ def check_text(text: str) -> None:
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A conversation that ends with a question, or with what a function said: a copy of it.  Raises UsageError."""
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:
-        raise UsageError('messages are a list such as [{"role": "user", "content": "Hello"}]')
+        raise UsageError('messages must be a list such as [{"role": "user", "content": "Hello"}]')
     copied = []
     for message in messages:
         if not isinstance(message, Mapping) or message.get("role") not in ROLES:
@@ -122,5 +122,5 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         check_text(content)  # type: ignore[arg-type]
         copied.append({"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})})
     if copied[-1]["role"] not in ("user", "tool"):
-        raise UsageError("the last message is the user's")
+        raise UsageError("the last message must be the user's")
     return copied

@@ -46,9 +46,9 @@ class Sampling:
             kind = int if field in _WHOLE else (int, float)
             if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
                 what = "a whole number" if field in _WHOLE else "a number"
-                raise UsageError(f"is {value!r}", argument=field, hint=f"it is {what} from {least:g} to {most:g}")
+                raise UsageError(f"is {value!r}", argument=field, hint=f"it must be {what} from {least:g} to {most:g}")
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise UsageError(f"is {self.seed!r}", argument="seed", hint="it is a whole number")
+            raise UsageError(f"is {self.seed!r}", argument="seed", hint="it must be a whole number")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Sampling:

@@ -105,7 +105,7 @@ class Scheduler:
                 place.grant()
                 return place
             if len(self._queue) >= QUEUE:
-                raise Busy(f"{self.parallel} answers run and {QUEUE} wait: try again later")
+                raise Busy(f"{self.parallel} answers are running and {QUEUE} are waiting; try again later")
             self._queue.append(place)
         return place
 
@@ -150,7 +150,7 @@ class Scheduler:
             stuck = not place.granted and all(each.thread == place.thread for each in self._inside)
         if stuck:
             most = self.parallel
-            raise Busy(f"this thread runs {most} answers, as many as may run: finish or close one of them first")
+            raise Busy(f"this thread already runs {most} answers, the most allowed; finish or close one of them first")
         place.wait()
 
     def run(self, segments: Sequence[Segment]) -> None:

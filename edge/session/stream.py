@@ -49,7 +49,7 @@ def check_stop(stop: str | Sequence[str]) -> tuple[str, ...]:
     strings = (stop,) if isinstance(stop, str) else tuple(stop)
     for s in strings:
         if not isinstance(s, str) or not s:
-            raise UsageError(f"stop string {s!r}: it is a text of at least one character")
+            raise UsageError(f"stop string {s!r}: it must have at least one character")
     return strings
 
 
@@ -144,7 +144,7 @@ class Stream:
         self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False
     ) -> None:
         if by not in BY:
-            raise UsageError(f"is {by!r}", argument="by", hint=f"it is one of {', '.join(BY)}")
+            raise UsageError(f"is {by!r}", argument="by", hint=f"it must be one of {', '.join(BY)}")
         self.stopped = False
         self._decoder = decoder
         self._stop = tuple(stop)

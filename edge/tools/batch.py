@@ -144,7 +144,7 @@ class Batch:
             raise Busy(f"another process writes to {name}") from None
         done, names, whole = bytearray(self.total + 1), array("I", bytes(4 * (self.total + 1))), 0
         if os.fstat(self._target).st_size and not resume:
-            raise UsageError(f"{name} is not empty; --resume goes on with it")
+            raise UsageError(f"{name} is not empty; use --resume to continue it")
         with open(self._target, "rb", closefd=False) as file:
             file.seek(0)
             for line in file:
@@ -152,12 +152,12 @@ class Batch:
                     break
                 number, ident = _answered(line)
                 if not 1 <= number <= self.total or done[number]:
-                    raise UsageError(f"{name}: what stands at byte {whole} does not answer a line of this batch")
+                    raise UsageError(f"{name}: the line at byte {whole} is not an answer of this batch")
                 done[number], names[number] = 1, _sum(ident)
                 whole += len(line)
         for number, line in self._lines():
             if done[number] and names[number] != _sum(_read(line)[0]):
-                raise UsageError(f"{name} answers another input: its line for request {number} has another custom_id")
+                raise UsageError(f"{name} belongs to another input: the custom_id of request {number} differs")
         os.ftruncate(self._target, whole)
         return done
 
@@ -246,7 +246,7 @@ class Batch:
                     os.fsync(self._target)
                     self._synced = time.monotonic()
             except OSError as error:
-                raise EdgeError(f"cannot write the answers: {error.strerror}; --resume goes on later") from None
+                raise EdgeError(f"cannot write the answers: {error.strerror}; use --resume to continue later") from None
             self._answered += answered
             self._failed += not answered
             self._tokens += tokens

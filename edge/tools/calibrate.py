@@ -163,7 +163,7 @@ def calibrate(
     """
     total, most = pages_to_share(engine, keep)
     if method not in METHODS:
-        raise UsageError(f"{method!r} is not known", argument="method", hint=f"it is one of {', '.join(METHODS)}")
+        raise UsageError(f"{method!r} is not known", argument="method", hint=f"it must be one of {', '.join(METHODS)}")
     facts = facts or measure(engine, tokens, sinks, progress)
     if method in ("greedy", "joint"):
         costs = costs or forgetting(engine, tokens, kv, sinks, progress)

@@ -89,9 +89,9 @@ def convert(
         raise UsageError(f"{dst}: is a directory; name the file to write, such as {os.path.join(dst, 'model.gguf')}")
     if os.path.exists(dst):
         if not os.path.isfile(dst):  # renaming onto a device would replace it
-            raise UsageError(f"{dst}: is no regular file; name the file to write")
+            raise UsageError(f"{dst}: is not a regular file; name the file to write")
         if not force:
-            raise UsageError(f"{dst}: exists already; choose another name or say --force")
+            raise UsageError(f"{dst}: exists already; choose another name or use --force")
         if os.path.exists(src) and os.path.samefile(src, dst):
             raise UsageError(f"{dst}: is the source itself; choose another name")
     checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
@@ -141,7 +141,7 @@ class Target:
         self.permute = style if style != self.config.rope_style else None
         if self.permute and self.config.qkv_bias:
             raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
-                             "run it from where it is")
+                             "use the original model")
         #: whether matrices have a scale for each 128 weights of a row, which only PQ2_0 holds
         self.grouped = self.config.activation_quant == "int8-128"
         if self.permute and self.config.rope_dim != self.config.head_dim:
@@ -172,13 +172,13 @@ class Target:
             if self.grouped:
                 if tensor.shape[1] % 128:
                     raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not "
-                                     "a multiple of 128 as PQ2_0 needs; run the model from where it is")
+                                     "a multiple of 128 as PQ2_0 needs; use the original model")
                 return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
             if self.type == "I2_S" and math.prod(tensor.shape) % 128:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
-                                 "no multiple of 128 as I2_S needs; run the model from where it is")
+                                 "not a multiple of 128 as I2_S needs; use the original model")
             if self.type == "TQ2_0" and tensor.shape[1] % 256:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, no "
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
                                  "multiple of 256 as TQ2_0 needs; use I2_S")
             return gguf.Entry(tensor.name, self.type, tensor.shape, partial(self._ternary, tensor))
         stored = "F32"
@@ -187,7 +187,7 @@ class Target:
                 return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
             stored = tensor.type if self.embedding == "keep" else self.embedding
             if stored == "Q8_0" and tensor.shape[1] % 32:
-                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, no "
+                raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
                                  "multiple of 32 as Q8_0 needs; use F16")
         return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
 
@@ -284,7 +284,7 @@ class Target:
     def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
         """A float projection as it is, rows reordered where the architecture wants that."""
         if tensor.scale != 1.0:
-            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale beside it, which "
+            raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
                              "cannot be written")
         order = self.order(tensor.name)
         data: Buffer = tensor.data
@@ -343,7 +343,7 @@ class Target:
         back = gguf.read(path)
         failed = f"{self.checkpoint.path}: verification of the conversion failed: "
         if any(getattr(back.config, field) != getattr(self.config, field) for field in _CONVENTIONS):
-            raise EdgeError(f"{failed}other dimensions came back")
+            raise EdgeError(f"{failed}the dimensions differ after reading it back")
         for name, written in self.written.items():
             if name not in back.tensors:  # longrope: read into the configuration
                 continue
@@ -361,7 +361,7 @@ class Target:
             else:
                 crc, same = zlib.crc32(tensor.data), tensor.type in TABLE_TYPES
             if crc != written.crc or not same:
-                raise EdgeError(f"{failed}tensor {name} came back different; is the disk sound?")
+                raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
         with open(path, "rb") as file:
             digest = hashlib.sha256()
             while piece := file.read(1 << 20):

@@ -50,7 +50,7 @@ class Embedder:
         if not ids:
             raise UsageError("an empty text has no vector")
         if len(ids) > self.config.n_ctx_train:
-            raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.config.n_ctx_train}; cut it")
+            raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.config.n_ctx_train}; shorten it")
         return ids
 
     def of_tokens(self, ids: Sequence[int]) -> array[float]:

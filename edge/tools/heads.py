@@ -158,7 +158,7 @@ def classes(
     pieces = {}
     for length in sorted(set(lengths)):
         if not LOOKS < length <= engine.plan.n_ctx:
-            raise UsageError(f"length {length} is none from {LOOKS + 1} to the context of {engine.plan.n_ctx} tokens")
+            raise UsageError(f"length {length} is not from {LOOKS + 1} to the context of {engine.plan.n_ctx} tokens")
         pieces[length] = [piece for piece in segments(engine, tokens, length) if len(piece) == length][:PIECES]
         if not pieces[length]:
             raise UsageError(f"the text has {len(tokens)} tokens; {length} are asked for")

@@ -142,7 +142,7 @@ class Hub:
             digest = digest.removeprefix("sha256:") if isinstance(digest, str) else None
             found.append(Remote(path, size, digest if digest and re.fullmatch(r"[0-9a-f]{64}", digest) else None))
         if not found:
-            raise EdgeError(f"{source}: {self.endpoint} lists no files of it")
+            raise EdgeError(f"{source}: {self.endpoint} has no files for it")
         return commit, found
 
     def _json(self, path: str, source: Source) -> Any:
@@ -181,7 +181,7 @@ class Hub:
                 if isinstance(error.reason, ssl.SSLCertVerificationError):
                     reason = error.reason.verify_message
                     raise EdgeError(f"{self.endpoint}: its certificate was not accepted ({reason}); is the clock right?"
-                                    " SSL_CERT_FILE names other authorities") from None
+                                    " SSL_CERT_FILE sets other authorities") from None
                 raise error.reason if isinstance(error.reason, OSError) else OSError(str(error.reason)) from None
         raise AssertionError("unreachable")
 
@@ -194,7 +194,7 @@ class Hub:
         if error.code == 404:
             return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file")
         if error.code == 429:
-            return EdgeError(f"{self.endpoint} allows no more requests now (429); try again later, or set HF_TOKEN")
+            return EdgeError(f"{self.endpoint} refuses more requests for now (429); try again later, or set HF_TOKEN")
         return EdgeError(f"{source}: {self.endpoint} answered {error.code} {error.reason}")
 
 
@@ -280,11 +280,11 @@ def download(
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise EdgeError(f"the disk is full: {human(have)} of {human(remote.nbytes)} are kept in {part}; "
-                                    "make room and pull again, it goes on from there") from None
+                                    "free some space and pull again to continue") from None
                 failed = 1 if have > before else failed + 1
                 if failed >= TRIES:
                     raise EdgeError(f"{hub.endpoint} cannot be reached ({one_reason(error)}); "
-                                    f"{human(have)} of {human(remote.nbytes)} are kept, pull again to go on") from None
+                                    f"{human(have)} of {human(remote.nbytes)} kept; pull again to continue") from None
                 hub._wait(min(2.0 ** (failed - 1), 30.0))
         out.flush()
         os.fsync(out.fileno())
@@ -441,8 +441,8 @@ def _check_room(place: str, wanted: list[Remote], total: int) -> None:
             have += os.path.getsize(path) if os.path.isfile(path) else 0
     need, free = max(total - have, 0) + SPARE, shutil.disk_usage(place).free
     if free < need:
-        raise EdgeError(f"too little room in {place}: {human(need)} are needed, {human(free)} are free; "
-                        "BITNET_EDGE_MODELS names another folder")
+        raise EdgeError(f"not enough space in {place}: {human(need)} are needed, {human(free)} are free; "
+                        "set BITNET_EDGE_MODELS to use another folder")
 
 
 def check(model: Pulled) -> None:

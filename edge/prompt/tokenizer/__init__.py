@@ -221,4 +221,4 @@ class Tokenizer:
 
 
 def _no_tokenizer(text: str) -> list[int]:
-    raise UsageError("this model brings no tokenizer: give token ids instead of text")
+    raise UsageError("this model has no tokenizer: give token ids instead of text")

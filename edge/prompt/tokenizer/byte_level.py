@@ -107,7 +107,7 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
     # 280147 merges: Llama 3's vocabulary, also where tokens were added to it
     pre = spec.pre or ("llama-bpe" if n_tokens == 128256 or n_merges == 280147 else "default")
     if pre not in PATTERNS:
-        raise InvalidFile(f"pre-tokenizer {shown(pre)} is not supported; known are {', '.join(sorted(PATTERNS))}")
+        raise InvalidFile(f"pre-tokenizer {shown(pre)} is not supported; supported are {', '.join(sorted(PATTERNS))}")
     return PATTERNS[pre]
 
 
@@ -125,7 +125,7 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
         # (Llama 3), whose ids are its ranks.  Reading 280 thousand merges would only find that out again.
         if 0 < len(merges) <= len(texts):
             if (i := pairs.rank_by(merges.view, merges.first, merges.ends)) >= 0:
-                raise InvalidFile(f"merge {i} ({shown(merges[i])}) makes no token of the vocabulary; it is damaged")
+                raise InvalidFile(f"merge {i} ({shown(merges[i])}) gives no token of the vocabulary; it is damaged")
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
     cut = cutter(pattern)
@@ -176,7 +176,7 @@ def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
     try:
         compiled = regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise InvalidFile(f"the tokenizer's split pattern is no regular expression ({one_line(error)})") from None
+        raise InvalidFile(f"the tokenizer's split pattern is not a regular expression ({one_line(error)})") from None
 
     def split(text: str) -> list[str]:
         pieces, start = [], 0

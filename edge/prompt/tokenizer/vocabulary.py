@@ -67,7 +67,7 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
     try:
         kinds = bytearray(list(types)) if len(types) else bytearray((NORMAL,)) * n
     except (ValueError, TypeError):
-        raise InvalidFile("a token has a type that is none; the vocabulary is damaged") from None
+        raise InvalidFile("a token has an invalid type; the vocabulary is damaged") from None
     kinds.extend(bytes((UNUSED,)) * (n - len(kinds)))
     for i in texts.starting("<|"):
         if texts[i].endswith("|>") and len(texts[i]) > 4:
@@ -101,7 +101,7 @@ def _one_unknown(spec: TokenizerSpec, kinds: bytearray) -> None:
     stated = [i for i, kind in enumerate(kinds) if kind == UNKNOWN]
     unk = spec.unk_id if spec.unk_id is not None and spec.model is None else (*stated, 0)[0]
     if not 0 <= unk < len(kinds) or unk == spec.bos_id or unk in spec.eos_ids:
-        raise InvalidFile(f"the unknown token's id {unk} is no token that can stand for unknown text")
+        raise InvalidFile(f"the unknown token's id {unk} cannot stand for unknown text")
     for i in stated:
         kinds[i] = UNUSED
     kinds[unk] = UNKNOWN
