@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import threading
@@ -13,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import human
 from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
 from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
@@ -240,7 +242,15 @@ def arrange(
 
     def plan(kind: str, available: int | None) -> KVPlan:
         expected = expect(checkpoint, head, kind, program, n_threads, drafting)
-        return wishes.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
+        try:
+            return wishes.plan(checkpoint.config, expected._replace(vocabulary=vocabulary), available)
+        except MemoryRefused as error:
+            lesser = expect(checkpoint, "int4", kind, program, n_threads, drafting)._replace(vocabulary=vocabulary)
+            if head == "int4" or lesser.total >= expected.total:
+                raise
+            needs = dataclasses.replace(wishes, memory=None).plan(checkpoint.config, lesser)
+            total = needs.total_bytes if wishes.memory is not None else lesser.coming + needs.sessions
+            raise MemoryRefused(f"{error}; --head int4 needs {human(total)}") from None
 
     available = available_memory()
     codes = placement.advise(checkpoint)

@@ -612,9 +612,15 @@ def test_chat_interrupt_prompt(terminal: Any) -> None:
         t.type("half a question")
         t.expect("half a question")
         t.type(CTRL_C)
-        t.expect("Ctrl-C again")
+        t.expect("\n.*> ")
         t.line("hello")
         t.expect("You said: hello.*> ")
+        t.type(CTRL_C)
+        t.expect("Ctrl-C again")
+        t.type("another half")
+        t.expect("another half")
+        t.type(CTRL_C)  # clears it, and does not count
+        t.expect("\n.*> ")
         t.type(CTRL_C)
         t.expect("Ctrl-C again")
         t.type(CTRL_C)
@@ -920,6 +926,16 @@ def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
     assert call("run", *file, *system, "-n", "0", "-c", "128", "-t", "1", command=REAL).returncode == 0
     done = call("run", "Hello!", *file, "--session-ro", "-n", "4", "-c", "128", "-t", "1", "--json", command=REAL)
     assert json.loads(done.stdout)["kv"]["sinks"] == pinned[()]
+
+
+def test_long_text(call: Any) -> None:
+    text = "All of this is long, and goes on. " * 500
+    few = ("run", "-n", "2", "-c", "256", "-t", "1", "--json")
+    done = call(*few, stdin=text, command=REAL)
+    assert done.returncode == 0 and json.loads(done.stdout)["left_out"] > 10_000
+    assert done.stderr.count("\n") == 1 and "characters in its middle are not read" in done.stderr
+    done = call(*few, "--overflow", "stop", stdin=text, command=REAL)
+    assert done.returncode == 7 and "the prompt has" in done.stderr
 
 
 def test_kv_offload(call: Any, tmp_path: Path) -> None:

@@ -56,3 +56,84 @@ def test_impossible_timeouts_are_refused(engine, timeout):
         with pytest.raises(UsageError, match="timeout"):
             session.ask("x", timeout=timeout)
         assert session.ask("x", timeout=1e9, max_tokens=1).text is not None
+
+
+# ---- one text that is longer than the context ------------------------------------------------------------------------
+
+BOOK = "All of this is long, and goes on. " * 2000  # 68,000 characters
+
+
+@pytest.mark.parametrize("n", [1, 1000, 100_000])
+def test_only_what_can_stay_of_a_long_text_is_read(engine, n):
+    text = "First words. " + "Many words stand here. " * n + "Last words."
+    told = []
+    with engine.session("Be short.") as session:
+        answer = session.ask(text, max_tokens=3, on_prefill=lambda *counts: told.append((answer.left_out, *counts)))
+        list(answer)
+        kept = session.messages[1]["content"]
+        assert answer.usage.prompt <= engine.plan.n_ctx and told[0][1:] == (0, answer.usage.prompt, 0)
+        if n == 1:
+            assert kept == text and answer.left_out == 0
+            return
+        begin, end = kept.split(" … ")
+        assert text.startswith(begin) and begin.startswith("First words.")
+        assert text.endswith(end) and len(end) > 3 * len(begin)
+        assert answer.left_out == told[0][0] == session.left_out == len(text) - len(begin) - len(end)
+        # the talk goes on from what is held
+        more = session.ask("And?", max_tokens=1)
+        list(more)
+        assert more.usage.cached >= answer.usage.prompt and more.left_out == 0
+
+
+def test_a_client_that_sends_the_long_text_again_is_not_read_again(engine):
+    """The same is left out each time."""
+    talk = [{"role": "user", "content": BOOK}]
+    with engine.session() as session:
+        first = session.chat(talk, max_tokens=4)
+        talk += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And?"}]
+        second = session.chat(talk, max_tokens=4)
+        assert second.text is not None and second.left_out == first.left_out > 60_000
+        assert second.usage.cached >= first.usage.prompt
+
+
+def test_a_raw_text_is_shortened_and_ids_are_not(engine):
+    with engine.session() as session:
+        answer = session.complete(BOOK, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx and answer.left_out > 60_000
+        answer = session.complete([5] * 300, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt == 300 and answer.left_out == 0
+
+
+def test_half_characters_do_not_show(engine):
+    with engine.session() as session:
+        answer = session.ask("ä€𝄞" * 3000, max_tokens=1)
+        assert answer.text is not None
+        assert set(session.messages[0]["content"]) <= set("ä€𝄞 …") and answer.usage.prompt <= engine.plan.n_ctx
+
+
+def test_a_context_that_stops_refuses_it():
+    with edge.load(threads=1, ctx=256, overflow="stop") as engine, engine.session() as session:
+        with pytest.raises(edge.EdgeError, match="the prompt has .* tokens, the context 256"):
+            list(session.ask(BOOK, max_tokens=1))
+        assert session.messages == []
+
+
+@pytest.mark.parametrize("how", ["", "--json", "--jsonl", "--raw", "chat", "chat --jsonl"])
+def test_commands_say_before_reading_what_is_left_out(root, how):
+    import json
+    import subprocess
+    import sys
+
+    text = BOOK
+    if how == "chat --jsonl":
+        text = json.dumps({"op": "chat", "id": "a", "messages": [{"role": "user", "content": BOOK}], "max_tokens": 2})
+    command = how.split() if how.startswith("chat") else ["run", *how.split()]
+    command = [sys.executable, "-m", "edge", *command, "-n", "2", "--ctx", "256", "-t", "1"]
+    done = subprocess.run(command, cwd=root, input=text + "\n", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    if how != "chat --jsonl":
+        assert "the text is longer than the context of 256 tokens" in done.stderr
+        assert "characters in its middle are not read" in done.stderr
+    if "json" in how:
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert last["left_out"] > 60_000 and last["usage"]["prompt"] <= 256

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from benchmarks import make_model
 from edge.cli.group import COMMANDS, NEIGHBOURS
 from tests.services import REAL, ROOT, environment
 
@@ -42,3 +45,42 @@ def test_weights_alone(tmp_path: Path) -> None:
 def test_the_commands_of_others_lead_to_ours() -> None:
     assert {target.split()[0] for target in NEIGHBOURS.values()} <= set(COMMANDS) | {"serve"}
     assert not set(NEIGHBOURS) & set(COMMANDS)
+
+
+def test_numbers_of_bytes_that_are_megabytes() -> None:
+    done = bitnet_edge("run", "--memory", "60", "hi")
+    assert done.returncode == 2 and "did you mean 60M?" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_smaller_head_is_named_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it would fit, and where it would not."""
+    shape = dataclasses.replace(make_model.SHAPES["tiny"], n_vocab=60_000, hidden=512)
+    monkeypatch.setitem(make_model.SHAPES, "wide", shape)
+    make_model.make(tmp_path / "m.gguf", "wide")
+    need = bitnet_edge("run", "-m", str(tmp_path / "m.gguf"), "--memory", "50M", "-n", "1", "hi")
+    assert need.returncode == 5 and need.stderr.count("\n") == 1, need.stderr
+    least = int(re.search(r"--head int4 needs (\d+) MB", need.stderr)[1])
+    more = ("-m", str(tmp_path / "m.gguf"), "--memory", f"{least + 3}M", "-n", "1")
+    assert bitnet_edge("run", *more, "--head", "int4", "hi").returncode == 0
+    small = bitnet_edge("run", "-m", str(tmp_path / "m.gguf"), "--memory", "5M", "--head", "int4", "hi")
+    assert small.returncode == 5 and "--head" not in small.stderr
+
+
+def test_a_session_made_with_other_options(tmp_path: Path) -> None:
+    file = ("--session", str(tmp_path / "talk.bes"), "-t", "1", "-n", "2")
+    assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
+    done = bitnet_edge("run", *file, "hi")
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert "give --kv f16 --ctx 512, as it was made with, or another file" in done.stderr
+    assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
+
+
+def test_settings_and_system_prompts_are_confirmed() -> None:
+    lines = "/system Be kind.\nhi\n/system Be short.\n/set temp 0.5\n/set stats on\n/set seed 7\n/set stop\n"
+    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said == [
+        "(used from the next message on)", "(used from the next message on; what was said stays, /clear starts anew)",
+        "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]  # fmt: skip

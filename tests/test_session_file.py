@@ -339,7 +339,7 @@ def test_another_model(engine, saved, tmp_path):
 
 def test_another_kv_plan(saved):
     for plan in ({"kv": "f16"}, {"ctx": 160}, {"overflow": "stop"}, {"window": 32}):
-        refused(engine_of(**plan), saved, "another KV cache .--kv int8 --ctx 128")
+        refused(engine_of(**plan), saved, "give --kv int8 --ctx 128, as it was made with, or another file")
 
 
 def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
@@ -354,7 +354,7 @@ def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
     list(session.complete("A tea, please.", max_tokens=3))
     session.save(tmp_path / "rotated.bes")
     assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
-    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "--kv-hadamard on; here it is --kv int4")
+    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "give --kv int4 --ctx 128 --kv-hadamard on,")
 
 
 def test_fingerprint(bundled_model):

@@ -139,7 +139,10 @@ class Repl:
                 if not self.reader.interactive:
                     raise
                 # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
-                interrupts = 1 if getattr(stop, "had_text", False) else interrupts + 1
+                if getattr(stop, "had_text", False):  # the line is cleared, and that is all
+                    interrupts = 0
+                    continue
+                interrupts += 1
                 if interrupts > 1:
                     return 130
                 self.out.info("(press Ctrl-C again or Ctrl-D to quit)", "dim")
@@ -216,8 +219,17 @@ class Repl:
         answer = Answer(self.out)
         session = self.talk.session
         with stopping(session.cancel) as stop, self.out.progress("reading") as progress:
+            told = False
+
+            def reading(done: int, total: int, _cached: int) -> None:
+                nonlocal told
+                if session.left_out and not told:
+                    self.out.warn(records.too_long(session))
+                told = True
+                progress(done, total)
+
             try:
-                for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
+                for piece in stop.through(ask(on_prefill=reading)):
                     progress.close()
                     answer.feed(piece.text, piece.thought)
             finally:
@@ -282,7 +294,8 @@ class Repl:
             self.out.line(self.talk.system or "(no system prompt)")
             return
         self.talk.system = rest
-        self.out.info("(used from the next message on)", "dim")
+        stays = "; what was said stays, /clear starts anew" if self.talk.turns else ""
+        self.out.info(f"(used from the next message on{stays})", "dim")
 
     def do_undo(self, _rest: str) -> None:
         if self.talk.undo() is None:
@@ -311,7 +324,8 @@ class Repl:
             self.out.line(f"  {'max_tokens':<18} {self.arguments.get('max_tokens', 'default')}")
             self.out.line(f"  {'stop':<18} {' '.join(map(repr, self.arguments.get('stop') or ())) or 'none'}")
             self.out.line(f"  {'stats':<18} {'on' if self.show_stats else 'off'}")
-        elif key == "stats" and value in ("on", "off"):
+            return
+        if key == "stats" and value in ("on", "off"):
             self.show_stats = value == "on"
         elif key == "stop":
             self.arguments["stop"] = (Escaped().convert(value, None, None),) if value else ()
@@ -322,6 +336,7 @@ class Repl:
         else:
             names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
             raise UsageError(f"/set {rest}: unknown key or value; keys are {names}")
+        self.out.info(f"({key} is now {value or 'none'})", "dim")
 
     def do_context(self, _rest: str) -> None:
         for line in context_lines(self.engine, self.talk):

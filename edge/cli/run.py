@@ -117,9 +117,10 @@ def run(
             arguments = options.advised(arguments, flags, engine)
             if timeout is not None:
                 arguments["timeout"] = max(timeout - (time.monotonic() - begun), 1e-3)
-            ask = (
+            ask: Ask = (
                 partial(session.complete if raw else session.ask, text, **arguments) if text else partial(warm, session)
             )
+            ask = telling(out, session, ask)
             if as_jsonl:
                 interrupted = _print_events(out, engine, session, ask)
             elif as_json:
@@ -129,7 +130,7 @@ def run(
                 asked = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
                 interrupted = _print_text(out, session, ask, flags["thoughts"], flags["by"], asked)
             keeper.save(session)
-            if session.usage.prompt > engine.plan.n_ctx:
+            if session.usage.prompt - session.usage.cached > engine.plan.n_ctx:
                 first = count(engine.plan.sinks, "token")
                 out.warn(
                     f"the prompt has {session.usage.prompt} tokens, the context {engine.plan.n_ctx}: only its end (and "
@@ -160,6 +161,25 @@ def warm(session: Session, **_: Any) -> Iterator[Piece]:
     """In place of an answer: read what the next prompt begins with."""
     session.warm()
     return iter(())
+
+
+def telling(out: Output, session: Session, ask: Ask) -> Ask:
+    """``ask``, with a word about what will not be read, before it is read."""
+
+    def asked(on_prefill: Callable[[int, int, int], object] | None = None) -> Iterator[Piece]:
+        told = False
+
+        def tell(done: int, total: int, cached: int) -> None:
+            nonlocal told
+            if session.left_out and not told:
+                out.warn(records.too_long(session))
+            told = True
+            if on_prefill is not None:
+                on_prefill(done, total, cached)
+
+        return ask(on_prefill=tell)
+
+    return asked
 
 
 def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed: bool = True) -> str:

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
+from edge.kv.config import DEFAULT_SINKS
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState
 
@@ -245,7 +246,8 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
         raise InvalidFile(f"made with another model {same}")
     plan = plan_of(space)
     if {"hadamard": False, **facts["kv"]} != plan:  # files of before there was a choice do not say it
-        raise InvalidFile(f"made for another KV cache ({_words(facts['kv'])}; here it is {_words(plan)})")
+        options = _options({"hadamard": False, **facts["kv"]}, plan)
+        raise InvalidFile(f"made for another KV cache: give {options}, as it was made with, or another file")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab
     if n_tokens * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
@@ -279,15 +281,27 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim]}
 
 
-def _words(plan: dict[str, Any]) -> str:
-    """A plan as a person would have asked for it."""
-    words = [f"--{name} {plan.get(key)}" for name, key in (
-        ("kv", "kv_type"), ("ctx", "n_ctx"), ("window", "window"), ("sinks", "sinks"))]  # fmt: skip
+def _options(made: dict[str, Any], here: dict[str, Any]) -> str:
+    """The options that a plan was made with, as a person types them: those that decide, and those that differ."""
+    words = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
+    window, sinks = made.get("window"), made.get("sinks")
+    if not window and not made.get("budgets"):
+        words.append("--overflow stop")
+    else:
+        words += [f"--window {window}"] if window and window != _rest(made) else []
+        words += [f"--sinks {sinks}"] if sinks not in (here["sinks"], DEFAULT_SINKS) else []
     for name, key, usual in (("kv-policy", "policy", "recent"), ("positions", "positions", "absolute")):
-        words += [f"--{name} {plan.get(key)}"] if plan.get(key, usual) != usual else []
-    words += ["--kv-hadamard on"] if plan.get("hadamard") else []
-    words += ["--kv-budget"] if plan.get("budgets") else []
+        words += [f"--{name} {made.get(key)}"] if made.get(key, usual) != usual else []
+    if made.get("hadamard", False) != here["hadamard"]:
+        words.append(f"--kv-hadamard {'on' if made.get('hadamard') else 'off'}")
+    words += ["--kv-budget"] if made.get("budgets") else []
     return _short(" ".join(words))
+
+
+def _rest(plan: dict[str, Any]) -> Any:
+    """The window that a plan has where none is asked for."""
+    n_ctx, sinks = plan.get("n_ctx"), plan.get("sinks")
+    return n_ctx - sinks if isinstance(n_ctx, int) and isinstance(sinks, int) else None
 
 
 def _short(text: str) -> str:

@@ -30,6 +30,8 @@ PAGE = 32
 #: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
+#: a number written without a unit that is no amount of memory in bytes
+A_SLIP = 1_000_000
 #: tokens of an answer, at least, that is taken for endless
 ENDLESS = 1 << 15
 
@@ -192,7 +194,9 @@ class KVConfig:
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)
-        parse_size(self.memory)
+        limit = parse_size(self.memory)
+        if limit is not None and limit < A_SLIP and isinstance(self.memory, str) and self.memory.strip().isdigit():
+            raise UsageError(f"is {limit} bytes", argument="memory", hint=f"did you mean {limit}M?")
         parse_size(self.kv_offload_size, "kv_offload_size")
         if self.kv_offload is not None:
             if self.kv_policy == "heavy":

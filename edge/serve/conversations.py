@@ -154,6 +154,11 @@ class Ticket:
         return Timings() if self.answer is None else self.answer.timings
 
     @property
+    def left_out(self) -> int:
+        """Characters of the question that are not read, see Answer."""
+        return 0 if self.answer is None else self.answer.left_out
+
+    @property
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
 

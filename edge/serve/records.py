@@ -101,6 +101,7 @@ def answer(engine: Engine, session: Session, text: str, thoughts: str = "") -> d
         **({"thoughts": thoughts} if thoughts else {}),
         "finish_reason": session.finish_reason,
         "usage": usage(session),
+        **({"left_out": session.left_out} if session.left_out else {}),
         "timings": plain(session.timings),
         "model": engine.config.name,
         "kv": kv(engine),
@@ -120,7 +121,7 @@ def prefill(done: int, total: int, cached: int) -> dict[str, Any]:
 
 def done(made: Session | Ticket) -> dict[str, Any]:
     """Last event of an answer: the latest of a session, or a ticket's."""
-    return _done(made.finish_reason, made.usage, made.timings, made.evicted)
+    return _done(made.finish_reason, made.usage, made.timings, made.evicted, made.left_out)
 
 
 def never_begun(why: str) -> dict[str, Any]:
@@ -128,9 +129,10 @@ def never_begun(why: str) -> dict[str, Any]:
     return _done(why, Usage(), Timings(), 0)
 
 
-def _done(why: str | None, usage: Usage, timings: Timings, evicted: int) -> dict[str, Any]:
+def _done(why: str | None, usage: Usage, timings: Timings, evicted: int, left_out: int = 0) -> dict[str, Any]:
     counts = {**plain(usage), "evicted": evicted}
-    return {"ev": "done", "finish_reason": why, "usage": counts, "timings": plain(timings)}
+    more = {"left_out": left_out} if left_out else {}
+    return {"ev": "done", "finish_reason": why, "usage": counts, **more, "timings": plain(timings)}
 
 
 def info(engine: Engine, pending: int) -> dict[str, Any]:
@@ -166,6 +168,14 @@ def failure(exception: BaseException) -> dict[str, Any]:
     """The object of ``run --json`` in place of an answer."""
     event = error_of(exception)
     return {"error": {"code": event["code"], "message": event["message"]}}
+
+
+def too_long(session: Session) -> str:
+    """What to say, before it is read, of a question longer than the context."""
+    return (
+        f"the text is longer than the context of {session.plan.n_ctx} tokens: {session.left_out:,} characters in its "
+        "middle are not read; use a larger --ctx, or --overflow stop to refuse such a text"
+    )
 
 
 def finish_error(finish_reason: str | None, engine: Engine, timeout: float | None) -> EdgeError | None:

@@ -71,7 +71,8 @@ class Outcome:
     """What is known of a call: the loop writes it, the Answer shows it."""
 
     __slots__ = (
-        "cancelled", "deadline", "finish_reason", "form", "logprobs", "said", "spec", "thoughts", "timings", "usage",
+        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "said", "spec", "thoughts", "timings",
+        "usage",
     )
 
     def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
@@ -81,6 +82,7 @@ class Outcome:
         self.said = Said()
         self.thoughts = Said()
         self.logprobs: list[Logprob] = []
+        self.left_out = 0  # characters of the question that are not read
         self.cancelled = False
         self.deadline: float | None = None
         self.spec = spec  # what the answer has to be
@@ -188,6 +190,12 @@ class Answer:
     def usage(self) -> Usage:
         """Tokens read and written."""
         return self._outcome.usage
+
+    @property
+    def left_out(self) -> int:
+        """Characters of the question that are not read, because it is longer than a whole context that slides: those
+        between its beginning and its end.  Known when ``on_prefill`` is called first, before anything is read."""
+        return self._outcome.left_out
 
     @property
     def logprobs(self) -> list[Logprob]:

@@ -77,7 +77,8 @@ class Session:
 
         Stopping early (closing the answer, :meth:`cancel`, a timeout) keeps what was said as the answer; a turn
         without any text leaves no trace.  Raises UsageError at once for options that cannot be used; the answer raises
-        ContextFull when the prompt does not fit and ``overflow`` is "stop".
+        ContextFull when the prompt does not fit and ``overflow`` is "stop".  Where the context slides, only the
+        beginning and the end are read of a text that is longer than all of it: see :attr:`Answer.left_out`.
         """
         check_text(text)
         return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), message=text)
@@ -291,6 +292,11 @@ class Session:
         return self._outcome.timings
 
     @property
+    def left_out(self) -> int:
+        """Of the latest answer, see :class:`edge.session.answer.Answer`."""
+        return self._outcome.left_out
+
+    @property
     def n_tokens(self) -> int:
         """Tokens the KV cache has seen."""
         return self.state.n_tokens if self.state else 0
@@ -463,12 +469,15 @@ class Session:
             state = self._begin()
             self._form = request.form
             if messages is not None:
+                messages = [self._fitting(each, outcome) for each in messages]
                 if messages[: len(self.messages)] != self.messages:
                     self.forgotten = 0  # another conversation: all of it counts again
                 self.messages, message = list(messages), messages[-1]["content"]
             elif message is not None:
-                self.messages.append({"role": "user", "content": message})
+                self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
             asked = message is not None
+            if isinstance(prompt, str):
+                prompt = self._shortened(prompt, 1, outcome)
             ids = self._chat_prompt(state, messages is not None) if prompt is None else self.model.encode_raw(prompt)
             share = self._shared(ids) if message is not None and self._prefixes.on else 0
             self._fits(ids)
@@ -490,6 +499,35 @@ class Session:
                     self.messages.pop()
             self._end(place)
 
+    def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
+        """A message as it will be read; see :meth:`_shortened`."""
+        text, n_ctx = message["content"], self.plan.n_ctx
+        if message["role"] not in ("user", "tool") or len(text if text.isascii() else text.encode()) <= n_ctx // 2:
+            return message
+        around = [] if self.system is None else [self.messages[0]]
+        text = self._shortened(text, len(self._encode_all([*around, {"role": "user", "content": ""}])), outcome)
+        return {**message, "content": text}
+
+    def _shortened(self, text: str, around: int, outcome: Outcome) -> str:
+        """A text as it is; or its beginning and its end, where it is by itself longer than a context that slides.
+
+        ``around``: tokens of the prompt beside the text.  A quarter of the context is left to the answer.
+        """
+        n_ctx, tokenizer = self.plan.n_ctx, self.model.tokenizer
+        if self.plan.overflow == "stop":
+            return text
+        most = 16 * n_ctx  # characters: what lies between them is not even encoded
+        cut = len(text) > 2 * most
+        begin, end = (tokenizer.encode(text[:most]), tokenizer.encode(text[-most:])) if cut else ([], [])
+        ids = begin + end if cut else tokenizer.encode(text)
+        if not cut and len(ids) <= n_ctx - around:
+            return text
+        room = max(n_ctx * 3 // 4 - around, n_ctx // 4)
+        first, last = tokenizer.decode(ids[: room // 8]).rstrip(), tokenizer.decode(ids[room // 8 - room :], False)
+        last = last.lstrip("\ufffd").lstrip()
+        outcome.left_out += len(text) - len(first) - len(last)
+        return f"{first} … {last}"
+
     def _end_of(self, text: str) -> str:
         """What stays of an endless answer in ``messages``: as much of its end as takes a quarter of the context."""
         most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
@@ -500,7 +538,11 @@ class Session:
     def _encode(self, messages: list[dict[str, str]]) -> array[int]:
         """The prompt for messages, without those that were forgotten."""
         first = self._first
-        kept, form = messages[:first] + messages[first + self.forgotten :], self._form
+        return self._encode_all(messages[:first] + messages[first + self.forgotten :])
+
+    def _encode_all(self, kept: list[dict[str, Any]]) -> array[int]:
+        """The prompt for messages, and for the functions that may be called."""
+        form = self._form
         if form is None and any("tool_calls" in message or message["role"] == "tool" for message in kept):
             from edge.constrain.tools import Tools
 
