@@ -354,7 +354,7 @@ def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
     list(session.complete("A tea, please.", max_tokens=3))
     session.save(tmp_path / "rotated.bes")
     assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
-    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "give --kv int4 --ctx 128 --kv-hadamard on,")
+    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "--ctx 128 --kv-hadamard on, as")
 
 
 def test_fingerprint(bundled_model):
