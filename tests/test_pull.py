@@ -169,8 +169,13 @@ def test_a_hub_that_stays_away(hub: hubs.Hub, tmp_path: Path, monkeypatch: pytes
     with pytest.raises(EdgeError, match="cannot be reached"):
         pull(NAME, hub=patient([]))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(EdgeError, match="cannot be reached"):
+    with pytest.raises(EdgeError, match=r"^http://127.0.0.1:9 cannot be reached \(.*-m FILE$"):
         pull(NAME, hub=patient([]))
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    monkeypatch.setenv("http_proxy", "http://user:secret@127.0.0.1:9")
+    with pytest.raises(EdgeError, match=r"cannot be reached through the proxy 127.0.0.1 \(") as refused:
+        pull(NAME, hub=patient([]))
+    assert "secret" not in str(refused.value) and "\n" not in str(refused.value)
     monkeypatch.setenv("HF_ENDPOINT", "gopher://x")
     with pytest.raises(UsageError, match="HF_ENDPOINT"):
         pull(NAME)
@@ -235,6 +240,14 @@ def test_known_names() -> None:
         pulling.parse("bonsai-17b")
     with pytest.raises(ModelNotFound, match="bitnet-edge pull bonsai-1.7b"):
         open_checkpoint("bonsai-1.7b")
+    for name, like in (("bonsai", "bonsai-1.7b or bonsai-4b or bonsai-8b"), ("Bonsai-2B", "bonsai-"),
+                       ("falcon3", "falcon3-1b")):
+        with pytest.raises(ModelNotFound, match=f"no model of that name; did you mean .*{like}"):
+            open_checkpoint(name)
+    for name in ("nonsense", "bonsai.gguf", "a/bonsai"):
+        with pytest.raises(ModelNotFound, match="no such file or directory$"):
+            open_checkpoint(name)
+    assert all(each.licence and each.nbytes > 1e8 and each.about for each in library.KNOWN.values())
 
 
 def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes) -> None:
@@ -245,6 +258,37 @@ def test_a_file_with_a_slow_start_is_converted_once(hub: hubs.Hub, model: bytes)
     assert open_checkpoint("tiny").tensors[checkpoint.head].type == "Q8_0"
     assert not os.path.exists(os.path.join(os.path.dirname(pulled.path), FILE))
     assert pulled.sha256 == hub.digests[FILE]
+
+
+def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
+    """What would be made ready at every start, unless --as-is; what cannot be converted stays as it is."""
+    from tests.test_family_oracles import folder, mlx_folder
+
+    for make, kind in ((folder, "ternary floats"), (mlx_folder, "MLX")):
+        made = make(tmp_path / kind, "qwen3_yarn")
+        hub.files = {name: Path(made, name).read_bytes() for name in ("config.json", "model.safetensors")}
+        hub.digests = {name: hashlib.sha256(data).hexdigest() for name, data in hub.files.items()}
+        kept = pull("hf:owner/name", name="kept", as_is=True)
+        assert not kept.converted and os.path.isdir(kept.path)
+        pulled = pull("hf:owner/name", name="made")
+        assert pulled.converted and sorted(os.listdir(os.path.dirname(pulled.path))) == [
+            ".lock", "made-fast.gguf", "pull.json"]
+        checkpoint = open_checkpoint("made")
+        assert pulling.starts_at_once(checkpoint) and checkpoint.path == pulled.path
+        assert checkpoint.config.rope_scaling == open_checkpoint("kept").config.rope_scaling
+        library.remove("kept")
+        library.remove("made")
+
+
+def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edge.tools import convert
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UsageError("has 4 scales and I2_S holds one")
+
+    monkeypatch.setattr(convert, "convert", refuse)
+    pulled = pull(NAME)
+    assert not pulled.converted and pulled.path.endswith(FILE) and library.find("tiny") == pulled
 
 
 def test_a_damaged_record_is_not_a_model(hub: hubs.Hub, tmp_path: Path) -> None:

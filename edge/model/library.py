@@ -37,7 +37,8 @@ class Known:
     about: str
 
 
-#: sizes are those of the published files, rounded; the exact size comes from the hub before anything is downloaded
+#: sizes are those of the published files, rounded, or counted from dimensions; the exact size comes from the hub before
+#: anything is downloaded
 KNOWN = {
     each.name: each
     for each in (
@@ -58,6 +59,10 @@ KNOWN = {
         Known("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
               "Falcon LLM Licence 2.0", "chat"),
         Known("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT", "continues text; 0.7 B"),
+        Known("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT", "continues text; 1.3 B"),
+        Known("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT", "continues text; 3.3 B"),
+        Known("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
+              "Llama 3 Community Licence", "continues text; fits an 8 GB board"),
     )
 }  # fmt: skip
 
@@ -149,10 +154,21 @@ def remove(name: str) -> int:
     return nbytes
 
 
+def near(name: str) -> list[str]:
+    """Names of known and pulled models that are like ``name``, the likest first; three at most."""
+    from difflib import get_close_matches
+
+    names = {*KNOWN, *(model.name for model in pulled())}
+    plain = name.lower()
+    inside = sorted(each for each in names if len(plain) >= 4 and plain in each)
+    return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
+
+
 def resolve(model: str) -> str:
     """The path of a model given as a path or by name; what is neither comes back as it is.
 
-    A path that exists wins over a name.  Raises ModelNotFound for a known name that was not pulled yet.
+    A path that exists wins over a name.  Raises ModelNotFound for a known name that was not pulled yet, and for one
+    that is like a known one.
     """
     if os.path.exists(model):
         return model
@@ -167,4 +183,8 @@ def resolve(model: str) -> str:
         return found.path
     if name.lower() in KNOWN:
         raise ModelNotFound(f"{name} is not on this machine; get it with: bitnet-edge pull {name.lower()}")
+    like = near(name) if NAME.fullmatch(name.lower()) and not name.endswith((".gguf", ".safetensors")) else []
+    if like:
+        raise ModelNotFound(f"{name}: no such file or directory, and no model of that name; did you mean "
+                            f"{' or '.join(like)}?")
     return model

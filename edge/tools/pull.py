@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats.checkpoint import TERNARY_TYPES
-from edge.model.library import KNOWN, NAME, Pulled, checked_name, find, folder, write_record
+from edge.model.library import KNOWN, NAME, Pulled, checked_name, find, folder, near, write_record
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -42,6 +42,8 @@ SPARE = 64 << 20  # bytes that stay free on the disk
 BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 6  # in a row without a new byte
+#: what to do where there is no network
+OFFLINE = "check the network and https_proxy, or copy a model file here and name it: -m FILE"
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
@@ -81,10 +83,8 @@ def parse(text: str) -> tuple[str | None, Source]:
         known = KNOWN[text.lower()]
         return known.name, Source(known.repo, known.file, licence=known.licence)
     if not text.startswith("hf:"):
-        from difflib import get_close_matches
-
-        near = get_close_matches(text.lower(), KNOWN, n=1)
-        hint = f"did you mean {near[0]}?" if near else "bitnet-edge list --known shows the known ones"
+        like = near(text)
+        hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
         raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (any other: hf:owner/name/file.gguf)")
     owner, _, rest = text[3:].partition("/")
     name, _, file = rest.partition("/")
@@ -283,7 +283,7 @@ def download(
                                     "free some space and pull again to continue") from None
                 failed = 1 if have > before else failed + 1
                 if failed >= TRIES:
-                    raise EdgeError(f"{hub.endpoint} cannot be reached ({one_reason(error)}); "
+                    raise EdgeError(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); "
                                     f"{human(have)} of {human(remote.nbytes)} kept; pull again to continue") from None
                 hub._wait(min(2.0 ** (failed - 1), 30.0))
         out.flush()
@@ -311,6 +311,19 @@ def _restart(out: Any) -> tuple[int, Any]:
     out.seek(0)
     out.truncate()
     return 0, hashlib.sha256()
+
+
+def _by_proxy(endpoint: str) -> str:
+    """" through the proxy HOST" where the environment names one for this address; a password in it is not shown."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    address = urlsplit(endpoint)
+    proxy = getproxies().get(address.scheme)
+    if not proxy or proxy_bypass(address.hostname or ""):
+        return ""
+    place = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+    return f" through the proxy {(place.hostname or '?')[:80]}"
 
 
 def one_reason(error: BaseException) -> str:
@@ -378,7 +391,8 @@ def pull(
     try:
         commit, files = hub.files(source)
     except (OSError, http.client.HTTPException) as error:
-        raise EdgeError(f"{hub.endpoint} cannot be reached ({one_reason(error)})") from None
+        raise EdgeError(f"{hub.endpoint} cannot be reached{_by_proxy(hub.endpoint)} ({one_reason(error)}); {OFFLINE}"
+                        ) from None
     wanted = choose(source, files)
     total = sum(file.nbytes for file in wanted)
     place = os.path.join(folder(), kept)
@@ -408,7 +422,7 @@ def pull(
                        digests[0] if len(digests) == 1 else None, source.licence)
         check(model)
         if not as_is:
-            model, file = _made_fast(model, file, on_convert)
+            model, file = _made_fast(model, file, [os.path.basename(each.path) for each in wanted], on_convert)
         write_record(model, file)
         return model
 
@@ -457,37 +471,44 @@ def check(model: Pulled) -> None:
 
 
 def _made_fast(
-    model: Pulled, file: str | None, on_convert: Callable[[], OnProgress | None] | None
+    model: Pulled, file: str | None, files: list[str], on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str | None]:
-    """Rewrite a file whose output head would have to be made at every start, once; returns it unchanged otherwise."""
+    """Rewrite what would have to be made ready at every start (a head of floats, weights in another packing, a folder)
+    as one file, once; returns the model unchanged where that is not needed, or cannot be done."""
     from edge.formats import open_checkpoint
 
     checkpoint = open_checkpoint(model.path)
-    if file is None or starts_at_once(checkpoint):
+    if starts_at_once(checkpoint):
         return model, file
-    place = os.path.dirname(model.path)
+    place = os.path.dirname(model.path) if file else model.path
     if shutil.disk_usage(place).free < model.nbytes + SPARE:  # it works as it is, only later
         return model, file
     from edge.tools.convert import convert
 
     report = on_convert() if on_convert is not None else None
-    target = os.path.join(place, file.removesuffix(".gguf") + "-fast.gguf")
+    target = os.path.join(place, (file or model.name).removesuffix(".gguf") + "-fast.gguf")
     del checkpoint
-    convert(model.path, target, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
-            force=True)
+    try:
+        convert(model.path, target, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
+                force=True)
+    except EdgeError:  # scales that the file could not hold, a disk that is full: it runs as it is
+        return model, file
     nbytes = os.path.getsize(target)
-    os.unlink(model.path)
+    for name in files:
+        os.unlink(os.path.join(place, name))
     return replace(model, path=target, nbytes=nbytes, converted=True), os.path.basename(target)
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:
     """Are projections and output head used where they lie in the file, without any work at the start?"""
+    from edge.formats import names
     from edge.model.placement import in_place
 
     if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32"):
         return False
     return all(in_place(tensor) for name, tensor in checkpoint.tensors.items()
-               if name.startswith("blk.") and tensor.type in TERNARY_TYPES)
+               if names.is_projection(name) and (tensor.type in TERNARY_TYPES or tensor.floats == "latent"
+                                                 or (tensor.floats != "dense" and names.looks_ternary(tensor))))
 
 
 @contextmanager
