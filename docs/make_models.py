@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
 PAGE = Path(__file__).resolve().parent / "models.md"
 sys.path.insert(0, str(PAGE.parent.parent))
@@ -49,6 +50,20 @@ MODELS = (
 )
 
 
+INTRO = """The ternary language models that are supported, with their size and memory. It is made by `make docs`
+from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`), and a
+test checks it. The published weights were not available when this was written: sizes are computed from the published
+dimensions, and each architecture is compared with `transformers` or NumPy on tiny models."""
+BY_MODEL = f"""Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program itself needs another 30 to
+60 MB. Speed: the tokens per second that the memory of a board allows at most, after 512 tokens, with the memory speeds
+assumed in `benchmarks/board_model.py`; nothing has been measured on these boards."""
+FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
+separate output heads, and rotary scaling (linear, YaRN, Llama 3, and the short factors of longrope)."""
+TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PTQ1_0, STQ1_0,
+IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are
+ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is sound."""
+
+
 def ternary_bytes(c: ModelConfig) -> int:
     """Bytes of all projections: rows in whole blocks of 128."""
     block = GROUPED if c.activation_quant == "int8-128" else PLAIN
@@ -86,20 +101,11 @@ def page() -> str:
     lines = [
         "# Models",
         "",
-        "Which ternary language models open here, and what each takes. Made by `python docs/make_models.py` from the "
-        "tables",
-        "of the program (`edge/model/families.py`, `edge/model/shapes.py`); a test keeps it true. No published weights "
-        "were at",
-        "hand when this was written: sizes are counted from the published dimensions, each architecture is checked "
-        "against",
-        "`transformers` or NumPy on tiny models.",
+        fill(INTRO, 120),
         "",
         "## By model",
         "",
-        f"Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program and its working memory add "
-        "about 30 to",
-        "60 MB. Speed: tokens a second that the memory of a board allows at most, 512 tokens deep; rates assumed as in",
-        "`benchmarks/board_model.py`, nothing is measured on these boards.",
+        fill(BY_MODEL, 120),
         "",
         f"| model | architecture | command | file | memory | {boards} |",
         "|---" * (5 + len(BOARDS)) + "|",
@@ -111,25 +117,19 @@ def page() -> str:
         "|---|---|---|---|---|",
     ]
     for family in FAMILIES.values():
-        norms = {"": "none", "before": "before the rotation", "after": "behind the rotation"}[family.qk_norm]
+        norms = {"": "none", "before": "before the rotation", "after": "after the rotation"}[family.qk_norm]
         kind = "int8 per 128 values" if family.weight_only else "int8 per token"
         classes = ", ".join(f"`{name}`" for name in family.huggingface) or "none"
         lines.append(f"| `{family.arch}` | {classes} | {family.about} | {kind} | {norms} |")
     lines += [
         "",
-        "Further, wherever a file has them: sub-norms, a norm in front of each projection, biases of q, k and v, own "
-        "heads,",
-        "rotation stretched by a factor, by YaRN, as Llama 3 does it or by longrope's short factors.",
+        fill(FURTHER, 120),
         "",
-        "Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 of 64 and of 128, PQ2_0, PTQ1_0, STQ1_0, IQ1_BN, "
-        "IQ2_BN,",
-        "IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 that are ternary inside;",
-        "`convert --ternarise` rounds latent ones.",
-        "`bitnet-edge model check FILE` says whether a file is what it claims.",
+        fill(TYPES, 120),
         "",
-        "## Refused, and what to do instead",
+        "## Not supported, and what to use instead",
         "",
-        "| part of the architecture's name | what it is |",
+        "| architecture contains | what it is |",
         "|---|---|",
         *(f"| `{name}` | {why} |" for name, why in REFUSED.items()),
         "| type Q1_0 | binary rather than ternary (Bonsai 1-bit); use Ternary-Bonsai |",

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: module -> floor; imports may only point to the same or a lower floor (docs/architecture.md, "The house")
+#: module -> floor; imports may only point to the same or a lower floor (docs/architecture.md, "Layout")
 FLOORS = {
     "edge.errors": 0,
     "pyx.bandwidth": 1,
