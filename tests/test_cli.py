@@ -273,7 +273,7 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
                         "0", "--kv-offload", "/d", "--kv-offload-size", "1",
                         "--kv-hadamard", "off", "--regex", "a", "--no-think") | {"parallel": 2}  # fmt: skip
     known = set(inspect.signature(load).parameters)
-    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system"}
+    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system", "reserve"}
     asked = set(options.ask_arguments(parsed("-n", "5", "--ignore-eos")))
     for form in (("--schema", "{}"), ("--regex", "a"), ("--choice", "a"), ("--grammar", str(grammar))):
         asked |= set(options.ask_arguments(parsed(*form)))

@@ -137,3 +137,43 @@ def test_commands_say_before_reading_what_is_left_out(root, how):
     if "json" in how:
         last = json.loads(done.stdout.splitlines()[-1])
         assert last["left_out"] > 60_000 and last["usage"]["prompt"] <= 256
+LONG = {
+    "one message": [{"role": "user", "content": "Tea and scones by the sea. " * 150_000}],
+    "many": [{"role": ("user", "assistant")[i % 2], "content": "Grüße vom Meer. " * 100} for i in range(2001)],
+    "other letters": [{"role": "user", "content": "日本語のテキスト、ここに。 " * 100_000}],
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("how", ["timeout", "cancelled"])
+def test_preparing_a_long_prompt_ends_at_once(engine, name, how):
+    """Not one token is evaluated, and most of the text is not even cut into tokens."""
+    with engine.session() as session:
+        session.ask("x", max_tokens=1).close()
+        answer = session.chat(LONG[name], max_tokens=5, timeout=1e-6 if how == "timeout" else 1e6)
+        if how == "cancelled":
+            answer.cancel()
+        assert list(answer) == [] and answer.finish_reason == how
+        assert answer.usage.prompt == answer.usage.completion == 0
+        assert session.ask("hello", max_tokens=3).usage is not None
+
+
+def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
+    """It is looked for again and again: the tenth look ends it."""
+    from edge.prompt import interrupt
+    from edge.prompt.tokenizer import byte_level
+
+    count = 0
+    with engine.session() as session:
+        answer = session.chat(LONG["many"], max_tokens=5)
+
+        def look() -> None:
+            nonlocal count
+            count += 1
+            if count == 10:
+                answer.cancel()
+            interrupt.look()
+
+        monkeypatch.setattr("edge.prompt.template.look", look)
+        monkeypatch.setattr(byte_level, "look", look)
+        assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10

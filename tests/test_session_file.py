@@ -467,6 +467,40 @@ def test_where_it_is_saved(engine, saved, tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+CALLS = [
+    {"role": "user", "content": "Is it warm?"},
+    {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "call_1", "type": "function", "function": {"name": "warm", "arguments": "{\"where\": \"here\"}"}}]},
+    {"role": "tool", "content": "yes"},
+]  # fmt: skip
+
+
+def test_a_session_with_calls_of_functions_goes_on(engine, tmp_path):
+    """Saved in the middle of a conversation with calls: the same answer as if it had never been saved."""
+    path = tmp_path / "calls.bes"
+    session = engine.session(system="")
+    first = session.chat(CALLS, max_tokens=5, sampling=GREEDY).text
+    session.save(path)
+    other = engine.load_session(path)
+    assert other.messages == session.messages == [*CALLS, {"role": "assistant", "content": first}]
+    assert other.ask("And now?", max_tokens=8, sampling=GREEDY).text == session.ask(
+        "And now?", max_tokens=8, sampling=GREEDY).text
+    assert other.usage.cached == session.usage.cached > 0
+
+
+@pytest.mark.parametrize("wrong", [
+    {"tool_calls": "x"}, {"tool_calls": [1]}, {"tool_calls": [{"function": {"name": "a"}}]},
+    {"tool_calls": [{"function": {"name": 5, "arguments": "{}"}}]}, {"tool_call_id": 5}, {"other": "x"},
+    {"tool_calls": [{"function": {"name": "a", "arguments": "{}"}, "more": "x"}]},
+    {"tool_calls": [{"function": {"name": "\ud800", "arguments": "{}"}}]},
+])  # fmt: skip
+def test_calls_that_are_none_are_not_saved(engine, tmp_path, wrong):
+    session = engine.session(system="")
+    session.messages = [{"role": "assistant", "content": "", **wrong}]
+    with pytest.raises(UsageError, match="messages"):
+        session.save(tmp_path / "x.bes")
+
+
 def test_what_cannot_be_saved(engine, saved):
     session = engine.load_session(saved)
     session.messages.append({"role": "wizard", "content": "x"})

@@ -570,6 +570,9 @@ HOSTILE = {
     "pre unknown": replace(bpe_spec(), pre="magic"),
     "kind unknown": replace(bpe_spec(), kind="unigram"),
     "pattern no pattern": replace(bpe_spec(), pattern="(((("),
+    "pattern recursive": replace(bpe_spec(), pattern=r"\((?R)*\)|."),
+    "pattern recursive by number": replace(bpe_spec(), pattern=r"(a(?1)?b)|."),
+    "pattern recursive by name": replace(bpe_spec(), pattern=r"(?P<x>a(?&x)?b)|."),
     "pattern nested": replace(bpe_spec(), pattern="(" * 3000 + "a" + ")" * 3000),
     "pattern long": replace(bpe_spec(), pattern="a" * 100_000),
     "token long": _changed(bpe_spec(), tokens={300: "a" * 1_000_000}),
@@ -621,6 +624,26 @@ def test_odd_vocabularies_that_can_be_used(name, capfd):
             assert not set(tokenizer.special.values()).intersection(ids)
             tokenizer.decode(ids)
     assert capfd.readouterr().err == ""
+
+
+def test_a_pattern_that_only_looks_recursive():
+    tokenizer = Tokenizer.build(replace(bpe_spec(), pattern=r"\(?R|(?i:a)|(?P<n>b)(?P=n)|[^a]"))
+    assert tokenizer.decode(tokenizer.encode("(R aAbb")) == "(R aAbb"
+
+
+@pytest.mark.parametrize("name", ["default", "falcon", "gpt-2", "llama-bpe", "qwen2", "hunyuan-dense"])
+@settings(max_examples=60, deadline=None)
+@given(text=st.text("aB1 2\n\r\t.,'s-~$ éß中文ひ\u0301½", max_size=400))
+def test_blocks_cut_as_the_whole_text_is_cut(name, text):
+    from edge.prompt.tokenizer import byte_level
+
+    cut = byte_level.cutter(PATTERNS[name])
+    whole, block = cut(text), byte_level.BLOCK
+    try:
+        for byte_level.BLOCK in (11, 16, 64):
+            assert cut(text) == whole
+    finally:
+        byte_level.BLOCK = block
 
 
 def test_a_pattern_that_never_ends(monkeypatch):

@@ -34,15 +34,19 @@ from edge.kv.state import KVState
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
 HEADER_LIMIT = 4 << 20  # bytes; that is more conversation than any model remembers
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 _START = struct.Struct("<8sII")
 _CRC = struct.Struct("<I")
+
+
+_MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "name"}
+_CALL = {"id", "type", "function"}
 
 
 class Talk(NamedTuple):
     """What a session is beside its KV cache: nothing of it for a stored prefix."""
 
-    messages: Sequence[dict[str, str]] = ()
+    messages: Sequence[dict[str, Any]] = ()
     forgotten: int = 0  # oldest messages that are not part of the prompt any more
     seed: int = 0
 
@@ -60,7 +64,8 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
     path = os.path.realpath(os.fspath(path))  # a link stays a link
     mode = _replaceable(path)
     if not all(map(_message, talk.messages)):
-        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and nothing else")
+        raise UsageError(f"saved messages must have a role ({', '.join(ROLES)}) and a content, and of more only "
+                         "tool_calls in OpenAI's form")
     kv, tokens = (state.kv, state.tokens) if state else (None, array("i"))
     n_tokens, most = kv.counters if kv else (0, 0)
     facts = {
@@ -314,10 +319,21 @@ def _natural(value: Any, below: int = 1 << 60) -> bool:
 
 
 def _message(value: Any) -> bool:
-    return (
-        isinstance(value, dict) and set(value) == {"role", "content"} and value["role"] in ROLES
-        and isinstance(value["content"], str) and _is_text(value["content"])
-    )  # fmt: skip
+    """A message: role and content; of calls of functions also tool_calls, tool_call_id, name."""
+    if not isinstance(value, dict) or not {"role", "content"} <= set(value) <= _MESSAGE or value["role"] not in ROLES:
+        return False
+    calls = value.get("tool_calls", [])
+    texts = [text for name, text in value.items() if name != "tool_calls"]
+    return isinstance(calls, list) and all(map(_call, calls)) and all(isinstance(t, str) and _is_text(t) for t in texts)
+
+
+def _call(value: Any) -> bool:
+    """A call of a function in OpenAI's form."""
+    function = value.get("function") if isinstance(value, dict) else None
+    if not isinstance(function, dict) or set(function) != {"name", "arguments"} or not set(value) <= _CALL:
+        return False
+    texts = [*function.values(), *(value[name] for name in value if name != "function")]
+    return all(isinstance(text, str) and _is_text(text) for text in texts)
 
 
 def _is_text(text: str) -> bool:

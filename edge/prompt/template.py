@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import InvalidFile, UsageError
+from edge.prompt.interrupt import look
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, TokenizerSpec
@@ -184,6 +185,7 @@ class Template:
         ids: list[int] = []
         run: list[str] = []  # ordinary text since the last control token
         for text, special in self.render(messages, add_generation_prompt, tools):
+            look()
             for piece in tokenizer.split(text) if special else (text,):
                 if isinstance(piece, str):
                     run.append(piece)
@@ -335,7 +337,9 @@ def _twins(message: Mapping[str, str], base: int, opaque: Callable[[str], bool],
         if i % 2:
             out.append(text)
             continue
-        for c in text:
+        for n, c in enumerate(text):
+            if not n & 0xFFFF:
+                look()
             number = ord(c)
             if number >= base:
                 out.append("\ufffd" if number < base + 0x10000 else c)  # a private character where our twins are

@@ -13,6 +13,7 @@ from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.kv.shelf import Aside
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState, common
+from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
 from edge.session.request import Request, check_messages, check_text
@@ -468,24 +469,28 @@ class Session:
                 yield place
             state = self._begin()
             self._form = request.form
-            if messages is not None:
-                messages = [self._fitting(each, outcome) for each in messages]
-                if messages[: len(self.messages)] != self.messages:
-                    self.forgotten = 0  # another conversation: all of it counts again
-                self.messages, message = list(messages), messages[-1]["content"]
-            elif message is not None:
-                self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
-            asked = message is not None
-            if isinstance(prompt, str):
-                prompt = self._shortened(prompt, 1, outcome)
-            ids = self._chat_prompt(state, messages is not None) if prompt is None else self.model.encode_raw(prompt)
-            share = self._shared(ids) if message is not None and self._prefixes.on else 0
+            with interruptible(outcome.interrupted):
+                if messages is not None:
+                    messages = [self._fitting(each, outcome) for each in messages]
+                    if messages[: len(self.messages)] != self.messages:
+                        self.forgotten = 0  # another conversation: all of it counts again
+                    self.messages, message = list(messages), messages[-1]["content"]
+                elif message is not None:
+                    self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
+                asked = message is not None
+                if isinstance(prompt, str):
+                    prompt = self._shortened(prompt, 1, outcome)
+                whole = messages is not None
+                ids = self._chat_prompt(state, whole) if prompt is None else self.model.encode_raw(prompt)
+                share = self._shared(ids) if asked and self._prefixes.on else 0
             self._fits(ids)
             self._borrow(state, ids)
             if request.sampling.seed is not None:
                 self.seed = request.sampling.seed
                 state.sampler.reseed(self.seed)
             yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._prefixes.add)
+        except Interrupted as early:
+            outcome.finish_reason = early.reason
         finally:
             if asked:
                 text = str(outcome.said)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from edge.errors import InvalidFile
 from edge.formats.mapped import shown
 from edge.formats.texts import StringArray
+from edge.prompt.interrupt import look
 from edge.prompt.tokenizer.vocabulary import NORMAL, UNUSED, USER, Encode, one_line
 from pyx import bpe
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 MAX_PATTERN = 8192
 #: longest run of white space handed to a split pattern at once; its look-ahead fails somewhere above 100 thousand
 MAX_BLANKS = 16384
+#: characters, and pieces, between two looks whether the work is still wanted
+BLOCK = 1 << 16
+#: pieces at the end of a block that are cut again
+OVERLAP = 8
+#: what makes a split pattern recursive: no tokenizer needs it, and it takes all the memory there is
+_RECURSION = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?:R|[+-]?\d|&|P>)")
 #: seconds a split pattern that a file brought may take for one text
 PATTERN_SECONDS = 10.0
 
@@ -129,7 +136,18 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
     cut = cutter(pattern)
-    return pairs.ends, pairs.blob, lambda text: pairs.encode(cut(text))
+
+    def encode(text: str) -> list[int]:
+        pieces = cut(text)
+        if len(pieces) <= BLOCK:
+            return pairs.encode(pieces)
+        ids: list[int] = []
+        for at in range(0, len(pieces), BLOCK):
+            look()
+            ids += pairs.encode(pieces[at : at + BLOCK])
+        return ids
+
+    return pairs.ends, pairs.blob, encode
 
 
 def cutter(pattern: str) -> Callable[[str], list[str]]:
@@ -148,9 +166,30 @@ def cutter(pattern: str) -> Callable[[str], list[str]]:
 
                 for_all = regex.compile(pattern).findall
             findall = for_all
-        return [piece for part in _blank_runs(text) for piece in findall(part)]
+        return [piece for part in _blank_runs(text) for piece in _blocks(findall, part)]
 
     return cut
+
+
+def _blocks(findall: Callable[..., list[str]], text: str) -> list[str]:
+    """findall(text) for a pattern that leaves nothing out, with a look for interrupts between its blocks.
+
+    What a block ends with may go on behind it, and what a piece is depends on few characters behind it: the last
+    pieces of a block are the first of the next.
+    """
+    if len(text) <= BLOCK:
+        return findall(text)
+    pieces: list[str] = []
+    at, size = 0, BLOCK
+    while at + size < len(text):
+        look()
+        found = findall(text, at, at + size)[:-OVERLAP]
+        if not found:  # words as long as that
+            size *= 2
+            continue
+        pieces += found
+        at += sum(map(len, found))
+    return pieces + findall(text, at)
 
 
 def for_ascii_of(pattern: str) -> str:
@@ -173,6 +212,8 @@ def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
     """Pieces by a pattern of unknown origin; what it leaves out is a piece too (Hugging Face: "Isolated")."""
     import regex
 
+    if _RECURSION.search(pattern):
+        raise InvalidFile("the tokenizer's split pattern is recursive, which is not supported")
     try:
         compiled = regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
@@ -181,7 +222,9 @@ def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
     def split(text: str) -> list[str]:
         pieces, start = [], 0
         try:
-            for match in compiled.finditer(text, timeout=PATTERN_SECONDS):
+            for n, match in enumerate(compiled.finditer(text, timeout=PATTERN_SECONDS)):
+                if not n % 4096:
+                    look()
                 a, b = match.span()
                 if a > start:
                     pieces.append(text[start:a])
@@ -190,6 +233,8 @@ def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
                 start = b
         except TimeoutError:
             raise InvalidFile("the tokenizer's split pattern takes too long; it is damaged or hostile") from None
+        except (MemoryError, RecursionError):
+            raise InvalidFile("the tokenizer's split pattern takes too much memory; it is damaged or hostile") from None
         return [*pieces, text[start:]] if start < len(text) else pieces
 
     return split
