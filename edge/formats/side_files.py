@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, NoReturn
 
@@ -32,6 +31,8 @@ def read_small(path: str, limit: int) -> bytes:
 
 def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     """A JSON object out of an untrusted file; keys must be unique.  Raises InvalidFile naming ``what``."""
+    import json  # not needed where a model is a GGUF file
+
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
