@@ -67,9 +67,10 @@ def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
     bad = {
         "messages": ({"messages": []}, "messages"), "role": ({"messages": [{"role": "king", "content": "x"}]}, "role"),
         "schema": ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "/not"),
-        "format": ({"response_format": {"type": "xml"}}, "response_format"), "n": ({"n": 2}, "n is 1"),
-        "temp": ({"temperature": -1}, "temp"), "tools": ({"tools": [{}]}, "tools[0]"),
-        "most": ({"max_tokens": "x"}, "max"), "stop": ({"stop": [""]}, "stop"),
+        "format": ({"response_format": {"type": "xml"}}, "response_format"), "n": ({"n": 0}, "n is not"),
+        "temp": ({"temperature": -1}, "temperature"), "tools": ({"tools": [{}]}, "tools[0]"),
+        "most": ({"max_tokens": "x"}, "max"), "stop": ({"stop": [1]}, "stop"),
+        "bias": ({"logit_bias": {"5": 1}}, "logit_bias"),
     }  # fmt: skip
     lines = [line(name, **body) for name, (body, _) in bad.items()]
     lines += ["rubbish", "[1]", "", json.dumps({"custom_id": 5}), json.dumps({"custom_id": "url", "url": "/x"}),
@@ -100,12 +101,24 @@ def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     assert bodies["raw"]["text"].isdigit() and bodies["parts"]["message"]["content"].isdigit()
 
 
+def test_choices_and_log_probabilities(engine, tmp_path) -> None:
+    """As the service answers them (tests/test_serve.py): both have one parser and one writer."""
+    two = line("n", "Tell me a joke.", n=2, temperature=2, seed=3, logprobs=True, top_logprobs=2)
+    found = run(engine, tmp_path, [two])
+    choices = found["n"]["response"]["body"]["choices"]
+    assert [each["index"] for each in choices] == [0, 1]
+    assert len({each["message"]["content"] for each in choices}) == 2
+    entries = [each["logprobs"]["content"] for each in choices]
+    assert sum(map(len, entries)) == found["n"]["response"]["body"]["usage"]["completion_tokens"]
+    assert all(len(entry["top_logprobs"]) == 2 for each in entries for entry in each)
+
+
 def test_calls_of_functions(engine, tmp_path) -> None:
     switch = {"type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"]}
     tools = [{"type": "function", "function": {"name": "light", "parameters": switch}}]
     body = run(engine, tmp_path, [line("a", "Light!", tools=tools, tool_choice="required", max_tokens=60)])
     choice = body["a"]["response"]["body"]["choices"][0]
-    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == ""
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
     (call,) = choice["message"]["tool_calls"]
     assert call["function"]["name"] == "light" and set(json.loads(call["function"]["arguments"])) == {"on"}
 

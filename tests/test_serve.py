@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -167,6 +169,29 @@ def test_answers_in_company_are_the_same(server: Server, alone: Any) -> None:
     for thread in threads:
         thread.join(BOUND)
     assert found == {i: wanted[i % 4] for i in range(16)}
+
+
+def test_embeddings(bundled_model: Path) -> None:
+    """Any model can be asked, as with `bitnet-edge embed`; that gives the same vectors."""
+    texts = ["A tea, please.", "A coffee, please."]
+    done = command("embed", *texts)
+    wanted = [json.loads(line)["vector"] for line in done.stdout.splitlines()]
+    with serving("--embeddings", "--name", "vectors") as server:
+        status, _, body = server.ask("POST", "/v1/embeddings", {"model": "any", "input": texts})
+        assert status == 200 and body["model"] == "vectors" and body["usage"]["prompt_tokens"] > 4
+        assert [each["embedding"] for each in body["data"]] == wanted
+        coded = server.ask("POST", "/v1/embeddings", {"input": texts[0], "encoding_format": "base64"})[2]["data"]
+        assert list(struct.unpack("<256f", base64.b64decode(coded[0]["embedding"]))) == wanted[0]
+        assert len(server.ask("POST", "/embeddings", {"input": [[5, 6, 7], [8]]})[2]["data"]) == 2
+        for wrong, words in (({"input": []}, "0 texts"), ({"input": [1.5]}, "token ids"),
+                             ({"input": "tea " * 9000}, "the model reads"), ({"input": [10**6]}, "does not exist"),
+                             ({"input": "x", "dimensions": 5}, "256"), ({}, "token ids"),
+                             ({"input": "x", "encoding_format": "x"}, "base64"), ({"input": "\ud800"}, "surrogate")):
+            status, _, found = server.ask("POST", "/v1/embeddings", wrong)
+            assert status == 400 and words in found["error"]["message"], found
+        assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/v1/models/vectors")[0] == 200
+        status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+        assert status == 400 and found["error"]["code"] == "embeddings_only"
 
 
 # ---- what is refused ----------------------------------------------------------------------------------------------
@@ -374,6 +399,39 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
 
     before, trouble = asyncio.run(scene())
     assert before is None and trouble is not None and "not gone on" in trouble
+
+
+def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded: a reader that has stopped reading stops the writer, and after a while ends it."""
+    import asyncio
+
+    from edge.serve import conversations
+    from edge.serve.calls import Call
+    from edge.session.stream import Piece
+
+    monkeypatch.setattr(conversations, "MOST_UNREAD", 10)
+
+    async def scene() -> tuple[int, bool]:
+        job = conversations.Job(Call(), patience=0.2)
+        ticket = job.ticket(job.call)
+
+        def write() -> None:
+            while not ticket.cancelled:
+                ticket.put(Piece("x", (1,)))
+            ticket.put(None)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        batches = job.batches()
+        read = len(await batches.__anext__())
+        while writer.is_alive():
+            await asyncio.sleep(0.02)
+        async for batch in batches:
+            read += len(batch)
+        return read, ticket.cancelled
+
+    read, cancelled = asyncio.run(scene())
+    assert cancelled and read <= 25
 
 
 def test_loading_is_503_and_a_failed_load_is_said() -> None:

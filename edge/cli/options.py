@@ -133,8 +133,9 @@ _kv_cache_options = heading(
            help="Never drop the first N tokens. Default: the length of the system prompt, or 4."),
     option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
            "available."),
-    option("--overflow", type=click.Choice(["slide", "stop"]), default="slide", advanced=True,
-           help="When the context is full: slide (default) drops the oldest tokens, stop ends with exit 7."),
+    option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="When the context is full: slide "
+           "drops the oldest tokens (default), stop ends with exit 7 (default of serve, which answers with status "
+           "400)."),
     option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
            help="Positions of the first tokens after older ones were dropped: absolute (default), or cache: directly "
            "before the window, for texts longer than the model was trained on."),

@@ -67,6 +67,7 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
     option("--kiosk", type=Text(), metavar="FILE", advanced=True, help="Serve the kiosk of this house file: on "
            "the page, and to programs at POST /kiosk/turn (docs/kiosk.md)."),
+    option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
            help="Also serve Home Assistant's voice assistant."),
 )  # fmt: skip
@@ -85,8 +86,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
-    if ctx.get_parameter_source("overflow") is not click.core.ParameterSource.COMMANDLINE:
-        flags["overflow"] = "stop"  # a client learns that its conversation is too long; nothing is cut silently
+    flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
     defaults = options.ask_arguments({**flags, "by": None})
     desk = None
     if flags["kiosk"] is not None:
@@ -121,6 +121,11 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     def load() -> None:
         try:
+            if flags["embeddings"]:
+                service.open_embedder(embedder(flags))
+                out.info(f"{service.name} answers at {address_of(listening)}")
+                ended.wait()
+                return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
 
             with options.loaded(out, flags, constrained=True, reserve=RESERVE) as engine:
@@ -158,6 +163,19 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     if failure:
         raise failure[0]
     return 0
+
+
+def embedder(flags: dict[str, Any]) -> Any:
+    """The model, for embeddings."""
+    from edge.formats import open_checkpoint
+    from edge.model.reading import settle
+    from edge.tools.embed import Embedder
+    from pyx import cpu
+
+    path = options.model_path(flags)
+    checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    n_threads = flags["threads"] or cpu.cores()
+    return Embedder(settle(checkpoint, n_threads), n_threads)
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:

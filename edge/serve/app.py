@@ -29,13 +29,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
+from edge.errors import EdgeError
 from edge.serve import ollama, openai
-from edge.serve.calls import Call, Fields, Refusal, bad, dump
+from edge.serve.calls import Call, Fields, Refusal, bad, dump, refusal_of
 from edge.serve.conversations import Conversations, Job, Ticket
 
 if TYPE_CHECKING:
+    from array import array
+
     from edge.engine import Engine
+    from edge.tools.embed import Embedder
 
 BODY_LIMIT = 4 << 20  # bytes of a request
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
@@ -70,6 +73,8 @@ class Service:
         self.settings = settings
         self.engine: Engine | None = None
         self.conversations: Conversations | None = None
+        self.embedder: Embedder | None = None  # in place of the two above
+        self.embedding = threading.Lock()
         self.failure: str | None = None
         self.begun = time.time()
         self.name = settings.name or ""
@@ -81,6 +86,11 @@ class Service:
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
         self.engine = engine
 
+    def open_embedder(self, embedder: Embedder) -> None:
+        """Compute embeddings from now on, and nothing else."""
+        self.name = self.settings.name or embedder.config.name
+        self.embedder = embedder
+
     def close(self) -> None:
         """End all answers and save the conversations."""
         if self.conversations is not None:
@@ -90,9 +100,33 @@ class Service:
         """Raises Refusal (503) while the model is loading."""
         if self.failure is not None:
             raise Refusal(500, self.failure, "load_failed")
+        if self.embedder is not None:
+            raise bad(f"{self.name} is served for embeddings only (--embeddings)", "model", "embeddings_only")
         if self.engine is None or self.conversations is None:
             raise Refusal(503, "the model is being loaded", "loading", retry_after=2)
         return self.engine, self.conversations
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens that a prompt or a text may have.  Raises Refusal while the model is loading."""
+        if self.embedder is not None:
+            return self.embedder.config.n_ctx_train
+        return self.ready()[0].plan.n_ctx
+
+    def vectors(self, inputs: list[str | list[int]], gone: threading.Event) -> tuple[list[array[float]], int]:
+        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  Raises EdgeError."""
+        embedder = self.embedder
+        if embedder is None:
+            raise bad(f"{self.name} answers; for embeddings start the server with --embeddings and an embedding model",
+                      "model", "not_an_embedding_model")
+        texts = [embedder.tokens(each) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+        found: list[array[float]] = []
+        with self.embedding:
+            for ids in texts:
+                if gone.is_set():
+                    break
+                found.append(embedder.of_tokens(ids))
+        return found, sum(map(len, texts))
 
     # ---- a call -----------------------------------------------------------------------------------------------------
 
@@ -103,9 +137,14 @@ class Service:
             return [{"role": "system", "content": system}, *messages]
         return messages
 
-    def check_length(self, call: Call) -> None:
-        """Refuse what does not fit, with the counts, instead of cutting it silently.  Blocks: tokenises the prompt."""
+    def check(self, call: Call) -> None:
+        """Refuse what cannot be answered before a stream has begun with status 200: a form that is not supported, and
+        what does not fit, with the counts, instead of cutting it silently.  Blocks.  Raises Refusal, EdgeError.
+        """
         engine, _ = self.ready()
+        if call.options.keys() & {*openai.FORMS, "tools"}:
+            with engine.session("") as session:
+                session.request(call.options)
         if call.messages is not None:
             tools, messages, definitions = call.options.get("tools"), call.messages, None
             if tools is not None:
@@ -129,11 +168,11 @@ class Service:
             call.options.setdefault("timeout", self.settings.timeout)
         if call.messages is not None:
             call.messages = self.with_system(call.messages)
-        await asyncio.to_thread(self.check_length, call)
+        await asyncio.to_thread(self.check, call)
         job = Job(call)
         try:
             for i in range(call.n):
-                conversations.submit(job.ticket(_varied(call, i)))
+                conversations.submit(job.ticket(call.choice(i)))
         except Refusal:
             self.withdraw(job)
             raise
@@ -144,16 +183,6 @@ class Service:
         if self.conversations is not None:
             for ticket in job.tickets:
                 self.conversations.withdraw(ticket)
-
-
-def _varied(call: Call, index: int) -> Call:
-    """The call for one of several choices: a seed of its own for each."""
-    from dataclasses import replace
-
-    sampling = call.options.get("sampling")
-    if index == 0 or sampling is None or sampling.seed is None:
-        return call
-    return replace(call, options={**call.options, "sampling": replace(sampling, seed=sampling.seed + index)})
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -174,23 +203,6 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     body = {"error": str(refusal)} if style == "ollama" else openai.error(refusal)
     return answer_json(body, refusal.status, headers)
-
-
-def refusal_of(error: BaseException) -> Refusal:
-    """What went wrong while answering, as a refusal."""
-    if isinstance(error, Refusal):
-        return error
-    if isinstance(error, ContextFull):
-        return bad(str(error), "messages", "context_length_exceeded")
-    if isinstance(error, UsageError):
-        return bad(str(error), getattr(error, "argument", None))
-    if isinstance(error, Busy):
-        return Refusal(429, str(error), "busy", retry_after=2)
-    if isinstance(error, MemoryRefused):
-        return Refusal(503, str(error), "memory", retry_after=5)
-    if isinstance(error, EdgeError):
-        return Refusal(500, str(error), "engine")
-    return Refusal(500, f"internal error: {type(error).__name__}", "internal")
 
 
 class Stream(Response):
@@ -327,15 +339,13 @@ async def openai_answer(service: Service, request: Request, parse: Callable[...,
     """Both completions."""
     call = parse(await body_of(request), service.settings.defaults)
     engine, _ = service.ready()
-    if call.logprobs is not None:
-        call.options["logprobs"] = call.logprobs
     job = await service.submit(call)
     writer = openai.Writer(call, service.name)
     if call.stream:
         return Stream(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
                       lambda: service.withdraw(job), b": waiting\n\n")
     found = await watched(request, _collect(job), lambda: service.withdraw(job))
-    choices = [_choice(writer, call, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
+    choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
     return answer_json(writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0])),
                        headers=_queue_headers(job))
 
@@ -364,30 +374,8 @@ def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
     return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
 
 
-def _choice(writer: openai.Writer, call: Call, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
-    text, calls = found.text, ticket.calls
-    shown = _logprobs(found.logprobs, writer.chat) if call.logprobs is not None else None
-    if not writer.chat and call.echo and isinstance(call.prompt, str):
-        text = call.prompt + text
-    return writer.choice(index, text, ticket.finish_reason, shown, found.thought, calls)
-
-
-def _logprobs(entries: list[Any], chat: bool) -> Any:
-    """Log probabilities (:class:`edge.session.logprobs.Logprob`) in OpenAI's form."""
-    if chat:
-        return {"content": [
-            {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
-        ]}
-    return {
-        "tokens": [each.text for each in entries],
-        "token_logprobs": [each.logprob for each in entries],
-        "top_logprobs": [{other.text: other.logprob for other in each.top} for each in entries],
-        "text_offset": [],
-    }
-
-
-def _token(entry: Any) -> dict[str, Any]:
-    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
+def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
+    return writer.choice(index, found.text, ticket.finish_reason, found.logprobs, found.thought, ticket.calls)
 
 
 async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
@@ -405,13 +393,13 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
                 first, taken[index] = taken[index], taken[index] + (0 if piece is None else len(piece.ids))
                 if piece is None:
                     if calls := tickets[index].calls:
-                        events.append(writer.calls(index, calls))
+                        events.append(writer.called(index, calls))
                     events.append(writer.last(index, tickets[index].finish_reason))
                 elif piece.thought:
                     events.append(writer.thought(index, piece.text))
                 elif call.logprobs is not None:
                     entries = logprobs_of(tickets[index], piece, first)
-                    events.append(writer.piece(index, piece.text, _logprobs(entries, writer.chat)))
+                    events.append(writer.piece(index, piece.text, entries))
                 elif piece.text:
                     events.append(writer.piece(index, piece.text))
             if events:
@@ -491,8 +479,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return service.engine.plan.kv_type
 
     async def models(_: Request) -> Response:
-        engine, _c = service.ready()
-        found = openai.models(service.name, int(service.begun), engine.plan.n_ctx)
+        found = openai.models(service.name, int(service.begun), service.n_ctx)
         if service.settings.kiosk is not None:
             found["data"][0]["kiosk"] = service.settings.kiosk.house.name
         return answer_json(found)
@@ -505,11 +492,10 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return answer_json(await asyncio.to_thread(desk.turn, fields.text("session"), fields.text("text")))
 
     async def one_model(request: Request) -> Response:
-        engine, _c = service.ready()
-        name = request.path_params["name"]
+        n_ctx, name = service.n_ctx, request.path_params["name"]
         if name != service.name:
             raise Refusal(404, f"the model '{name[:80]}' is not served; {service.name} is", "model_not_found", "model")
-        return answer_json(openai.models(service.name, int(service.begun), engine.plan.n_ctx)["data"][0])
+        return answer_json(openai.models(service.name, int(service.begun), n_ctx)["data"][0])
 
     async def chat(request: Request) -> Response:
         return await openai_answer(service, request, openai.chat)
@@ -518,21 +504,14 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return await openai_answer(service, request, openai.completion)
 
     async def embeddings(request: Request) -> Response:
-        engine, _c = service.ready()
-        embed = getattr(engine, "embed", None)
-        if embed is None or not getattr(engine.config, "embedding", False):
-            raise Refusal(400, f"{service.name} is not an embedding model", "not_an_embedding_model", "model")
-        texts = (await body_of(request)).get("input")
-        texts = [texts] if isinstance(texts, str) else texts
-        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-            raise bad("input is not a text or a list of texts", "input")
-        vectors = await asyncio.to_thread(lambda: [list(embed(text)) for text in texts])
-        used = sum(len(engine.tokenizer.encode(text)) for text in texts)
-        return answer_json({
-            "object": "list", "model": service.name,
-            "data": [{"object": "embedding", "index": i, "embedding": each} for i, each in enumerate(vectors)],
-            "usage": {"prompt_tokens": used, "total_tokens": used},
-        })
+        body = await body_of(request)
+        if service.embedder is None:
+            service.ready()
+        hidden = service.embedder.config.hidden if service.embedder is not None else 0
+        inputs, coded = openai.embedding(body, hidden)
+        gone = threading.Event()
+        vectors, tokens = await watched(request, asyncio.to_thread(service.vectors, inputs, gone), gone.set)
+        return answer_json(openai.embeddings(service.name, vectors, coded, tokens))
 
     async def tokenize(request: Request) -> Response:
         engine, _c = service.ready()
@@ -551,6 +530,8 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def health(_: Request) -> Response:
         if service.failure is not None:
             return answer_json({"status": "error", "error": service.failure}, 500)
+        if service.embedder is not None:
+            return answer_json({"status": "ok"})
         if service.conversations is None:
             return answer_json({"status": "loading"}, 503, {"Retry-After": "2"})
         trouble = service.conversations.trouble()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edge.errors import EdgeError
+from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.session.sampling import Sampling
 
 MOST_MESSAGES = 4096
@@ -37,6 +37,23 @@ def bad(message: str, param: str | None = None, code: str | None = None) -> Refu
     return Refusal(400, message, code, param)
 
 
+def refusal_of(error: BaseException) -> Refusal:
+    """What went wrong while answering, as a refusal."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ContextFull):
+        return bad(str(error), "messages", "context_length_exceeded")
+    if isinstance(error, UsageError):
+        return bad(str(error), getattr(error, "argument", None))
+    if isinstance(error, Busy):
+        return Refusal(429, str(error), "busy", retry_after=2)
+    if isinstance(error, MemoryRefused):
+        return Refusal(503, str(error), "memory", retry_after=5)
+    if isinstance(error, EdgeError):
+        return Refusal(500, str(error), "engine")
+    return Refusal(500, f"internal error: {type(error).__name__}", "internal")
+
+
 def dump(value: Any) -> bytes:
     """JSON as it goes over the wire; lone surrogates cannot occur, texts come from UTF-8 decoders."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -63,6 +80,13 @@ class Call:
     echo: bool = False
     deadline: float | None = None
     progress: bool = False
+
+    def choice(self, index: int) -> Call:
+        """The call for one of its n choices: a seed of its own for each."""
+        sampling = self.options.get("sampling")
+        if index == 0 or sampling is None or sampling.seed is None:
+            return self
+        return replace(self, options={**self.options, "sampling": replace(sampling, seed=sampling.seed + index)})
 
 
 class Fields:
@@ -182,8 +206,6 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:
     """``base`` changed by what the request says.  ``names``: key of the request -> field of Sampling."""
-    import dataclasses
-
     changes: dict[str, Any] = {}
     for key, name in names.items():
         value = fields.body.get(key)
@@ -193,7 +215,7 @@ def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sam
             value = int(value)
         changes[name] = value
     try:
-        return dataclasses.replace(base, **changes) if changes else base
+        return replace(base, **changes) if changes else base
     except EdgeError as error:
         wrong = getattr(error, "argument", None)
         sent = next((key for key, field_ in names.items() if field_ == wrong), None)

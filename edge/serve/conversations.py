@@ -269,11 +269,10 @@ class Conversations:
         with self._lock:
             if self._closing:
                 raise Refusal(503, "the service is ending", "shutting_down", retry_after=5)
-            running = sum(place.ticket is not None for place in self._places)
-            ticket.position = len(self._waiting)
-            free = running + len(self._waiting) < self.parallel
-            ticket.expected = 0.0 if free else self._seconds * (ticket.position // self.parallel + 1)
-            if not free and ticket.position >= self.queue:
+            free = sum(place.ticket is None for place in self._places) - len(self._waiting)
+            ticket.position = max(0, -free)
+            ticket.expected = 0.0 if free > 0 else self._seconds * (ticket.position // self.parallel + 1)
+            if free <= 0 and ticket.position >= self.queue:
                 self.refused += 1
                 raise Refusal(429, f"{self.queue} requests are waiting already; try again later", "queue_full",
                               retry_after=max(1.0, self._seconds))

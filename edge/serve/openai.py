@@ -6,12 +6,17 @@ OpenAI's own server and every other does; keys that would change the answer and 
 
 from __future__ import annotations
 
+import base64
+import struct
 import time
 import uuid
+from array import array
 from typing import Any
 
 from edge.errors import UsageError
-from edge.serve.calls import MOST_CHOICES, MOST_LOGPROBS, Call, Fields, Refusal, bad, dump, messages_of, sampling_of
+from edge.serve import calls
+from edge.serve.calls import Call, Fields, Refusal, bad, dump
+from edge.session.logprobs import Logprob
 from edge.session.sampling import Sampling
 
 #: key of a request -> field of Sampling; the last ones are extensions that llama.cpp's server has, too
@@ -27,23 +32,26 @@ SAMPLING = {
     "repeat_last_n": "repeat_last_n",
 }
 
+FORMS = ("schema", "grammar", "regex", "choices")  # of an answer
 MOST_TOKENS = 1 << 24
+MOST_INPUTS = 2048  # texts of a request for embeddings
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a chat completion.  Raises Refusal."""
     fields = Fields(body)
     call = _common(fields, defaults)
-    call.messages = messages_of(body.get("messages"))
+    call.messages = calls.messages_of(body.get("messages"))
     if fields.flag("logprobs"):
-        call.logprobs = fields.whole("top_logprobs", 0, MOST_LOGPROBS, 0)
+        call.logprobs = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
     elif fields.has("top_logprobs"):
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
     if call.messages[-1]["role"] not in ("user", "tool"):
         raise bad("the last message is not one of the user or of a tool", "messages")
     _format(fields, call)
-    call.options |= tools_of(fields)
-    return call
+    if tools := tools_of(fields):
+        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | tools
+    return _telling(call)
 
 
 def completion(body: Any, defaults: dict[str, Any]) -> Call:
@@ -61,12 +69,39 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
         call.prompt = fields.text("prompt")
     else:
         raise bad("prompt is missing or empty", "prompt")
-    call.logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS)
+    call.logprobs = fields.whole("logprobs", 0, calls.MOST_LOGPROBS)
     call.echo = fields.flag("echo")
     if fields.text("suffix"):
         raise bad("suffix is not supported: the models have no fill-in-the-middle tokens", "suffix")
     _format(fields, call)
+    return _telling(call)
+
+
+def _telling(call: Call) -> Call:
+    if call.logprobs is not None:
+        call.options["logprobs"] = call.logprobs
     return call
+
+
+def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
+    """A request for embeddings: (texts or lists of token ids, whether vectors go as base64).  Raises Refusal."""
+    fields = Fields(body)
+    given = body.get("input")
+    several = isinstance(given, list) and not (given and type(given[0]) is int)
+    inputs = given if several else [given]
+    if not 1 <= len(inputs) <= MOST_INPUTS:
+        raise bad(f"input has {len(inputs)} texts; from 1 to {MOST_INPUTS} are taken", "input")
+    for each in inputs:
+        if isinstance(each, str):
+            calls.checked_text(each, "input")
+        elif not isinstance(each, list) or not each or not all(type(id_) is int and 0 <= id_ < 1 << 31 for id_ in each):
+            raise bad("input is not a text, a list of token ids, or a list of these", "input")
+    form = fields.text("encoding_format", "float")
+    if form not in ("float", "base64"):
+        raise bad("encoding_format is not float or base64", "encoding_format")
+    if fields.body.get("dimensions") not in (None, hidden):
+        raise bad(f"dimensions cannot be chosen; this model has {hidden}", "dimensions")
+    return inputs, form == "base64"
 
 
 def tools_of(fields: Fields) -> dict[str, Any]:
@@ -83,7 +118,7 @@ def tools_of(fields: Fields) -> dict[str, Any]:
 
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
-    options["sampling"] = sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
+    options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
     most = fields.whole("max_completion_tokens", 0, MOST_TOKENS, fields.whole("max_tokens", -1, MOST_TOKENS))
     if most is not None and most >= 0:
         options["max_tokens"] = most
@@ -99,7 +134,7 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
     return Call(
         options=options,
-        n=fields.whole("n", 1, MOST_CHOICES, 1) or 1,
+        n=fields.whole("n", 1, calls.MOST_CHOICES, 1) or 1,
         stream=stream,
         include_usage=include is not None and include.flag("include_usage"),
         key=key,
@@ -108,30 +143,33 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
 
 
 def _format(fields: Fields, call: Call) -> None:
-    """``response_format``, and the extensions ``grammar``, ``regex`` and ``choices``."""
+    """``response_format``, and the extensions ``grammar``, ``regex`` and ``choices``; in place of a default form."""
+    own: dict[str, Any] = {}
     format_ = fields.inner("response_format")
     kind = format_.text("type", "text") if format_ is not None else "text"
     if format_ is not None and kind == "json_schema":
         outer = format_.inner("json_schema")
         if outer is None or not isinstance(outer.body.get("schema"), (dict, bool)):
             raise bad("response_format.json_schema.schema is missing", "response_format")
-        call.options["schema"] = outer.body["schema"]
+        own["schema"] = outer.body["schema"]
     elif kind == "json_object":
-        call.options["schema"] = {"type": "object"}
+        own["schema"] = {"type": "object"}
     elif kind != "text":
         raise bad(f"response_format.type is {str(kind)[:40]!r}; it is text, json_object or json_schema",
                   "response_format")
     for name in ("grammar", "regex"):
         if (text := fields.text(name)) is not None:
-            call.options[name] = text
+            own[name] = text
     choices = fields.body.get("choices") or fields.body.get("guided_choice")
     if choices is not None:
         if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
             raise bad("choices is not a list of texts", "choices")
-        call.options["choices"] = choices
-    given = [name for name in ("schema", "grammar", "regex", "choices") if name in call.options]
-    if len(given) > 1:
-        raise bad(f"{given[0]} and {given[1]} cannot be combined", given[1])
+        own["choices"] = choices
+    if len(own) > 1:
+        first, second, *_ = own
+        raise bad(f"{first} and {second} cannot be combined", second)
+    if own:
+        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | own
 
 
 # ---- responses ------------------------------------------------------------------------------------------------------
@@ -164,11 +202,11 @@ def event(value: Any) -> bytes:
 class Writer:
     """The response to one call: whole, or as events.  ``served``: the name of the model that answers."""
 
-    def __init__(self, call: Call, served: str) -> None:
+    def __init__(self, call: Call, served: str, ident: str | None = None) -> None:
         self.call = call
         self.chat = call.messages is not None
         self._head: dict[str, Any] = {
-            "id": ("chatcmpl-" if self.chat else "cmpl-") + uuid.uuid4().hex[:24],
+            "id": ("chatcmpl-" if self.chat else "cmpl-") + (ident or uuid.uuid4().hex[:24]),
             "object": "",
             "created": int(time.time()),
             "model": served,
@@ -179,10 +217,10 @@ class Writer:
         """What opens a choice."""
         return [self._event(index, {"role": "assistant", "content": ""})] if self.chat else []
 
-    def piece(self, index: int, text: str, logprobs: Any = None) -> bytes:
+    def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
         """One piece of text."""
         if logprobs is not None:
-            return self._event(index, {"content": text} if self.chat else text, logprobs=logprobs)
+            return self._event(index, {"content": text} if self.chat else text, logprobs=self._logprobs(logprobs))
         around = self._around.get(index)  # what is alike for all of them, encoded once
         if around is None:
             whole = self._event(index, {"content": MARK} if self.chat else MARK)
@@ -194,7 +232,7 @@ class Writer:
         """One piece of what a model thinks before it answers, as llama.cpp and DeepSeek name it."""
         return self._event(index, {"reasoning_content": text})
 
-    def calls(self, index: int, calls: list[dict[str, Any]]) -> bytes:
+    def called(self, index: int, calls: list[dict[str, Any]]) -> bytes:
         """Tool calls, all at once: they are parsed when the answer is complete."""
         return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
 
@@ -217,23 +255,54 @@ class Writer:
             "choices": [{"index": index, **body, "logprobs": logprobs, "finish_reason": reason}],
         })
 
-    def whole(self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any]) -> dict[str, Any]:
+    def whole(
+        self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The response that is not streamed."""
-        return {**self._begin(False), "choices": choices, "usage": counts, "timings": timings}
+        return {**self._begin(False), "choices": choices, "usage": counts, **({"timings": timings} if timings else {})}
 
     def choice(
-        self, index: int, text: str, reason: str | None, logprobs: Any = None, thought: str = "",
+        self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
         calls: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """One choice of it."""
+        told = self._logprobs(logprobs) if self.call.logprobs is not None else None
         if not self.chat:
-            return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish(reason)}
+            before = self.call.prompt if self.call.echo and isinstance(self.call.prompt, str) else ""
+            return {"index": index, "text": before + text, "logprobs": told, "finish_reason": finish(reason)}
         message: dict[str, Any] = {"role": "assistant", "content": None if calls and not text else text}
         if thought:
             message["reasoning_content"] = thought
         if calls:
             message["tool_calls"] = calls
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish(reason)}
+        return {"index": index, "message": message, "logprobs": told, "finish_reason": finish(reason)}
+
+    def _logprobs(self, entries: list[Logprob]) -> dict[str, Any]:
+        if self.chat:
+            return {"content": [
+                {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
+            ]}
+        return {
+            "tokens": [each.text for each in entries],
+            "token_logprobs": [each.logprob for each in entries],
+            "top_logprobs": [{other.text: other.logprob for other in each.top} for each in entries],
+            "text_offset": [],
+        }
+
+
+def _token(entry: Any) -> dict[str, Any]:
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
+
+
+def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int) -> dict[str, Any]:
+    """The response with the vectors; ``coded``: as base64 of little-endian float32."""
+    def form(vector: array[float]) -> Any:
+        if not coded:
+            return vector.tolist()
+        return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+    data = [{"object": "embedding", "index": i, "embedding": form(each)} for i, each in enumerate(vectors)]
+    return {"object": "list", "model": name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 
 
 def models(name: str, created: int, n_ctx: int) -> dict[str, Any]:

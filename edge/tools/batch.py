@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
 from edge.model.footprint import available_memory
+from edge.serve import openai
+from edge.serve.calls import Refusal, bad, refusal_of
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -29,14 +31,6 @@ LINE_LIMIT = 4 << 20  # bytes of a request
 AT_ONCE = 4
 HEAD = "batch_req_"  # of the id of an answer; the number of its line follows
 SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
-#: keys of a body that are options of an answer
-_OPTIONS = (
-    "max_tokens", "stop", "regex", "choices", "grammar", "ignore_eos", "temperature", "top_k", "top_p", "min_p", "seed",
-    "repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty",
-)  # fmt: skip
-_FORMS = {"schema", "regex", "choices", "grammar"}
-#: keys that would change what is answered
-_REFUSED = ("logprobs", "logit_bias", "functions", "echo", "suffix")
 
 
 class Summary(NamedTuple):
@@ -48,14 +42,6 @@ class Summary(NamedTuple):
     failed: int
     tokens: int
     seconds: float
-
-
-class Refused(Exception):
-    """A line that cannot be answered; ``status`` as in HTTP."""
-
-    def __init__(self, message: str, status: int = 400, code: str = "invalid_request") -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
 
 
 class Batch:
@@ -70,7 +56,7 @@ class Batch:
         self, engine: Engine, source: str, target: str, *, resume: bool = False, defaults: dict[str, Any] | None = None
     ) -> None:
         self._engine = engine
-        self._defaults = dict(defaults or {})
+        self._defaults = {"sampling": engine.model.sampling, **(defaults or {})}
         self.at_once = _fitting(engine)
         self._lock = threading.Lock()  # of all below
         self._sessions: list[Session] = []
@@ -188,12 +174,12 @@ class Batch:
         head, tokens, status = f"{HEAD}{number}", 0, 200
         name, request = _read(line)
         try:
-            if isinstance(request, Refused):
+            if isinstance(request, Refusal):
                 raise request
             answered, tokens = self._complete(session, head, *_checked(request))
-        except (Refused, UsageError, ContextFull) as error:
-            status, code = getattr(error, "status", 400), getattr(error, "code", "invalid_request")
-            answered = {"error": {"message": str(error), "type": "invalid_request_error", "param": None, "code": code}}
+        except (Refusal, UsageError, ContextFull) as error:
+            refusal = refusal_of(error)
+            status, answered = refusal.status, openai.error(refusal)
         if self._stopped:
             return
         written = {
@@ -206,35 +192,22 @@ class Batch:
 
     def _complete(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """The body of a response, and its tokens."""
-        chat = url.endswith("/chat/completions")
-        options = _options(body, self._defaults)
-        if chat:
-            answer = session.chat(_messages(body.get("messages")), **options)
-        else:
-            prompt = body.get("prompt")
-            if not isinstance(prompt, str) or not prompt:
-                raise Refused("prompt is a text")
-            answer = session.complete(prompt, **options)
-        if self._stopped:
-            session.cancel()
-        text, usage = answer.text, answer.usage
-        calls = answer.calls
-        reason = "tool_calls" if calls else {"stop": "stop"}.get(answer.finish_reason or "", "length")
-        message = {"role": "assistant", "content": answer.content, **({"tool_calls": calls} if calls else {})}
-        said: dict[str, Any] = {"message": message} if chat else {"text": text}
-        return {
-            "id": ("chatcmpl-" if chat else "cmpl-") + head,
-            "object": "chat.completion" if chat else "text_completion",
-            "created": int(time.time()),
-            "model": self._engine.config.name,
-            "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": reason}],
-            "usage": {
-                "prompt_tokens": usage.prompt,
-                "completion_tokens": usage.completion,
-                "total_tokens": usage.prompt + usage.completion,
-                "prompt_tokens_details": {"cached_tokens": usage.cached},
-            },
-        }, usage.completion
+        call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
+        writer, choices, usages = openai.Writer(call, self._engine.config.name, head), [], []
+        for i in range(call.n):
+            options = call.choice(i).options
+            if call.messages is not None:
+                answer = session.chat(call.messages, **options)
+            else:
+                answer = session.complete(call.prompt or "", **options)
+            if self._stopped:
+                session.cancel()
+            content, calls = answer.content, answer.calls
+            reason = "tool_calls" if calls else answer.finish_reason
+            choices.append(writer.choice(i, content, reason, answer.logprobs, answer.thoughts, calls))
+            usages.append(answer.usage)
+        written = sum(usage.completion for usage in usages)
+        return writer.whole(choices, openai.usage(usages[0].prompt, usages[0].cached, written)), written
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
         with self._lock:
@@ -279,75 +252,27 @@ def _fitting(engine: Engine) -> int:
 # ---- one request -----------------------------------------------------------------------------------------------------
 
 
-def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refused]:
+def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     """(custom_id, the request or what is wrong with it)."""
     if len(line) > LINE_LIMIT:
-        return None, Refused(f"a request has at most {LINE_LIMIT} bytes")
+        return None, bad(f"a request has at most {LINE_LIMIT} bytes", code="too_large")
     try:
         request = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        return None, Refused(f"not one JSON object: {error}", code="invalid_json")
+        return None, bad(f"the line is not one JSON object: {error}", code="bad_json")
     if not isinstance(request, dict):
-        return None, Refused("a request is a JSON object", code="invalid_json")
+        return None, bad("the line is not a JSON object", code="bad_json")
     name = request.get("custom_id")
     if name is None or isinstance(name, str):
         return name, request
-    return None, Refused("custom_id is a text")
+    return None, bad("custom_id is not a text", "custom_id")
 
 
 def _checked(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """(url, body).  Raises Refused."""
+    """(url, body).  Raises Refusal."""
     url, body = request.get("url", "/v1/chat/completions"), request.get("body")
     if request.get("method", "POST") != "POST" or url not in ("/v1/chat/completions", "/v1/completions"):
-        raise Refused("a batch has POST /v1/chat/completions and /v1/completions", 404, "not_found")
+        raise Refusal(404, "a batch has POST /v1/chat/completions and /v1/completions", "not_found", "url")
     if not isinstance(body, dict):
-        raise Refused("body is a JSON object")
+        raise bad("body is not a JSON object", "body")
     return url, body
-
-
-def _messages(given: Any) -> list[dict[str, Any]]:
-    """Messages with their contents as texts; the session judges the rest."""
-    if not isinstance(given, list) or not given:
-        raise Refused('messages is a list such as [{"role": "user", "content": "Hello"}]')
-    messages = []
-    for i, message in enumerate(given):
-        role = message.get("role") if isinstance(message, dict) else None
-        if role == "developer":
-            role = "system"
-        content = message.get("content")
-        if isinstance(content, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in content):
-            content = "".join(str(part.get("text", "")) for part in content)
-        if not isinstance(content, str) and not (content is None and message.get("tool_calls")):
-            raise Refused(f"messages[{i}].content is a text")
-        messages.append({**message, "role": role, "content": content})
-    return messages
-
-
-def _options(body: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of ``ask``; keys that are not known are ignored, as OpenAI does."""
-    for key in _REFUSED:
-        if body.get(key):
-            raise Refused(f"{key} is not supported in a batch")
-    if body.get("n") not in (None, 1):
-        raise Refused("n is 1: a line has one answer")
-    own = {key: body[key] for key in _OPTIONS if body.get(key) is not None}
-    if body.get("max_completion_tokens") is not None:
-        own["max_tokens"] = body["max_completion_tokens"]
-    wanted = body.get("response_format") or {"type": "text"}
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
-    if kind == "json_schema":
-        outer = wanted.get("json_schema")
-        if not isinstance(outer, dict) or not isinstance(outer.get("schema"), (dict, bool)):
-            raise Refused("response_format.json_schema.schema is missing")
-        own["schema"] = outer["schema"]
-    elif kind == "json_object":
-        own["schema"] = {"type": "object"}
-    elif kind != "text":
-        raise Refused("response_format.type is text, json_object or json_schema")
-    if body.get("tools"):
-        from edge.constrain.tools import Tools
-
-        own["tools"] = Tools.of(body["tools"], body.get("tool_choice"), body.get("parallel_tool_calls"))
-    if {*_FORMS, "tools"} & own.keys():  # in place of the one that is the default
-        defaults = {key: value for key, value in defaults.items() if key not in _FORMS}
-    return defaults | own

@@ -49,6 +49,12 @@ class Embedder:
             ids.append(tokenizer.eos_ids[0])
         if not ids:
             raise UsageError("an empty text has no vector")
+        return self.checked(ids)
+
+    def checked(self, ids: list[int]) -> list[int]:
+        """Token ids as they are.  Raises UsageError for those that the model does not have, or too many."""
+        if any(id_ >= self.config.n_vocab for id_ in ids):
+            raise UsageError(f"token id {max(ids)} does not exist; the model has {self.config.n_vocab}")
         if len(ids) > self.config.n_ctx_train:
             raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.config.n_ctx_train}; shorten it")
         return ids

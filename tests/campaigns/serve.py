@@ -291,7 +291,7 @@ def gauge(server: Server, name: str) -> int:
 
 def hammer(arguments: argparse.Namespace) -> bool:
     cases = [Case(arguments.seed * 1_000_003 + i) for i in range(min(CASES, arguments.requests))]
-    model = {} if arguments.model is None else {"model": arguments.model}
+    model: dict[str, Any] = {} if arguments.model is None else {"model": arguments.model}
     begun = time.perf_counter()
     with edge.load(ctx=CTX, overflow="stop", parallel=1, **model) as engine:
         for case in cases:
@@ -343,7 +343,7 @@ def hammer(arguments: argparse.Namespace) -> bool:
 
 def share(rounds: int, model: str | None, tokens: int = 129) -> None:
     """What HTTP adds to the same answers: to a request of one token, and to every further token of a stream."""
-    named = {} if model is None else {"model": model}
+    named: dict[str, Any] = {} if model is None else {"model": model}
     messages = [{"role": "user", "content": "Two teas and a scone, please."}]
     options: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
     taken: dict[tuple[str, int], list[float]] = {}
