@@ -42,7 +42,10 @@ def test_a_row_for_every_combination(report: bench.Report) -> None:
 
 
 def test_every_placement_and_head_in_turn(tiny: str) -> None:
-    report = bench.run(tiny, depths=(16,), n_gen=2, repeats=1, head=("f16", "int8"), weights=("map", "huge"))
+    steps: list[tuple[float, float]] = []
+    report = bench.run(tiny, depths=(16,), n_gen=2, repeats=2, head=("f16", "int8"), weights=("map", "huge"),
+                       progress=lambda *amounts: steps.append(amounts))  # fmt: skip
+    assert sorted(set(steps)) == list(dict.fromkeys(steps)) == [(n, 8) for n in range(9)]
     assert [(row.weights, row.head) for row in report.rows][:2] == [("map", "f16"), ("map", "int8")]
     assert {row.weights for row in report.rows[2:]} <= {"huge", "memory"}  # as the system has pages to give
     f16, int8 = report.rows[0].token_bytes, report.rows[1].token_bytes

@@ -176,7 +176,9 @@ def test_progress_and_result(tmp_path: Path) -> None:
     calls: list[tuple[int, int, str]] = []
     result = convert(ORACLES[0], tmp_path / "m.gguf", progress=lambda *args: calls.append(args),
                      extra={"general.license": "mit"})
-    assert [done for done, _, _ in calls] == list(range(result.n_tensors + 1)) and calls[-1][2] == "verifying"
+    amounts, totals, names = zip(*calls)
+    assert len(calls) == result.n_tensors + 1 and list(amounts) == sorted(set(amounts)) and amounts[0] == 0
+    assert set(totals) == {amounts[-1]} and 0 < amounts[-1] < result.nbytes and names[-1] == "verifying"
     assert gguf.read_header(tmp_path / "m.gguf").metadata["general.license"] == "mit"
     convert(tmp_path / "m.gguf", tmp_path / "n.gguf")  # survives the next conversion
     assert gguf.read_header(tmp_path / "n.gguf").metadata["general.license"] == "mit"

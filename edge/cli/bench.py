@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
-from edge.cli.output import Output, is_tty
+from edge.cli.output import Output
 from edge.errors import UsageError
 
 
@@ -81,19 +80,20 @@ def bench(
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be used together")
     options.check_plot(plot)
-    report = work.run(
-        model,
-        depths=depths,
-        n_gen=n_gen,
-        repeats=repeats,
-        threads=threads or (None,),
-        kv=kv,
-        head=head,
-        weights=weights,
-        top_k=top_k,
-        progress=(lambda what: out.info(what, "dim")) if is_tty(sys.stderr) else None,
-        **options.load_arguments(flags),
-    )
+    with out.progress("measuring") as progress:
+        report = work.run(
+            model,
+            depths=depths,
+            n_gen=n_gen,
+            repeats=repeats,
+            threads=threads or (None,),
+            kv=kv,
+            head=head,
+            weights=weights,
+            top_k=top_k,
+            progress=progress,
+            **options.load_arguments(flags),
+        )
     if plot is not None:
         from edge.tools.pictures import of_bench
 

@@ -76,7 +76,7 @@ def calibrate(
         check_place(output)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = evaluate.read(engine, file)
-        with out.progress("reading") as progress:
+        with out.progress("reading the text") as progress:
             found: heads.Looks | evaluate.Report | None = None
             if lengths:
                 found = heads.classes(engine, tokens, lengths, sinks, progress)

@@ -42,16 +42,23 @@ def convert(
     ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
 ) -> None:
     """Convert and say what was written."""
+    from edge.tools.convert import VERIFYING
     from edge.tools.convert import convert as work
 
     out = ctx.ensure_object(Output)
-    with out.progress("converting") as progress:
+    def report(done: int, total: int, what: str) -> None:
+        if what == VERIFYING:
+            progress.next("verifying the new file")
+        else:
+            progress(done, total)
+
+    with out.progress("converting", "bytes") as progress:
         result = work(
             source,
             target,
             weights_type,
             embedding,
-            lambda done, total, _name: progress(done, total),
+            report,
             force=flags["force"],
             i2s_layout=flags["i2s_layout"],
             activation=flags["activation"],

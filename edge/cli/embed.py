@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from typing import Any
 
 import click
@@ -56,8 +57,13 @@ def embed(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     n_threads = threads or cpu.cores()
-    embedder = work.Embedder(settle(checkpoint, n_threads), n_threads)
-    vectors = [embedder.vector(text) for text in texts]
+    with out.progress("loading the model") as progress:
+        embedder = work.Embedder(settle(checkpoint, n_threads, progress=progress), n_threads)
+        progress.next("embedding", "texts")
+        vectors: list[array[float]] = []
+        for text in texts:
+            progress(len(vectors), len(texts))
+            vectors.append(embedder.vector(text))
     if cosine:
         out.line(f"{work.cosine(*vectors):.6f}")
     elif npy is not None:

@@ -44,7 +44,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
 
     out = ctx.ensure_object(Output)
     with options.loaded(out, flags) as engine:
-        with out.progress("reading") as progress:
+        with out.progress("reading the text", "tokens") as progress:
             result = work.perplexity(engine, work.read(engine, file), progress)
             progress.close()
     if as_json:
@@ -94,7 +94,7 @@ def kv(
     wanted, reference = [work.Mode.parse(mode) for mode in modes], work.Mode.parse(against)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
-        with out.progress("reading") as progress:
+        with out.progress("reading the text", "tokens") as progress:
             report = work.kv_quality(engine, tokens, wanted, file or "the bundled dialogues", progress, reference)
             progress.close()
     if plot is not None:

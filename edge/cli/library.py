@@ -47,10 +47,9 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
     label = parse(wanted)[0] or wanted
 
     def convert() -> Progress:
-        progress.close()
-        return converting
+        return progress.next("converting", "bytes")
 
-    with out.progress(f"pulling {label}", "bytes") as progress, out.progress("converting") as converting:
+    with out.progress(f"pulling {label}", "bytes") as progress:
         try:
             model = work(
                 wanted, name=name, as_is=as_is, force=force, progress=progress,

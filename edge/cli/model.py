@@ -130,7 +130,8 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    faults = list(reading.faults(checkpoint))
+    with out.progress("reading the weights"):
+        faults = list(reading.faults(checkpoint))
     settled = checkpoint
     found: list[Reading] = []
     if not faults:

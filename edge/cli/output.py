@@ -123,62 +123,79 @@ class Output:
     def progress(self, label: str, unit: str = "") -> Progress:
         """A progress line on standard error; shows itself only on a terminal and only after a second.
 
-        ``unit`` "bytes" shows sizes and a rate in bytes; any other word that is given shows a rate in it.
+        ``unit`` "bytes" shows sizes and a rate in bytes; any other word, such as "tokens", amounts and a rate in it.
         """
         return Progress(self, label, unit)
 
 
 class Progress:
-    """``label 43 %, 12 s left`` on the last line of the terminal, drawn at most ten times a second and wiped when done.
+    """``reading the prompt 43 % of 1018 tokens, 41 tokens/s, 14 s left`` on the last line of the terminal.
 
-    Two ways to use it: call it with (done, total) as a callback, or enter it to have the label alone shown
-    when the block lasts (a timer thread draws, as the block may sit in native code for seconds).
+    Drawn at most ten times a second and wiped when done.  Two ways to use it: call it with (done, total) as a callback,
+    or enter it to have the label alone shown when the block lasts (a timer thread draws, as the block may sit in native
+    code for seconds).
     """
 
     DELAY = 1.0  # seconds before anything is shown
+    RECENT = 15.0  # seconds of which the rate is the mean, so that work that gets slower or faster shows soon;
+    FEWEST = 8  # more where fewer things than these were done in them
 
     def __init__(self, out: Output, label: str, unit: str = "") -> None:
-        self.label = label
-        self._unit = unit
-        self._first: tuple[float, float] | None = None  # time and amount of the first call: what was there before
         self._active = not out.quiet and is_tty(sys.stderr) and os.environ.get("TERM", "dumb") != "dumb"
         self._begun = time.monotonic()
         self._drawn = 0.0
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+        self.next(label, unit)
+
+    def next(self, label: str, unit: str = "") -> Progress:
+        """What is done from now on, on the same line."""
+        self._label, self._unit = label, unit
+        self._marks: list[tuple[float, float]] = []  # time and amount, about one a second; what was there before first
+        if self._drawn:
+            self._draw(f"{label}...")
+        return self
 
     def __call__(self, done: float, total: float) -> None:
         now = time.monotonic()
-        if self._first is None:
-            self._first = now, done
+        if self._marks and done < self._marks[-1][1]:  # another pass over the same
+            self._marks.clear()
+        if not self._marks or (done > self._marks[-1][1] and now - self._marks[-1][0] >= 1):
+            self._marks.append((now, done))
+            while len(self._marks) > self.FEWEST and now - self._marks[1][0] > self.RECENT:
+                del self._marks[0]
         if not self._active or now - self._begun < self.DELAY or now - self._drawn < 0.1:
             return
-        self._drawn = now
-        self._draw(self.label + self._amount(done, total, now))
+        self._draw(self._label + self._amount(done, total, now))
 
     def _amount(self, done: float, total: float, now: float) -> str:
         """Share, rate and time left, as far as they are known."""
-        begun, there = self._first or (now, done)
+        begun, there = self._marks[0]
         rate = (done - there) / (now - begun) if now - begun > 1 else 0.0
         text = f" {100 * done / total:.0f} %" if total else ""
         if self._unit == "bytes":
             text += f" of {human(int(total))}" if total else f" {human(int(done))}"
             text += f", {rate / 1e6:.1f} MB/s" if rate else ""
-        elif self._unit and rate:
-            text += f", {rate:.{0 if rate >= 10 else 1}f} {self._unit}/s"
+        elif self._unit:
+            text += f" of {total:.0f} {self._unit}" if total else f" {done:.0f} {self._unit}"
+            text += f", {rate:.{0 if rate >= 10 else 1}f} {self._unit}/s" if rate else ""
         if rate and total > done:
             text += f", {time_left((total - done) / rate)} left"
         return text
 
     def __enter__(self) -> Progress:
         if self._active:
-            self._timer = threading.Timer(self.DELAY, self._draw, (f"{self.label}...",))
+            self._timer = threading.Timer(self.DELAY, self._label_alone)
             self._timer.daemon = True
             self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _label_alone(self) -> None:
+        if not self._drawn:
+            self._draw(f"{self._label}...")
 
     def _draw(self, text: str) -> None:
         with self._lock:

@@ -218,7 +218,7 @@ class Repl:
     def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
         answer = Answer(self.out)
         session = self.talk.session
-        with stopping(session.cancel) as stop, self.out.progress("reading") as progress:
+        with stopping(session.cancel) as stop, self.out.progress("reading the prompt", "tokens") as progress:
             told = False
 
             def reading(done: int, total: int, _cached: int) -> None:

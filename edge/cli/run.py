@@ -224,7 +224,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
     ``asked``: False where there will be no answer, whose line is then not ended.
     """
     answer = Answer(out, thoughts, by)
-    with stopping(session.cancel) as stop, out.progress("reading the prompt") as progress:
+    with stopping(session.cancel) as stop, out.progress("reading the prompt", "tokens") as progress:
         try:
             for piece in stop.through(ask(on_prefill=lambda done, total, _cached: progress(done, total))):
                 progress.close()

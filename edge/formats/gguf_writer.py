@@ -36,6 +36,20 @@ class Entry(NamedTuple):
     shape: tuple[int, ...]  # NumPy order, (out, in)
     data: Buffer | Callable[[], Iterable[Buffer]]
 
+    @property
+    def type_id(self) -> int:
+        """The number of its type in the file."""
+        return Q2_0 if self.type == "Q2_0" else TYPE_IDS[self.type]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its data."""
+        if self.type == "Q2_0":
+            return math.prod(self.shape) // 64 * 18
+        found = tensor_bytes(self.type_id, self.shape[::-1])
+        assert found is not None
+        return found
+
 
 def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> None:
     """Write a GGUF file: version 3, alignment 32, tensors in the order given, same input same bytes.
@@ -52,14 +66,7 @@ def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Se
     offset = 0
     sizes = []
     for entry in tensors:
-        dims = entry.shape[::-1]
-        if entry.type == "Q2_0":
-            type_id, size = Q2_0, math.prod(dims) // 64 * 18
-        else:
-            type_id = TYPE_IDS[entry.type]
-            found = tensor_bytes(type_id, dims)
-            assert found is not None
-            size = found
+        dims, type_id, size = entry.shape[::-1], entry.type_id, entry.nbytes
         head += _string(entry.name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
         sizes.append(size)
         offset += -(-size // ALIGNMENT) * ALIGNMENT

@@ -127,7 +127,7 @@ def run(
     head: Sequence[str] = ("auto",),
     weights: Sequence[str] = ("auto",),
     top_k: int = 1,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[[float, float], object] | None = None,
     **options: Any,
 ) -> Report:
     """Measure every combination; ``options`` go to :func:`edge.load` (isa, memory, ...).
@@ -136,7 +136,7 @@ def run(
 
     A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
     missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
-    and whatever loading raises.
+    and whatever loading raises.  ``progress`` is called with answers (done, total).
     """
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
         raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
@@ -144,12 +144,18 @@ def run(
     from edge.session.sampling import Sampling
 
     sampling = Sampling(temperature=0.0) if top_k == 1 else Sampling(top_k=top_k, seed=1)
-    say = progress or (lambda what: None)
+    report = progress or (lambda done, total: None)
+    combinations = list(product(threads, weights, head, kv))
+    done = total = 0  # answers
+
+    def answered() -> None:
+        nonlocal done
+        done += 1
+        report(done, total)
+
     header: dict[str, Any] = {}
     rows: list[Row] = []
-    for n_threads, place, head_type, kv_type in product(threads, weights, head, kv):
-        what = f"threads {n_threads or 'auto'}, weights {place}, head {head_type}, kv {kv_type}"
-        say(f"loading, {what}")
+    for n_threads, place, head_type, kv_type in combinations:
         chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
         # without drafts: a token is a step, whatever the text
         with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
@@ -157,9 +163,9 @@ def run(
             engine.settle()
             _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
             header = header or _header(engine, repeats, left_out, top_k)
-            for depth in usable:
-                say(f"{what}, depth {depth}")
-                rows.append(_row(engine, kv_type, depth, n_gen, repeats, sampling))
+            total = len(combinations) * len(usable) * repeats
+            report(done, total)
+            rows += [_row(engine, kv_type, depth, n_gen, repeats, sampling, answered) for depth in usable]
     header["throttling"] = Board().throttling()
     return Report(header, rows)
 
@@ -216,7 +222,16 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
     )
 
 
-def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int, sampling: Sampling) -> Row:
+def _row(
+    engine: Engine,
+    kv_type: str,
+    depth: int,
+    n_gen: int,
+    repeats: int,
+    sampling: Sampling,
+    answered: Callable[[], None],
+) -> Row:
+    """``answered`` is called after each repeat."""
     from pyx import cpu, memory
 
     board = Board()
@@ -227,6 +242,7 @@ def _row(engine: Engine, kv_type: str, depth: int, n_gen: int, repeats: int, sam
     for _ in range(repeats):
         rates.append(read_rate(weights, engine.path, min(token_bytes, YARDSTICK), engine.n_threads))
         samples.append(_answer(engine, depth, n_gen, sampling))
+        answered()
     tg = median(sample.tg for sample in samples)
     pauses = sorted(pause for sample in samples for pause in sample.pauses)
     return Row(

@@ -27,6 +27,7 @@ from edge.model.families import FAMILIES
 from edge.model.reading import settle
 
 TYPES = ("I2_S", "TQ2_0")
+VERIFYING = "verifying"  # a name in progress that no tensor has
 EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 
 #: TQ2_0 holds the same groups of 128 weights as I2_S, with the four codes of a byte in the opposite order
@@ -74,7 +75,8 @@ def convert(
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16);
     those of models with a scale for each 128 weights (Ternary-Bonsai) become PQ2_0 in any case.
     ``embedding`` (and an untied head): "F16", "Q8_0", "F32" or "keep" the stored type.
-    ``progress(done, total, name)`` is called before each tensor.  ``force`` allows to replace ``dst``.
+    ``progress(done, total, name)`` is called before each tensor with bytes, at last with :data:`VERIFYING` as name.
+    ``force`` allows to replace ``dst``.
     ``ternarise``: round matrices of floats that are not ternary by their absmean, for latent weights without a mark.
     ``extra``: further metadata, such as {"general.license": "mit"}.
     Raises ModelNotFound, InvalidFile, UsageError, or EdgeError when the disk fails or verification does.
@@ -98,16 +100,17 @@ def convert(
 
     target = Target(checkpoint, type, embedding)
     entries = target.entries()
-    reported = [
-        entry._replace(data=partial(_reporting, entry, progress, index, len(entries)))
-        for index, entry in enumerate(entries)
-    ]
+    done, total = 0, sum(entry.nbytes for entry in entries)
+    reported = []
+    for entry in entries:
+        reported.append(entry._replace(data=partial(_reporting, entry, progress, done, total)))
+        done += entry.nbytes
     stored = "PQ2_0" if target.grouped else type
     unverified = f"{dst}.unverified-{os.getpid()}"
     try:
         gguf.write(unverified, metadata(checkpoint, stored, extra), reported)
         if progress:
-            progress(len(entries), len(entries), "verifying")
+            progress(total, total, VERIFYING)
         digest = target.verify(unverified)
         os.replace(unverified, dst)
     except OSError as error:
@@ -119,10 +122,10 @@ def convert(
 
 
 def _reporting(
-    entry: gguf.Entry, progress: Callable[[int, int, str], None] | None, index: int, total: int
+    entry: gguf.Entry, progress: Callable[[int, int, str], None] | None, done: int, total: int
 ) -> Iterable[Buffer]:
     if progress:
-        progress(index, total, entry.name)
+        progress(done, total, entry.name)
     assert callable(entry.data)
     return entry.data()
 
