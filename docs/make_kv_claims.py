@@ -162,8 +162,8 @@ def sentences(facts: dict[str, Any]) -> dict[str, str]:
     small = next(mode for mode in policies if mode.endswith("sinks=4"))
     some = [f"{t} {types[t]['change']:+.2%} (KL {types[t]['kl_mean']:.1e})" for t in ("int8", "fp8", "int4", "binary")]
     return {
-        "flat_rule": f"On our model's entropies the rule gives {flat}x. Each head has its own pages here, so that a "
-        "quarter of the tokens takes a quarter of the memory",
+        "flat_rule": f"With the entropies of the bundled model the rule gives {flat}x. Each head has its own "
+        "pages here, so that a quarter of the tokens takes a quarter of the memory",
         "classes": f"Ours, on one text: {', '.join(focused)}",
         "oracle": f"Ours on {facts['oracle']['tokens']} tokens: {', '.join(best)}. What a cache of the first and the "
         f"newest really preserves at {context}: {'; '.join(real)}",
@@ -193,27 +193,26 @@ def measured(facts: dict[str, Any]) -> str:
     places = [f"{i}.{j}" for i, row in enumerate(budgets["keep"]["uniform"]) for j in range(len(row))]
     return f"""\
 {facts["model"]} (fingerprint {facts["fingerprint"][:12]}), perplexity {types["rows"][0]["perplexity"]:.3f} on
-{types["tokens"]} tokens of dialogues that it was not trained on, in segments of {context}.
-KL is the divergence of the predictions from the reference's, in nats; mass is the share of the reference's attention
-that falls on tokens still in sight. `bitnet-edge eval kv` measures the same, and speed, on any model and text.
+{types["tokens"]} tokens of dialogues that were not in its training data, in segments of {context}.
+KL is the divergence of the predictions from the reference, in nats; mass is the share of the reference's attention on
+tokens that are still in the cache. `bitnet-edge eval kv` measures the same, and the speed, for any model and text.
 
 ### Types, against F32 pages
 
 {quality_table(types["rows"])}
 
-`fp8` and `binary` have no vector kernels of their own: a page is unpacked, to F16 or int8, by every
-token that looks at it. They save memory and cost time: at 4096 tokens of 2B-4T's heads the attention of a token takes
-40 and 103 ms on one thread, where `int8` takes 12, `int4c` 12 and `f16` 25 (command
-and spread: [the logbook](../benchmarks/SPEED.md)).
+`fp8` and `binary` have no vector kernels: every token unpacks each page to F16 or int8. They save memory and cost time:
+with 4096 tokens and the heads of 2B-4T, the attention of one token takes 40 and 103 ms on one thread; `int8` takes 12,
+`int4c` 12 and `f16` 25 ms (command and spread: [SPEED.md](../benchmarks/SPEED.md)).
 
 ![KL against memory](pictures/kv_quality.svg)
 
 {gates(facts)}
 
-### What 4 bits cost where
+### What 4 bits cost
 
-F32 pages with rotated keys are exact but for the order of sums: their row is the floor of this measurement, and what
-another row has beyond it is the cache's. Windows as long as the text keep the first tokens in F16.
+F32 pages with rotated keys are exact except for the order of sums: their row is the noise of this measurement, and
+whatever another row has in addition is caused by the cache. A window as long as the text keeps the first tokens in F16.
 
 {quality_table(facts["ablations"]["rows"])}
 
@@ -223,13 +222,13 @@ another row has beyond it is the cache's. Windows as long as the text keep the f
 
 {quality_table(facts["against_f16"]["rows"])}
 
-### Ways of forgetting, in int8 pages
+### Dropping tokens, with int8 pages
 
 {quality_table(facts["policies"]["rows"])}
 
 ### Budgets per head, a quarter of the context kept, equal memory
 
-Made on one half of the text, judged on the other.
+Made from one half of the text, measured on the other.
 
 {quality_table(budgets["report"]["rows"])}
 
@@ -237,10 +236,10 @@ Tokens kept by each layer.head:
 
 {table(["", *places], keeps)}
 
-### How widely the heads look
+### Entropy of attention
 
-Share of query heads by entropy of their attention at the end of texts of so many tokens: sink below 0.5 bits, focused
-1.5, moderate 2.5, mixed 3.5. `bitnet-edge calibrate --classes {",".join(looks)}` prints each.
+Share of query heads by the entropy of their attention, at the end of texts of this many tokens: sink below 0.5 bits,
+focused 1.5, moderate 2.5, mixed 3.5. `bitnet-edge calibrate --classes {",".join(looks)}` prints each.
 
 {table(["tokens", *names, "mean, bits"], heads)}"""
 
@@ -271,7 +270,7 @@ def four_bits(facts: dict[str, Any]) -> str:
     whole = next(mode for mode in rows if mode.startswith("int4 window"))
     return (
         f"Keys of 4 bits cost KL {kl['int4:f16 kv_hadamard=off']:.1e}, values {kl['f16:int4']:.1e}: keys go through an "
-        f"exponential, errors of values average out. Rotating keys takes int4 from {kl['int4 kv_hadamard=off']:.1e} to "
+        f"exponential, errors of values average out. Rotated keys reduce int4 from {kl['int4 kv_hadamard=off']:.1e} to "
         f"{kl['int4 kv_hadamard=on']:.1e}, scales by channel to {kl['int4c']:.1e}, first tokens in F16 to "
         f"{kl[whole]:.1e}; int8 keys with int4 values cost {kl['int8:int4']:.1e}."
     )
@@ -283,24 +282,24 @@ def gates(facts: dict[str, Any]) -> str:
     for name, (change, same) in GATES.items():
         row = types[name]
         lines.append(
-            f"* {name}: perplexity within {change:.1%} wanted, {row['change']:+.3%} +- {row['error']:.3%} measured"
-            f"{verdict(abs(row['change']) <= change)}; same first choice in {same:.0%} wanted, {row['top1']:.2%} "
-            f"measured{verdict(row['top1'] >= same)}."
+            f"* {name}: perplexity: target within {change:.1%}, measured {row['change']:+.3%} +- {row['error']:.3%}"
+            f"{verdict(abs(row['change']) <= change)}; same first choice: target {same:.0%}, measured "
+            f"{row['top1']:.2%}{verdict(row['top1'] >= same)}."
         )
     order = [types[name]["kl_mean"] for name in ("int8", "int8:int4", "int4")]
-    lines.append(f"* int8:int4 lies between int8 and int4 in KL{verdict(order == sorted(order))}.")
+    lines.append(f"* int8:int4 is between int8 and int4 in KL{verdict(order == sorted(order))}.")
     floor = by_mode(facts["ablations"])["f32 kv_hadamard=on"]
     lines.append(
-        f"* The floor: an exact cache whose sums run in another order agrees in {floor['top1']:.2%} of first choices "
-        f"(KL {floor['kl_mean']:.1e}), because activations are rounded to 8 bits and the least change turns some of "
-        "these roundings over."
+        f"* The noise: an exact cache that sums in another order agrees in {floor['top1']:.2%} of first choices "
+        f"(KL {floor['kl_mean']:.1e}), because activations are rounded to 8 bits, and the smallest change reverses "
+        "some of these roundings."
     )
     kl = {row["mode"].split()[-1]: row["kl_mean"] for row in facts["budgets"]["report"]["rows"]}
     best = all(kl["support"] < kl[other] for other in ("uniform", "entropy", "inverse"))
     lines.append(
-        f"* budgets by support beat uniform and both entropy signs in KL at a quarter{verdict(best)}; by measured cost "
-        f"they come {kl['support'] / kl['greedy']:.1f}x nearer than by support, and with the type chosen, too, "
-        f"{kl['support'] / kl['joint']:.1f}x."
+        f"* budgets by support have a lower KL than uniform and both entropy rules at a quarter{verdict(best)}; "
+        f"budgets by measured cost (greedy) divide it by {kl['support'] / kl['greedy']:.1f}, and if the type is "
+        f"chosen, too (joint), by {kl['support'] / kl['joint']:.1f}."
     )
     return "\n".join(lines)
 
