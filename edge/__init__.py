@@ -2,27 +2,27 @@
 
     import edge
 
-    with edge.load() as engine:                       # the model that ships; edge.load("model.gguf") for another
+    with edge.load() as engine:                       # the bundled model; edge.load("model.gguf") for another
         session = engine.session(system="You are a helpful guide.")
         session.warm()                                # read the system prompt before the first guest waits
         for piece in session.ask("Where is the lift?", max_tokens=60, temperature=0):
             print(piece.text, end="", flush=True)
 
-load         a file -> Engine; the memory plan is kept or refused.      load(ctx=, kv=, memory=, parallel=, threads=)
+load         a file -> Engine; refuses if the memory plan does not fit.  load(ctx=, kv=, memory=, parallel=, threads=)
 Engine       one model: session(), chat(messages), load_session(path), share_prefixes(size), memory(), close()
 Session      one conversation: ask(text), chat(messages), complete(prompt), choose(question, options), warm(), undo(),
              clear(), cancel(), save(path), park(path), messages, system
 Answer       what ask, chat and complete return: iterate it for pieces, or .text; .finish_reason, .usage, .timings,
              .value (of an answer with a schema), .logprobs, cancel(), close(); "with" closes it
 Piece        .text, .ids, .bytes
-Sampling     temperature, top_k, top_p, min_p, seed, ...; each of them is an option of ask, too
-KVConfig     what load is asked about context and memory, in one object
-EdgeError    every expected failure: one line, and exit_code; the kinds are in edge.errors
+Sampling     temperature, top_k, top_p, min_p, seed, ...; each is also an option of ask
+KVConfig     all options of load about context and memory, in one object
+EdgeError    base of all expected errors: a message of one line, and exit_code; the classes are in edge.errors
 edge.aio     async for piece in edge.aio.pieces(answer)
 
-docs/python.md is a guide to all of it, edge.Session.ask explains the options of an answer.
+docs/python.md is a guide; edge.Session.ask explains the options of an answer.
 
-Importing this package costs nothing: these names are fetched when they are first used.
+Importing this package loads nothing: these names are imported when they are first used.
 """
 
 from __future__ import annotations

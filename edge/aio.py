@@ -4,9 +4,9 @@
         async for piece in pieces:
             ...
 
-One thread for each engine, started with the first answer and ended when there is none, drives them all: it collects
-what they need evaluated, has it evaluated together, and hands their pieces to their event loops.  An answer is at most
-AHEAD pieces ahead of who reads it.
+One thread for each engine, started with the first answer and ended when there is none, runs them all: it collects
+their segments, evaluates them in one step, and passes the pieces to their event loops.  An answer is at most AHEAD
+pieces ahead of its reader.
 """
 
 from __future__ import annotations

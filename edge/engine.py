@@ -1,9 +1,9 @@
-"""Engine: the facade people hold: one model in memory, the memory of its KV caches, what they share, open sessions.
+"""Engine: one model in memory, the memory of its KV caches, shared prefixes, and the open sessions.
 
     load(path) -> Engine -> .session() -> Session.ask(text) -> Answer -> pieces
 
-Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many threads: what
-is ready is evaluated together (edge/session/scheduler.py).  Not to be used after fork().
+Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many
+threads: all that is ready is evaluated in one step (edge/session/scheduler.py).  It cannot be used after fork().
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """A loaded model.  Made by :func:`edge.load`; tests may put the parts together themselves.
+    """A loaded model, made by :func:`edge.load`.
 
-    ``system``: the system prompt of sessions that are not given one.  ``notes``: remarks about the file and the plan.
+    ``system``: the system prompt of sessions without one of their own.  ``notes``: notes about the file and the plan.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Engine:
 
     @property
     def plan(self) -> KVPlan:
-        """What everything takes, see :class:`edge.kv.config.KVPlan`."""
+        """The memory plan, see :class:`edge.kv.config.KVPlan`."""
         return self.space.plan
 
     @property
@@ -87,7 +87,7 @@ class Engine:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this model from others, see :mod:`edge.model.fingerprint`."""
+        """Identifies the model, see :mod:`edge.model.fingerprint`."""
         return self.model.fingerprint
 
     @property
@@ -96,7 +96,7 @@ class Engine:
         return self.model.closed
 
     def memory(self) -> dict[str, int]:
-        """Bytes: the parts of the plan, ``kv`` of all open sessions, and what the process really holds."""
+        """Bytes: the parts of the plan, ``kv`` of all open sessions, and the resident memory of the process."""
         f = self.plan.footprint
         return {
             "weights_mapped": f.mapped,
@@ -145,17 +145,18 @@ class Engine:
         return session
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Answer:
-        """Answer a whole conversation once, in a session that lives as long as the answer.
+        """Answer a whole conversation once, in a new session that is closed with the answer.
 
-        See :meth:`edge.session.session.Session.chat`; a session of your own holds what it has read for the next call.
+        See :meth:`edge.session.session.Session.chat`.  With a session of your own, the next call need not read the
+        conversation again.
         """
         return self.session("").chat(messages, **options)
 
     def load_session(self, path: str | os.PathLike[str]) -> Session:
-        """A session that :meth:`edge.session.session.Session.save` wrote; it goes on as if it had never been saved.
+        """A session that :meth:`edge.session.session.Session.save` wrote; it continues as if it had never been saved.
 
-        Raises InvalidFile for a file that is damaged, or of another model or KV plan, and UsageError where there is
-        none that can be read.
+        Raises InvalidFile if the file is damaged, or belongs to another model or KV plan, and UsageError if it cannot
+        be read.
         """
         from edge.kv import codec
 
@@ -166,10 +167,10 @@ class Engine:
     def share_prefixes(
         self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None, folder_bytes: str | int = "1G"
     ) -> Prefixes:
-        """Let sessions share what they begin with (system prompts, what :meth:`Session.warm` read); from now on.
+        """From now on, let sessions share their beginnings (system prompts, and what :meth:`Session.warm` read).
 
-        See :class:`edge.kv.prefixes.Prefixes`.  Sizes as "64M" or in bytes.  Sessions that have begun already keep
-        what they hold to themselves.
+        See :class:`edge.kv.prefixes.Prefixes`.  Sizes as "64M" or in bytes.  Sessions that have already begun do not
+        take part.
         """
         most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
         return self.prefixes.share(most or 0, folder, on_disk or 0)
@@ -179,11 +180,11 @@ class Engine:
         return self.space.shelf.give_way() or self.prefixes.give_way() or self.space.give_way()
 
     def settle(self) -> None:
-        """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""
+        """Wait until the weights are in their final place: they may be copied into 2 MiB pages between steps."""
         self.model.settle()
 
     def close(self) -> None:
-        """Give everything back.  Running answers end with an error at their next token."""
+        """Free all memory.  Running answers end with an error at their next token."""
         if self.closed:
             return
         self.model.close()

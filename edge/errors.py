@@ -15,10 +15,10 @@ class EdgeError(Exception):
 
 
 class UsageError(EdgeError):
-    """A value the caller gave cannot be used.
+    """An invalid argument.
 
-    ``argument``: its name in Python, with which the message begins then; the command line shows its option instead.
-    ``hint``: what to do about it, the end of the message.
+    ``argument``: its name in Python, which begins the message; the command line shows the option instead.
+    ``hint``: what to do, the end of the message.
     """
 
     exit_code = 2
@@ -36,37 +36,37 @@ class ModelNotFound(EdgeError):
 
 
 class InvalidFile(EdgeError):
-    """A model, tokenizer or session file is damaged, hostile or not supported."""
+    """A model, tokenizer or session file is damaged or not supported."""
 
     exit_code = 4
 
 
 class MemoryRefused(EdgeError):
-    """The plan would not fit in the memory that is available or allowed."""
+    """The plan does not fit in the memory that is available or allowed."""
 
     exit_code = 5
 
 
 class UnsupportedCPU(EdgeError):
-    """The processor lacks the forced (or any) instruction set."""
+    """The processor does not support the requested (or any) instruction set."""
 
     exit_code = 6
 
 
 class ContextFull(EdgeError):
-    """The context is full and the caller asked to stop rather than slide."""
+    """The context is full, and ``overflow`` is "stop"."""
 
     exit_code = 7
 
 
 class Busy(EdgeError):
-    """Another process holds what was asked for; later it may be free."""
+    """Another process uses the resource; try again later."""
 
     exit_code = 75
 
 
 class AnswerTimeout(EdgeError):
-    """``--timeout`` was reached; what had been answered stands."""
+    """``--timeout`` was reached; the partial answer was printed."""
 
     exit_code = 124
 

@@ -77,20 +77,20 @@ def load(
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
-    """Load a model file or folder; None is the model that ships inside.
+    """Load a model: a file, a folder, or the name of a pulled model.  None: the bundled model.
 
     ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all that begin with kv: see
-    :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: always so many; default up to one
-    for each performance core, fewer while other programs need the cores (see pyx.pace).  head: one of HEADS.
-    weights: "map" (run from the file's map), "huge" (copied into 2 MiB pages first) or
-    "auto" (begins with the map, the copy is made between steps if memory is plenty, see :mod:`edge.model.placement`).
-    isa: force an instruction set.  template: a chat template by name.  think: whether models that can shall think
-    before they answer; None: as they do by themselves.  i2s_layout and activation: for files that do not
-    say.  system: the system prompt of sessions that are not given another; it is pinned where the context slides and
-    ``sinks`` is None.  progress: called with (done, total).  draft: "auto", "off" or a number of tokens, see
-    :mod:`edge.session.drafting`.  constrained: answers will follow grammars, and the memory for that is part of the
-    plan.  reserve: bytes that the calling program will take itself, part of the plan, too.  on_plan: called with the
-    memory plan before anything of it is taken, but for a large output head where memory is plenty.
+    :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: number of threads; default: up to
+    one for each fast core, fewer while other programs need the cores (see pyx.pace).  head: one of HEADS.
+    weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
+    between steps if there is enough memory, see :mod:`edge.model.placement`).  isa: force an instruction set.
+    template: a chat template by name.  think: whether models that can think before they answer do so; None: the model
+    decides.  i2s_layout and activation: for files that do not contain them.  system: the system prompt of sessions
+    without one of their own; it is never dropped from a sliding context if ``sinks`` is None.  progress: called with
+    (done, total).  draft: "auto", "off" or a number of tokens, see :mod:`edge.session.drafting`.  constrained: include
+    the memory for answers that follow a grammar in the plan.  reserve: bytes that the calling program itself needs;
+    also part of the plan.  on_plan: called with the memory plan before memory is allocated, except that a large output
+    head may be converted first if memory is plentiful.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """

@@ -63,7 +63,7 @@ def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
 
 
 class KVPlan(NamedTuple):
-    """What a session will allocate and what the process will take with one session open."""
+    """The memory plan: what a session allocates, and what the process takes with all planned sessions."""
 
     n_ctx: int
     kv_type: str
@@ -158,22 +158,22 @@ class KVPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class KVConfig:
-    """What the caller asks for; values are checked at once, sizes in :meth:`plan`.
+    """Options of the context and the KV cache; values are checked at once, sizes in :meth:`plan`.
 
-    ``ctx`` None: min(2048, what the model was trained on).  ``window`` > 0: token t attends the first ``sinks`` tokens
-    and the last ``window``.  Without a window, ``overflow`` "slide" makes the whole context such a window when it is
-    full (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 where a window is in force.
-    ``memory`` bounds the whole process: an unset ``ctx`` is shortened first, then a smaller KV type is taken.
-    ``force_memory`` skips the comparison with the memory that is available.
+    ``ctx`` None: min(2048, training length of the model).  ``window`` > 0: a token attends to the first ``sinks``
+    and the last ``window`` tokens.  Without a window, when the context is full, ``overflow`` "slide" makes the whole
+    context a window (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 if there is a window.
+    ``memory`` limits the whole process: if ``ctx`` is not set, it is shortened first, then a smaller KV type is used.
+    ``force_memory`` skips the comparison with the available memory.
 
-    ``positions`` "cache": once old tokens are gone, sinks are seen as if they stood right before the window.
+    ``positions`` "cache": after tokens were dropped, sinks have the positions directly before the window.
     ``kv_policy``: of :data:`edge.kv.policy.POLICIES`.  ``kv_budget``: path of a file with tokens to keep for each head
-    (:mod:`edge.kv.policy`).  ``kv_drop_layers``: layers that see nothing but the token at hand, as "0,3"; to measure
-    what they are worth.  ``kv_offload``: a folder where each session keeps the pages that leave its window, in a file
-    of at most ``kv_offload_size``, so that going back (undo, another answer) need not read the text again.
-    ``kv_hadamard``: whether keys are rotated before they are stored; "auto" where their type gains by it.
-    ``parallel``: so many answers at the same time, each with a context of its own, are planned for, and no more run;
-    None: one is planned for, and as many run as there is memory for.
+    (:mod:`edge.kv.policy`).  ``kv_drop_layers``: layers that see only the current token, such as "0,3"; for
+    measurements.  ``kv_offload``: a folder in which each session saves the pages that leave its window, in a
+    file of at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are
+    rotated before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same
+    time, each with a context of its own; that many are planned for, and no more run.  None: one is planned for, and as
+    many run as there is memory for.
     """
 
     ctx: int | None = None

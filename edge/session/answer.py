@@ -96,10 +96,10 @@ class Outcome:
 
 
 class Answer:
-    """What ``ask``, ``complete`` and ``chat`` return.  Nothing happens until it is iterated, or asked for its ``text``.
+    """What ``ask``, ``complete`` and ``chat`` return.  Nothing happens until it is iterated or its ``text`` is read.
 
-    Iterate it for :class:`Piece` objects; ``for piece in answer`` may be left at any time and entered again.  Closing
-    it (``with``, :meth:`close`, or letting go of it) ends it there: what was said stays the answer.
+    Iterate it for :class:`Piece` objects; a ``for`` loop can be left at any time and continued later.  Closing it
+    (``with``, :meth:`close`, or dropping the last reference) ends it: the text up to then is the answer.
     """
 
     def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
@@ -136,10 +136,10 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """All of the answer; runs to its end.
+        """The whole answer; runs to its end.
 
-        Raises EdgeError where the answer has been iterated for more than 32,768 tokens through a window, and its
-        beginning was not kept.
+        Raises EdgeError if more than 32,768 tokens have been iterated through a window, so that the beginning was not
+        kept.
         """
         return self._all(self._outcome.said)
 
@@ -165,14 +165,14 @@ class Answer:
 
     @property
     def thoughts(self) -> str:
-        """What the model thought in front of its answer; runs to its end.  Not part of ``text``."""
+        """What the model thought before its answer; runs to its end.  Not part of ``text``."""
         return self._all(self._outcome.thoughts)
 
     @property
     def value(self) -> Any:
-        """What the answer says, for one with a ``schema``: an instance of its class, or JSON's types; else its text.
+        """The parsed answer, if it has a ``schema``: an instance of its class, or JSON types; else its text.
 
-        Runs to its end.  Raises EdgeError if the answer was cut before it said anything whole.
+        Runs to its end.  Raises EdgeError if the answer was cut off.
         """
         text, spec = self.text, self._outcome.spec
         try:

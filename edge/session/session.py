@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
+    """One conversation, made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
 
-    ``messages`` is the conversation as dictionaries with ``role`` and ``content``; it may be edited between calls,
-    the next call evaluates from the first difference.
+    ``messages`` is the conversation as dictionaries with ``role`` and ``content``; it may be edited between calls;
+    the next call reads from the first difference.
     """
 
     def __init__(self, space: KVSpace, scheduler: Scheduler, prefixes: Prefixes, system: str | None = None) -> None:
@@ -62,36 +62,35 @@ class Session:
 
         max_tokens: of the answer, 512 if not given; 0 reads the prompt only.
         temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, presence_penalty, frequency_penalty, seed: how
-        tokens are chosen, see :class:`edge.Sampling`; ``sampling`` is all of them in one, which the others change.
+        tokens are chosen, see :class:`edge.Sampling`; ``sampling`` sets all of them, the others override it.
         stop: texts that end the answer and are not part of it.
         by: "token", "word", "sentence" or "all", the size of the pieces.
-        logprobs: keep the log probability of every token, and of so many of the likeliest; see ``Answer.logprobs``.
-        timeout: seconds, the caller's own between pieces included.
+        logprobs: record the log probability of every token and of this many of the likeliest; see ``Answer.logprobs``.
+        timeout: seconds, including the caller's own time between pieces.
         schema (a JSON schema as text or dictionary, a dataclass or a pydantic model), regex (Rust's, of the whole
-        answer), choices (one of these texts) or grammar (Lark): one of them makes the answer something a machine can
-        read, see :attr:`Answer.value`.  A key of a schema that is not supported raises UsageError here, as does a
-        mistake in a grammar.
+        answer), choices (one of these texts) or grammar (Lark): at most one of them, the form of the answer; see
+        :attr:`Answer.value`.  An unsupported key of a schema, or a mistake in a grammar, raises UsageError here.
         tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.tools.Tools`; see
         :attr:`Answer.calls`.
-        ignore_eos: go on past the model's own end, for measuring.
-        on_prefill: called with (tokens done, tokens in all, tokens cached) while the prompt is read.
+        ignore_eos: continue after the model's end token, for measurements.
+        on_prefill: called with (tokens done, tokens in total, tokens cached) while the prompt is read.
 
-        Stopping early (closing the answer, :meth:`cancel`, a timeout) keeps what was said as the answer; a turn
-        without any text leaves no trace.  Raises UsageError at once for options that cannot be used; the answer raises
-        ContextFull when the prompt does not fit and ``overflow`` is "stop".  Where the context slides, only the
-        beginning and the end are read of a text that is longer than all of it: see :attr:`Answer.left_out`.
+        If it is stopped early (by closing the answer, :meth:`cancel` or a timeout), the text up to then is kept as the
+        answer; a turn without any text is not kept.  Raises UsageError at once for invalid options; the answer raises
+        ContextFull if the prompt does not fit and ``overflow`` is "stop".  If the context slides and the text is longer
+        than all of it, only its beginning and end are read: see :attr:`Answer.left_out`.
         """
         check_text(text)
         return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), message=text)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
-        """Answer a whole conversation, which takes the place of ``messages``; what of it is held is not read again.
+        """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
 
         With ``overflow`` "stop" the answer depends on these messages and options alone; otherwise also on the tokens
         in which the session wrote its earlier answers.
 
-        ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``, the question last;
-        or the result of a call (role "tool"), behind the message of the assistant with its ``tool_calls``.
+        ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
+        question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``.
         Options as in :meth:`ask`.
         """
         copied = check_messages(messages)
@@ -100,7 +99,7 @@ class Session:
     def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
 
-        No template, ``messages`` stays as it is.  Options as in :meth:`ask`.
+        No template is used, and ``messages`` does not change.  Options as in :meth:`ask`.
         """
         if isinstance(prompt, str):
             check_text(prompt)
@@ -109,8 +108,8 @@ class Session:
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """How likely each of these answers to a question is, the likeliest first; ``share`` compares them.
 
-        The question is read once, and is no turn of the conversation.  Nothing is drawn: the same question gets the
-        same numbers.
+        The question is read once, and does not become part of the conversation.  Nothing is random: the same question
+        gives the same numbers.
         """
         check_text(question)
         if isinstance(options, str) or not options:
@@ -118,21 +117,21 @@ class Session:
         for each in options:
             check_text(each)
             if not each:
-                raise UsageError("has a text without a character", argument="options")
+                raise UsageError("has an empty text", argument="options")
         outcome = self._outcome = Outcome()
         return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
 
     def score(self, question: str, answer: str) -> Scored:
-        """How likely the model is to begin its answer to a question with this text; as :meth:`choose`."""
+        """How likely the model is to begin its answer to a question with this text; see :meth:`choose`."""
         return self.choose(question, [answer])[0]
 
     def warm(self) -> int:
-        """Evaluate what the next turn will begin with: system prompt and history.  Returns the tokens now held."""
+        """Read what the next turn begins with: system prompt and history.  Returns the number of cached tokens."""
         outcome = self._outcome = Outcome()
         return self._scheduler.drive(self._warm(outcome))
 
     def undo(self) -> str | None:
-        """Take the last question and its answer back; returns the question, None if there is none."""
+        """Remove the last question and its answer; returns the question, None if there is none."""
         self._not_busy()
         for at in range(len(self.messages) - 1, -1, -1):
             if self.messages[at]["role"] == "user":
@@ -144,7 +143,7 @@ class Session:
         return None
 
     def clear(self) -> None:
-        """Forget the conversation, keep the system prompt."""
+        """Start a new conversation with the same system prompt."""
         self._not_busy()
         self.messages = self.messages[:1] if self.system is not None else []
         self.forgotten = 0
@@ -157,7 +156,7 @@ class Session:
             running.cancelled = True
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to a file for :meth:`edge.engine.Engine.load_session`; see :mod:`edge.kv.codec`."""
+        """Write conversation and KV cache to a file, for :meth:`edge.engine.Engine.load_session`; see edge.kv.codec."""
         from edge.kv import codec
 
         self._not_busy()
@@ -173,9 +172,9 @@ class Session:
                 self._space.release(state)
 
     def park(self, path: str | os.PathLike[str]) -> Parked:
-        """Save to a file and free the KV pages; the next call reads them from there.
+        """Save to a file and free the KV pages; the next call reads them back.
 
-        Raises as :meth:`save`; then it is not parked.
+        Raises the same errors as :meth:`save`; the session is then not parked.
         """
         from edge.kv.parking import Parked
 
@@ -244,7 +243,7 @@ class Session:
         self.messages, self.forgotten, self.seed = list(talk.messages), talk.forgotten, talk.seed
 
     def close(self) -> None:
-        """Give the KV cache back.  The session cannot be used afterwards."""
+        """Free the KV cache.  The session cannot be used afterwards."""
         self._closed = True
         self.cancel()
         if self._running is None:
@@ -337,7 +336,7 @@ class Session:
         if request.tools is not None:
             form = request.tools.form(self.model.template, self.model.tokenizer)
             if request.spec is not None and form.spec is not None:
-                raise UsageError("tools and a form of the answer: give one of them", argument="tools")
+                raise UsageError("cannot be combined with a form of the answer", argument="tools")
             request = dataclasses.replace(request, form=form, spec=request.spec or form.spec)
         if request.spec is None:
             return request

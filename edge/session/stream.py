@@ -31,12 +31,12 @@ class Decoder(Protocol):
 class Piece(NamedTuple):
     """A part of an answer.  Concatenating ``text`` over all pieces but thoughts gives the answer.
 
-    Only the last piece may be without text: it brings the ids of tokens that have none.
+    Only the last piece may have no text: it contains the ids of tokens without text.
     """
 
     text: str
     ids: tuple[int, ...]  # the tokens whose text ends in this piece
-    thought: bool = False  # of what the model thinks in front of its answer
+    thought: bool = False  # part of what the model thinks before its answer
 
     @property
     def bytes(self) -> bytes:
