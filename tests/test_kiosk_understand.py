@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import edge
 from edge.kiosk import house as house_file
-from edge.kiosk import prompt, slots
+from edge.kiosk import prompt, slots, vectors
 from edge.kiosk.facts import choose
 from edge.kiosk.mentions import vocabulary
 from edge.kiosk.operations import Add, Answer, Book, Change, Name, Plain, Remove, Talk, read, write
+from edge.kiosk.say import line_text
 from edge.kiosk.state import State, apply
 from edge.kiosk.understand import understand
 from edge.kiosk.words import close, distance, stem, words
@@ -245,3 +246,60 @@ def test_a_model_can_write_nothing_but_operations(bundled_model: Path) -> None:
             after = state
             for operation in operations:
                 after = apply(CAFE, after, operation)
+
+
+def test_words_that_are_used_alike_have_vectors_that_point_alike() -> None:
+    for near, far in (("dog", "invoice"), ("toilet", "airport"), ("car", "soup")):
+        like = {"dog": "puppy", "toilet": "bathroom", "car": "vehicle"}[near]
+        assert vectors.likeness(near, like) > vectors.likeness(near, far) + 0.1
+    assert vectors.vector("qwzxv") is None and vectors.likeness("dog", "qwzxv") == 0.0
+    assert vectors.of_text(("qwzxv",)) == () and len(vectors.of_text(("dog", "qwzxv"))) == 48
+    assert choose(CAFE, "qwzxv?") == 0
+
+
+def test_a_file_of_vectors_holds_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "vectors.bin"
+    path.write_bytes(vectors.write({"tea": [0.3, -0.4], "coffee": [0.0, 2.0]}))
+    monkeypatch.setattr(vectors, "_PATH", str(path))
+    for cached in (vectors._table, vectors.vector, vectors.likeness):
+        cached.cache_clear()
+    try:
+        tea, coffee = vectors.vector("tea"), vectors.vector("coffee")
+        assert tea and coffee
+        (unit, length), (other, weight) = tea, coffee
+        assert unit == pytest.approx((0.6, -0.8), abs=0.01) and length == pytest.approx(0.5, abs=1e-3)
+        assert other == (0.0, 1.0) and weight == 2.0
+        assert vectors.likeness("tea", "coffee") == pytest.approx(-0.8, abs=0.01)
+    finally:
+        monkeypatch.undo()
+        for cached in (vectors._table, vectors.vector, vectors.likeness):
+            cached.cache_clear()
+
+
+@pytest.mark.parametrize(("house", "turns", "lines"), [
+    ("cafe", ["a large latte", "make it a cappuccino"], ["1 large Cappuccino"]),
+    ("cafe", ["two double espressos", "one of them single"], ["1 double Espresso", "1 single Espresso"]),
+    ("cafe", ["a large latte with oat milk", "soy instead"], ["1 large Latte with soy milk"]),
+    ("cafe", ["one croissant with butter, one without"], ["1 Croissant with butter", "1 Croissant"]),
+    ("cafe", ["a large latte and a large cappuccino, both with oat milk"],
+     ["1 large Latte with oat milk", "1 large Cappuccino with oat milk"]),
+    ("cafe", ["large cappuccino with an extra shot, a small one without"],
+     ["1 large Cappuccino with extra shot", "1 small Cappuccino"]),
+    ("cafe", ["a green tea and a brownie", "the brownie is not needed"], ["1 Green tea"]),
+    ("cafe", ["a small latte", "sorry no, a flat white"], ["1 Flat white"]),
+    ("cafe", ["two brownies", "make that two, not one"], ["2 Brownie"]),
+    ("barber", ["two fifty pound vouchers"], ["2 £50 Gift voucher"]),
+    ("barber", ["a 50 quid voucher in a gift box"], ["1 £50 Gift voucher with gift box"]),
+    ("noodles", ["lrg pho no coriander, can of coke"], ["1 large Beef pho without coriander", "1 can Coke"]),
+    ("noodles", ["kimchi and edamame", "cancel both of those"], []),
+])  # fmt: skip
+def test_corrections(house: str, turns: list[str], lines: list[str]) -> None:
+    assert [line_text(line) for line in visit(house, *turns).lines] == lines
+
+
+@pytest.mark.parametrize(("text", "day"), [
+    ("saturday 9.30", "saturday"), ("not friday, tuesday", "tuesday"), ("I can't do Monday, Wednesday", "Wednesday"),
+    ("move it from Friday to Sunday", "Sunday"), ("on 24.12.", "24.12"), ("6.15", None),
+])  # fmt: skip
+def test_the_day_that_is_meant(text: str, day: str | None) -> None:
+    assert slots.day(text) == day

@@ -36,7 +36,10 @@ def talk(*turns: str, house: House = HOUSE) -> list[str]:
     "My wife is having a heart attack", "he can't breathe!", "someone collapsed by the door", "call an ambulance",
     "I want to kill myself", "i dont want to live anymore", "there is a fire in the kitchen", "she's choking",
     "my son is missing", "I'm bleeding", "HELP ME", "he has a knife", "I took too many pills", "my baby won't wake up",
-    "two coffees and my dad has passed out", "I think I\u2019m having a stroke",
+    "two coffees and my dad has passed out", "I think I\u2019m having a stroke", "he's clutching his chest",
+    "my grandad has gone all grey", "she dropped to the ground", "the baby swallowed a coin", "my throat's closing up",
+    "there's no reason to stay alive", "I can't see a way out", "i'm going into labour", "someone got run over",
+    "hilfe, mein Vater atmet nicht", "au secours", "ayuda, mi hijo no respira", "aiuto", "pomocy", "救命",
 ])
 def test_emergencies_reach_the_owners_text(text: str) -> None:
     visit = Visit(HOUSE)
@@ -49,6 +52,9 @@ def test_emergencies_reach_the_owners_text(text: str) -> None:
 @pytest.mark.parametrize("text", [
     "death by chocolate", "I'm dying for a coffee", "that cake is to die for", "my feet are killing me, a tea please",
     "fire-roasted tomatoes?", "a blood orange juice", "do you have a fireplace?", "Two teas and a scone",
+    "I could murder a coffee", "hit me with a double espresso", "help me pick a cake", "I can't go on without coffee",
+    "you guys are fire", "my phone died, can I charge it", "no peanuts please, my son can't have them",
+    "I'd like to end with a dessert", "my son lost his hat", "cut the cake in half please", "a cut throat shave",
     "two espressos", "the blue cheese bagel with chives", "the cut fruit", "an espresso and the pale ale",
 ])
 def test_what_only_sounds_like_one(text: str) -> None:
@@ -170,7 +176,7 @@ def test_orders_survive_being_killed(tmp_path: Path) -> None:
 def test_orders_to_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     script = tmp_path / "take"
-    script.write_text('#!/bin/sh\ncat >> "$OUT"\n[ -e "$OUT.fail" ] && exit 1\nexit 0\n')
+    script.write_text('#!/bin/sh\n[ -e "$OUT.fail" ]; ok=$?\ncat >> "$OUT"\n[ $ok = 1 ]\n')  # decided before it writes
     script.chmod(0o755)
     out = tmp_path / "out"
     monkeypatch.setenv("OUT", str(out))

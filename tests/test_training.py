@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from edge.tools.convert import convert
 from training import corpus, data, quantise, schedule
 from training import tokenizer as bpe
 from training.agree import compare, of_engine, of_trainer
-from training.average import average
 from training.checkpoint import Run
 from training.data import BOS, END, EOT, Position, Shard
 from training.evaluate import score
@@ -292,26 +290,6 @@ def new_run(tokenizer_json, tmp_path, monkeypatch, one_thread):
         return run
 
     return make
-
-
-def test_the_average_of_two_ends(tokenizer_json, tmp_path):
-    runs = []
-    for name in ("first", "second"):
-        run = Run(tmp_path / name)
-        run.describe({"shape": vars(MICRO), "name": name})
-        Path(run.tokenizer).write_bytes(Path(tokenizer_json).read_bytes())
-        run.save("last.pt", {"model": Model(MICRO).state_dict(), "step": len(runs), "positions": []})
-        runs.append(run)
-    made = average(*runs, tmp_path / "mean", 0.25)
-    assert made.settings == runs[1].settings and made.load("last.pt")["step"] == 1
-    for name, weight in made.model().state_dict().items():
-        first, second = (run.model().state_dict()[name] for run in runs)
-        assert torch.allclose(weight, 0.25 * first + 0.75 * second, atol=1e-6)
-    Path(runs[0].tokenizer).write_bytes(b"{}")
-    with pytest.raises(ValueError, match="vocabularies"):
-        average(*runs, tmp_path / "none")
-    with pytest.raises(ValueError, match="share"):
-        average(*runs, tmp_path / "none", 1.5)
 
 
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(new_run):

@@ -1,4 +1,7 @@
-"""``python -m training.kiosk_exam VISITS.jsonl...``: marks for what the kiosk understands, on strangers' visits.
+"""``python -m training.kiosk_exam [VISITS.jsonl...]``: marks for what the kiosk understands, on strangers' visits.
+
+Without files it counts the sets of tests/vectors/kiosk/marks.json and writes their marks there; docs/kiosk.md shows
+them, and tests/test_kiosk_marks.py holds both to what the program does.
 
 tests/vectors/kiosk/README.md describes the form.  A turn counts once for each kind of thing it is checked for; every
 turn starts from the state that the visit expects before it, so that one miss is counted once.  -v prints every miss.
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.kiosk import house as house_file
+from edge.kiosk.guards import is_emergency
 from edge.kiosk.house import House
 from edge.kiosk.operations import Add, Answer, Plain, Talk
 from edge.kiosk.state import Line, State, apply
@@ -24,6 +28,8 @@ from edge.kiosk.understand import understand
 from edge.kiosk.words import folded, number, words
 
 HOUSES = Path(__file__).resolve().parent.parent / "tests" / "vectors" / "kiosk" / "houses"
+#: set -> {"files": patterns below tests/vectors/kiosk, "visits": how many, "marks": kind -> [right, asked]}
+MARKS = HOUSES.parent / "marks.json"
 
 #: kind of mark -> (what it is called in the table, target in percent, whether less is better)
 KINDS = {
@@ -38,6 +44,8 @@ KINDS = {
     "price": ("price of an item asked: its row of the menu shown", None, False),
     "none": ('answer is not among the facts: "I do not know"', 90, False),
     "done": ("that is all: understood", None, False),
+    "emergency": ("emergencies that reach the owner's text", 100, False),
+    "alarm": ("other turns that reach it by mistake", 0, True),
     "kept": ("small talk and questions: order, bookings and name stay as they were", None, False),
 }
 
@@ -193,7 +201,9 @@ def examine(paths: list[Path]) -> tuple[Marks, int]:
     for visit in visits(paths):
         state, first = State(), True
         for turn in visit["turns"]:
-            if turn.get("emergency"):  # the guards' (edge.kiosk.guards), before anything is understood
+            kind = "emergency" if turn.get("emergency") else "alarm"
+            marks.mark(kind, is_emergency(turn["say"]))
+            if kind == "emergency":
                 continue
             state = check(houses[visit["house"]], state, turn, first, marks)
             first = first and "order" not in turn
@@ -201,11 +211,46 @@ def examine(paths: list[Path]) -> tuple[Marks, int]:
     return marks, n
 
 
+def counted(patterns: list[str]) -> dict[str, Any]:
+    """The marks of a set, as they stand in marks.json; no visits where none of the files is there."""
+    paths = sorted(path for pattern in patterns for path in MARKS.parent.glob(pattern))
+    marks, n = examine(paths)
+    kinds = {kind: [marks.right[kind], marks.asked[kind]] for kind in KINDS if marks.asked[kind]}
+    return {"files": patterns, "visits": n, "marks": kinds}
+
+
+def record() -> None:
+    """Count every set again, write marks.json, print the table of docs/kiosk.md."""
+    sets = {name: counted(each["files"]) for name, each in json.loads(MARKS.read_text()).items()}
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in sets.items())
+    MARKS.write_text(f"{{\n{lines}\n}}\n")
+    print(table(sets))
+
+
+def table(sets: dict[str, dict[str, Any]]) -> str:
+    """The marks of all sets as the table of docs/kiosk.md."""
+    rows = [f"| | {' | '.join(sets)} | wanted |", "|---" * (len(sets) + 2) + "|"]
+    for kind, (name, target, less) in KINDS.items():
+        if target is None:
+            continue
+        cells = []
+        for each in sets.values():
+            right, asked = each["marks"].get(kind, [0, 0])
+            exact = f"{right} of {asked}" if kind in ("emergency", "alarm") else f"{right / asked:.0%}" if asked else ""
+            cells.append(exact if asked else "not counted yet")
+        goal = "none" if kind == "alarm" else f"under {target} %" if less else f"{target} %"
+        rows.append(f"| {name.strip()} | {' | '.join(cells)} | {goal} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("visits", nargs="+", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("visits", nargs="*", type=Path)
     parser.add_argument("-v", "--misses", action="store_true", help="print every miss")
     args = parser.parse_args()
+    if not args.visits:
+        record()
+        return
     marks, n = examine(args.visits)
     if args.misses:
         print("\n".join(marks.misses))

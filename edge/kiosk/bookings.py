@@ -76,8 +76,16 @@ class Bookings(Reading):
         fresh = bool(target and target.name not in self.state.bookings)
         if target is not None and fresh:
             wants = bool(verb or slotted or choices or phrases("ordering").search(low) or not asks(low))
-            if asks(low) and not (slotted or (phrases("ordering").search(low) and not phrases("wh").search(low))):
+            if asks(low) and not (
+                slotted
+                or (verb and (choices or re.search(r"\b(?:can|could|would|will) you\b", low)))
+                or (phrases("ordering").search(low) and not phrases("wh").search(low))
+            ):
                 wants = False
+            if not (verb or slotted) and re.search(r"\b(?:has|have|had|got) (?:a|an|my|his|her)\b", low) and not (
+                re.search(r"\b(?:can|could|may|might|to|let'?s|i'?ll|we'?ll) (?:i |we )?have\b", low)
+            ):
+                wants = False  # "I have a pixie cut" tells of the guest
             if asks(low) and phrases("about booking").search(low):
                 wants = False
             if re.search(r"\b(?:don'?t|do not|didn'?t|haven'?t|without)\b", low):
@@ -94,7 +102,8 @@ class Bookings(Reading):
                 return text
         if target is None:
             return text
-        if asks(low) and not fresh and not phrases("ordering").search(low):
+        corrects = bool(phrases("correct").search(low) or re.search(r"\bnot\b", low))
+        if asks(low) and not fresh and not phrases("ordering").search(low) and not (corrects and slotted):
             return text
         if (verb or named) and not fresh and phrases("remove").search(low) and not slotted and not choices:
             if not self.state.lines and len(self.state.bookings) == 1:
@@ -152,6 +161,11 @@ class Bookings(Reading):
                 keys = [key for key in count_keys if key == "people"]
             if keys:
                 got.setdefault(keys[0], value)
+        if not got and not fresh and not self.state.lines and phrases("correct").search(folded(text)):
+            numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
+            changed = [key for key in count_keys if key in have]
+            if numbers and len(changed) == 1 and not values["day"] and not values["time"]:
+                got[changed[0]] = numbers[0]  # "make that 3"
         if asked and plain.get(asked) == "count" and asked not in got:
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             if numbers and not any(m.kind == "item" for m in mentions):

@@ -7,14 +7,20 @@ from dataclasses import dataclass, field, replace
 
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT
+from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading
-from edge.kiosk.words import Word, words
+from edge.kiosk.words import Word, folded, words
 
 DEFINITE = frozenset({"the", "that", "my", "those", "this", "these", "our", "his", "her", "both", "all", "each"})
 _NEGATION = frozenset(
     {"no", "without", "minus", "hold", "skip", "not", "w/o", "less", "never", "non", "neither", "nor"}
 )
 _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
+
+
+_BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
+_AGAINST = re.compile(r"\b(?:not|instead of|rather than|in place of)(?: an?| the| my)?$")
+_EVERY = re.compile(r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three| four| 2| 3| 4)?(?: with)?$")
 
 
 @dataclass
@@ -30,6 +36,7 @@ class Draft:
     definite: bool = False
     more: bool = False
     removed: bool = False
+    part: bool = False  # "one of the curries"
     text: str = ""
 
 
@@ -47,11 +54,21 @@ def negated(between: list[str], still: bool) -> bool:
 class Drafts(Reading):
     """Drafts of lines, out of what a clause mentions."""
 
-    def told_apart(self, mentions: list[Mention]) -> list[Mention]:
+    def told_apart(self, mentions: list[Mention], turn: list[Word]) -> list[Mention]:
         """Words that name a size or an extra are what the items that are spoken of have."""
         spoken = {value for mention in mentions if mention.kind == "item" for value in mention.values}
         spoken = spoken or {line.item for line in self.state.lines}
         sizes = {size for name in spoken for size in self._sizes(name)}
+        if phrases("remove").search(folded(self.text)):  # "take the ship off": what is there, not what is for sale
+            held = {extra for line in self.state.lines for extra in line.extras}
+            items = {line.item for line in self.state.lines}
+            mentions = [
+                replace(mention, kind="extra", values=(extra,))
+                if mention.kind == "item" and not mention.exact and not items & set(mention.values)
+                and (extra := self.names.extra_parts.get(turn[mention.first].stem, "")) in held
+                else mention
+                for mention in mentions
+            ]  # fmt: skip
         return [
             mention.other if mention.kind == "size" and mention.other and not sizes & set(mention.values) else mention
             for mention in mentions
@@ -62,17 +79,26 @@ class Drafts(Reading):
         drafts: list[Draft] = []
         loose = Draft(())
         pending = Draft(())
-        negative = False
+        negative = shared = False  # shared: what is said is said of all of them
         base: Draft | None = None
+        read = -1
         for at, mention in enumerate(mentions):
             start = mentions[at - 1].last if at else 0
             between = [word.fold for word in turn[start : mention.first]]
             breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
             negative = negated(between, negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
             following = mentions[at + 1 :]
-            if mention.kind in ("size", "choice") and negative and between[-1:] == ["not"]:
-                continue  # "cans, not bottles"
-            if drafts and mention.kind in ("size", "extra") and between[-1:] in (["both"], ["all"], ["each"]):
+            if mention.kind in ("size", "choice") and negative and _AGAINST.search(" ".join(between)):
+                continue  # "cans, not bottles", "the whole one instead of a slice"
+            if mention.kind == "number" and drafts and between[-1:] == ["not"]:
+                continue  # "two packs, not one"
+            every = {"both", "all", "each"} & {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+            shared = bool(every and _EVERY.search(" ".join(word.fold for word in turn[: mention.first]))) or (
+                shared and mention.kind in ("size", "extra")
+            )
+            if drafts and mention.kind in ("size", "extra") and shared:
+                if pending.counted:  # "all three gift wrapped"
+                    pending = Draft(())
                 for draft in drafts:
                     if mention.kind == "size":
                         draft.size = self.size_for(draft.values, mention.values) or draft.size
@@ -86,12 +112,14 @@ class Drafts(Reading):
                 draft.extras, draft.without = list(pending.extras), list(pending.without)
                 back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
                 near = between[-3:] if at else back
-                draft.definite = pending.definite or bool(DEFINITE & set(near[-2:]))
+                draft.definite = not pending.part and (pending.definite or bool(DEFINITE & set(near[-2:])))
                 draft.more = pending.more or bool({"another", "more", "additional", "second"} & set(near))
                 draft.removed = negative
                 drafts.append(draft)
                 base, pending, negative = None, Draft(()), False
             elif mention.kind == "number":
+                if mention.first == read:
+                    continue  # the "one" of "a small one"
                 if (
                     following
                     and following[0].kind == "number"
@@ -103,12 +131,12 @@ class Drafts(Reading):
                     mention.last < len(turn) and turn[mention.last].fold == "more"
                 )
                 after = [word.fold for word in turn[mention.last : mention.last + 2]]
-                pending.definite = bool({"the", "those", "these", "all", "both"} & set(between[-1:])) or after == [
-                    "of",
-                    "the",
-                ]
+                pending.definite = bool({"the", "those", "these", "all", "both"} & set(between[-1:]))
+                pending.part = after in (["of", "the"], ["of", "my"], ["of", "those"], ["of", "our"])
                 if drafts and between in (["x"], ["×"]) and not drafts[-1].counted:
                     drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())
+                elif drafts and drafts[-1].definite and not drafts[-1].counted and len(drafts) == 1 and not following:
+                    drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())  # "the muffins, two"
                 elif drafts and not self._item_next(following, turn, mention.last):
                     base = self.split(drafts, base, pending)
                     pending = Draft(()) if base is not None else pending
@@ -117,6 +145,18 @@ class Drafts(Reading):
             elif mention.kind == "size":
                 size = mention.values
                 item_next = self._item_next(following, turn, mention.last)
+                apart = set(between) & {",", "and", "a", "another", "plus"} or pending.counted
+                if drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
+                    drafts[-1].size or drafts[-1].extras
+                ):  # "a large one with oat milk, a small one without"
+                    count = pending.count if pending.counted else 1
+                    if drafts[-1].count > count and drafts[-1].counted and pending.counted:
+                        drafts[-1].count -= count
+                    own = Draft(drafts[-1].values, count, pending.counted, text=drafts[-1].text)
+                    own.size = self.size_for(own.values, size)
+                    drafts.append(own)
+                    base, pending, read = None, Draft(()), mention.last
+                    continue
                 if drafts and not (item_next and (breaks or pending.counted or "a" in between or "an" in between)) and (
                     not item_next or not drafts[-1].size
                 ) and not (item_next and not breaks and "one" in between):  # fmt: skip
@@ -151,7 +191,11 @@ class Drafts(Reading):
                 elif drafts:
                     target = drafts[-1]
                 (target.without if negative else target.extras).extend(mention.values[:1])
-        if pending.counted or pending.size or pending.extras:
+        if drafts and pending.counted and _BARE.search(turn[-1].fold if turn[-1].fold.isalpha() else turn[-2].fold):
+            rest = drafts[-1].count - pending.count if drafts[-1].counted and drafts[-1].count > pending.count else 0
+            drafts[-1].count = rest or drafts[-1].count
+            drafts.append(Draft(drafts[-1].values, pending.count, True, drafts[-1].size, text=drafts[-1].text))
+        elif pending.counted or pending.size or pending.extras:
             if not drafts:
                 loose.count, loose.counted = (pending.count, True) if pending.counted else (loose.count, loose.counted)
                 loose.size = loose.size or pending.size
@@ -162,6 +206,11 @@ class Drafts(Reading):
                 draft.size = self.size_for(draft.values, tuple(draft.size.split("|")))
             self.numbered_size(draft)
         return [draft for draft in drafts if draft.count > 0], loose
+
+    @staticmethod
+    def _one_behind(turn: list[Word], at: int) -> bool:
+        """Whether the word behind a size is "one": "a small one"."""
+        return [word.fold for word in turn[at : at + 1]] in (["one"], ["ones"])
 
     @staticmethod
     def _item_next(following: list[Mention], turn: list[Word], at: int) -> bool:

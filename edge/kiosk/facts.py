@@ -1,4 +1,5 @@
-"""Which statement of the house answers a question: words in common, words for the same thing, what is asked for.
+"""Which statement of the house answers a question: words in common, words for the same thing, words that are used alike
+(edge.kiosk.vectors), what is asked for.
 
 Each pair of question and statement gets a few numbers (:func:`features`); their weights were fitted to the question and
 answer pairs of hotels and restaurants that strangers wrote (training/rank_facts.py).  Below a margin nothing is shown.
@@ -11,6 +12,7 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
+from edge.kiosk import vectors
 from edge.kiosk.house import House
 from edge.kiosk.phrases import kinds, listed, reworded
 from edge.kiosk.words import close, folded, stem, words
@@ -19,9 +21,9 @@ from edge.kiosk.words import close, folded, stem, words
 _STOP = frozenset(stem(word) for word in listed("stop"))
 _LIGHT = frozenset(stem(word) for word in listed("light"))
 #: weights of :func:`features`, fitted by training/rank_facts.py
-WEIGHTS = (-5.02, -0.6, 5.15, 2.03, 1.11, 1.5, 0.13, 0.08, -0.31)
+WEIGHTS = (-3.16, -0.33, 4.62, 1.78, 1.38, 1.46, 0.0, -0.25, -0.74, 0.28, 6.46, -2.55, -2.19)
 #: the least score of a statement that is shown, and by how much it must lead the next
-LEAST, LEAST_UNASKED = 0.0, 0.8
+LEAST, LEAST_UNASKED = 0.7, 0.9
 
 
 @cache
@@ -57,6 +59,8 @@ class _Text:
     topics: dict[str, frozenset[int]]
     asks: frozenset[str]
     holds: frozenset[str]
+    words: tuple[str, ...]  # that have a vector
+    vector: vectors.Vector
 
 
 @cache
@@ -72,7 +76,31 @@ def _prepared(text: str) -> _Text:
         {each: table.get(each, frozenset()) for each in kept},
         frozenset(kind for kind, pattern in kinds("asks").items() if pattern.search(folded(text))),
         frozenset(kind for kind, pattern in kinds("holds").items() if pattern.search(text)),
+        known := tuple(dict.fromkeys(word.fold for word in words(text) if vectors.vector(word.fold))),
+        vectors.of_text(known),
     )
+
+
+def _near(question: _Text, texts: list[_Text]) -> list[tuple[float, ...]]:
+    """For each text, by vectors: how near it is to the question, by how much it leads the others, what of that nearness
+    is beyond chance, and how well it covers the words of the question.
+    """
+    cosines = [sum(map(float.__mul__, question.vector, text.vector)) if text.vector else 0.0 for text in texts]
+    first, second = sorted((*cosines, 0.0, 0.0), reverse=True)[:2]
+    lengths = {word: found[1] for word in question.words if (found := vectors.vector(word))}
+    total = sum(lengths.values()) or 1.0
+    covered = [
+        sum(
+            length * max((vectors.likeness(word, other) for other in text.words), default=0.0)
+            for word, length in lengths.items()
+        )
+        / total
+        for text in texts
+    ]
+    return [
+        (cosine, cosine - (second if cosine == first else first), max(cosine - 0.4, 0.0), cover)
+        for cosine, cover in zip(cosines, covered)
+    ]
 
 
 def _match(word: str, topics: frozenset[int], statement: _Text) -> float:
@@ -105,6 +133,7 @@ def features(question: str, statements: tuple[str, ...]) -> list[tuple[float, ..
     total = sum(weight.values())
     topics = frozenset().union(*q.topics.values())
     rows: list[tuple[float, ...]] = []
+    near = _near(q, texts)
     for at, text in enumerate(texts):
         same = sum(weight[word] for word in q.stems if table[word][at] == 1.0)
         alike = sum(weight[word] * table[word][at] for word in q.stems)
@@ -121,6 +150,7 @@ def features(question: str, statements: tuple[str, ...]) -> list[tuple[float, ..
                 held if not total else 0.0,
                 1.0 if q.asks and not held else 0.0,
                 1.0 if alike and not total - alike > 0.3 * total else 0.0,
+                *near[at],
             )
         )
     return rows

@@ -18,13 +18,20 @@ LONGEST = 600
 def _patterns() -> dict[str, re.Pattern[str]]:
     """emergencies.txt: section -> one pattern of all its lines."""
     sections: dict[str, list[str]] = {}
+    classes: dict[str, str] = {}
+    lines: list[str] = []
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "emergencies.txt"), encoding="utf-8") as file:
         for line in map(str.rstrip, file):
             if line.startswith("["):
                 lines = sections.setdefault(line.strip("[]"), [])
+            elif lines is sections.get("classes") and " = " in line:
+                name, alternatives = line.split(" = ")
+                classes[f"<{name}>"] = f"(?:{alternatives})"
             elif line and not line.startswith("#"):
+                for name, alternatives in classes.items():
+                    line = line.replace(name, alternatives)
                 lines.append(f"(?<!\\w)(?:{line})")  # from the beginning of a word: "espressos" is not an SOS
-    return {name: re.compile("|".join(lines), re.IGNORECASE) for name, lines in sections.items()}
+    return {name: re.compile("|".join(lines), re.IGNORECASE) for name, lines in sections.items() if lines}
 
 
 _PATTERNS = _patterns()

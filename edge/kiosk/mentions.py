@@ -17,6 +17,10 @@ SIZES = {
     "large": ("large", "big", "grande", "bowl", "whole", "full", "double", "bottle"),
     "big": ("large", "big", "bowl", "whole", "full", "bottle"),
     "larg": ("large", "big"),
+    "lrg": ("large", "big"),
+    "lge": ("large", "big"),
+    "sml": ("small",),
+    "med": ("medium", "regular"),
     "grande": ("large",),
     "huge": ("large",),
     "small": ("small", "cup", "slice", "travel", "single", "can"),
@@ -33,6 +37,8 @@ SIZES = {
     "bigger": ("large",),
     "piece": ("slice",),
 }
+#: sign of a currency -> stems of what guests call it
+_COINS = {"£": ("pound", "quid"), "€": ("euro",), "$": ("dollar", "buck")}
 #: words that say nothing by themselves about which item is meant
 _WEAK = frozenset(
     """of and with the a an in on set pack pot glass bottle plate full price extra double single hot cold iced fresh big
@@ -90,6 +96,10 @@ class Vocabulary:
             for kind in booking.fields.values():
                 for choice in kind if isinstance(kind, tuple) else ():
                     self._add("choice", choice, choice)
+            if len(booking_words := words(booking.name)) > 1:  # "the party" for "birthday party"
+                head = booking_words[-1].fold
+                if sum(words(other.name)[-1].fold == head for other in house.bookings) == 1:
+                    self._add("booking", booking.name, head)
         self.entries = list(dict.fromkeys(self.entries))
         #: stem -> the items that have it in a name; what they are (the last word of a name), what tells them apart
         self.parts: dict[str, dict[str, None]] = {}
@@ -100,18 +110,27 @@ class Vocabulary:
                 whole = " ".join(entry.folds) in {folded(name) for name in own}
                 if part not in _WEAK and len(part) > 2 and (part == entry.stems[-1] or whole):
                     self.parts.setdefault(part, {})[entry.value] = None
-        #: stem -> the extra that alone has it as first word of its name
+        #: stem -> the extra that alone has it as first or last word of its name
         first: dict[str, set[str]] = {}
         for entry in self.entries:
             if entry.kind == "extra" and len(entry.stems) > 1 and entry.stems[0] not in _WEAK | COMMON:
                 first.setdefault(entry.stems[0], set()).add(entry.value)
+        last: dict[str, set[str]] = {}
+        for entry in self.entries:
+            if entry.kind == "extra" and len(entry.stems) > 1 and entry.stems[-1] not in _WEAK | COMMON:
+                last.setdefault(entry.stems[-1], set()).add(entry.value)
+        for part, values in last.items():
+            first.setdefault(part, set()).update(values)
         self.extra_parts = {part: min(values) for part, values in first.items() if len(values) == 1}
         self.sizes = {entry.value for entry in self.entries if entry.kind == "size"}
 
     def _add(self, kind: str, value: str, name: str) -> None:
-        parts = [word for word in words(name) if word.fold.isalnum() or word.fold in "£$€" or "'" in word.fold]
+        parts = [word for word in words(name) if word.fold[0].isalnum() or word.fold in "£$€"]
         if parts:
             self.entries.append(_Entry(kind, value, tuple(w.stem for w in parts), tuple(w.fold for w in parts)))
+            if parts[0].fold in _COINS and len(parts) == 2:  # "£50": "50 pounds", "fifty quid"
+                for coin in _COINS[parts[0].fold]:
+                    self.entries.append(_Entry(kind, value, (parts[1].stem, coin), (parts[1].fold, coin)))
 
     def mentions(self, turn: list[Word]) -> list[Mention]:
         """What the turn mentions, from left to right, without overlaps."""
@@ -213,11 +232,16 @@ def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
     return here
 
 
+_POINTING = frozenset("that this which little other last first latter former every no any each".split())
+
+
 def _numbers(turn: list[Word]) -> Iterator[Mention]:
     at = 0
     while at < len(turn):
         fold = turn[at].fold
         value = number(fold) if [word.fold for word in turn[at + 1 : at + 2]] != ["%"] else None
+        if fold == "one" and at and turn[at - 1].fold in _POINTING:
+            value = None  # "that one", "the little one" is no number
         end = at + 1
         if value is None:
             if fold == "half" and [word.fold for word in turn[at + 1 : at + 3]] == ["a", "dozen"]:

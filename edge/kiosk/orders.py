@@ -9,7 +9,16 @@ from edge.kiosk.drafts import DEFINITE, Draft, Drafts
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import DENY, MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
-from edge.kiosk.words import NUMBERS, Word
+from edge.kiosk.words import NUMBERS, Word, words
+from edge.kiosk.words import number as number_word
+
+_MAKE_IT = re.compile(r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)")
+
+
+_NO_I_MEAN = re.compile(
+    r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
+    r"(?:no[, ]+(?!more|thanks|thank)|(?:sorry[, ]+)?i (?:meant|mean|said) )(?!.*\b(?:also|too|as well|add)\b)"
+)
 
 
 class Orders(Drafts):
@@ -21,6 +30,12 @@ class Orders(Drafts):
         removing = bool(phrases("remove").search(low))
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
             return self.replaced(low, drafts, turn, mentions)
+        if len(drafts) == 1 and not drafts[0].more and self.state.lines and (
+            _MAKE_IT.search(low) or (_NO_I_MEAN.search(low) and len(low.split()) < 8)
+        ) and not (
+            self.lines_of(drafts[0])
+        ):
+            return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
         if (
             drafts
             and phrases("replace").search(low)
@@ -32,6 +47,11 @@ class Orders(Drafts):
             return self.replaced(low, drafts, turn, mentions)
         if not drafts:
             return self.detail(low, loose, turn, mentions, removing)
+        if removing and len(drafts) > 1:  # "with the pass I don't need the ticket": what comes before is only spoken of
+            at = phrases("remove").search(low)
+            starts = [turn[m.first].start for m in mentions if m.kind == "item"]
+            if at and re.match(r".*\bwith\b", low[: at.start()]) and len(starts) == len(drafts):
+                drafts = [draft for draft, start in zip(drafts, starts) if start > at.start()] or drafts
         removing = removing and self._removes(low, drafts, turn, mentions)
         done = False
         for draft in drafts:
@@ -160,9 +180,15 @@ class Orders(Drafts):
         here = [draft for draft in drafts if [n for n in self.lines_of(draft) if n <= len(self.before.lines)]]
         if len(drafts) == 1:
             only = drafts[0]
+            if any(isinstance(each, Remove) for each in self.found.operations) and not here:
+                return self.put(low.replace("instead", "as well"), only, low)
             if here or not self.state.lines:
                 return self.put(low + " actually", only, low)
-            old_line = self.last or len(self.state.lines)
+            like = [  # "make it white": of what is ordered, what shares a word with it
+                number for number, line in enumerate(self.state.lines, 1)
+                if {word.stem for word in words(line.item)} & {word.stem for word in words(only.values[0])}
+            ]  # fmt: skip
+            old_line = like[-1] if like else self.last or len(self.state.lines)
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
         marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
         starts = {
@@ -259,7 +285,11 @@ class Orders(Drafts):
                 return False
             targets = can if every else [self.last if self.last in can else can[-1]]
             line = self.state.lines[targets[-1] - 1]
-            if loose.counted and not every and loose.count < line.count:
+            if re.search(r"\binstead\b(?! of)", low) and not loose.without and len(loose.extras) == 1:
+                last = loose.extras[0].split()[-1]
+                alike = [e for e in line.extras if e.split()[-1] == last] or list(line.extras)
+                loose.without = [e for e in alike if e not in loose.extras and len(alike) == 1]  # "soy instead"
+            if loose.counted and (not every or "one of" in low) and loose.count < line.count:
                 return self.divide(targets[-1], loose.count, loose)
             done = False
             for n in targets:
@@ -277,7 +307,7 @@ class Orders(Drafts):
                 else (unsized[:1] or [self.last if self.last in can else can[-1]])
             )
             line = self.state.lines[targets[-1] - 1]
-            if loose.counted and loose.count < line.count and not every:
+            if loose.counted and loose.count < line.count and (not every or "one of" in low):
                 return self.divide(targets[-1], loose.count, loose)
             done = False
             for n in targets:
@@ -309,10 +339,19 @@ class Orders(Drafts):
         line = self.state.lines[number - 1]
         if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
             return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
+        taken = any(
+            isinstance(each, Remove) or (isinstance(each, Change) and each.without) for each in self.found.operations
+        )
+        if taken and phrases("remove").search(low) and re.search(r"\b(?:it|that|them|those)\b", low):
+            return True  # "no bacon, take it off"
+        if phrases("remove").search(low) and re.search(r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b", low):
+            for each in range(len(self.state.lines), 0 if "all" in low else max(0, len(self.state.lines) - 2), -1):
+                self.emit(Remove(each))
+            return True
         if phrases("remove").search(low) and re.search(r"\b(?:that|it|this|them|those|last|one|never ?mind)\b", low):
             if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
                 return self.emit(DENY)
-            if re.search(r"\b(?:one of|of one$|one$)\b", low) and not re.search(
+            if re.search(r"\b(?:one of|of one$|one$|take one (?:off|away|out|back))\b", low) and not re.search(
                 r"\bthat one\b|\bthis one\b|\blast one\b", low
             ):
                 return self.emit(Remove(number, 1))
@@ -325,7 +364,7 @@ class Orders(Drafts):
             return self.emit(Add(line.item, min(numbers[0], MAX_COUNT), line.size, line.extras, line.without))
         if numbers and 0 < numbers[0] <= MAX_COUNT and (
             phrases("count").search(low)
-            or len(phrases("filler").sub(" ", low).split()) <= 2
+            or len([w for w in phrases("filler").sub(" ", low).split() if number_word(w) is None]) == 0
         ):  # fmt: skip
-            return self.emit(Change(number, numbers[0]))
+            return self.emit(Change(number, numbers[-1] if re.search(r"\bso \w+\W*$", low) else numbers[0]))
         return False

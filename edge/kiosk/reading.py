@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from edge.errors import UsageError
@@ -62,7 +63,9 @@ def clauses(text: str) -> list[tuple[str, bool]]:
     for match in phrases("clause").finditer(text):
         piece = text[start : match.start()]
         if match[0].strip(" ,").lower() == "actually":
-            piece, start = piece, match.start()
+            if not re.search(r"\w", text[match.end() :]):
+                continue  # "a large one actually"
+            start = match.start()
         else:
             start = match.end()
         found.append((piece.strip(" ,"), "?" in match[0]))

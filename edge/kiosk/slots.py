@@ -20,11 +20,13 @@ _ORDINAL = (
 )
 _DATE = (
     rf"(?:(?:the )?{_ORDINAL}(?: of)? {_MONTH}|\d{{1,2}} {_MONTH}|{_MONTH} (?:the )?(?:{_ORDINAL}|\d{{1,2}})"
-    rf"|\d{{1,2}}[/.]\d{{1,2}}(?:[/.]\d{{2,4}})?|the {_ORDINAL})"
+    rf"|\d{{1,2}}/\d{{1,2}}(?:/\d{{2,4}})?|\d{{1,2}}\.(?:0?[1-9]|1[0-2])(?:\.\d{{2,4}})?(?![\d:])|the {_ORDINAL})"
 )
+#: "Saturday 9.30" is a time, not the 30th month
+_DATED = _DATE.replace(r"|\d{1,2}\.(?:0?[1-9]|1[0-2])(?:\.\d{2,4})?(?![\d:])", "")
 DAY = re.compile(
     rf"\b(?:the day after tomorrow|today|tonight|tomorrow|tmrw|tomorow"
-    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATE}| week| after next)?"
+    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATED}| week| after next)?"
     rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
 )
 _HALF = (
@@ -48,7 +50,8 @@ _COUNT = re.compile(
     r"|places|visitors)\b"
 )
 _PARTY = re.compile(
-    rf"\b(?:for|party of|group of|we are|we're|we'll be|there(?:'ll be| will be| are|'s|s)|us) ({_NUMBER})\b"
+    r"\b(?:for|party of|group of|we are|we're|we'll be|we would be|we'd be|we make|us"
+    rf"|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
 )
 #: what a count of a booking counts -> what guests call it
 UNITS = {
@@ -68,8 +71,14 @@ _NAMED = re.compile(
     rf"\s+((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,
 )
+_BEFORE = re.compile(
+    rf"^(?:it's |sorry,? )?({_NAME_WORD}(?: {_NAME_WORD})?) is (?:my|the) (?:last |sur|first )?name\b", re.IGNORECASE
+)
 #: a question: what follows "for" in it is not a name
-_ASKED = re.compile(r"\?|^(?:is|are|do|does|have|what|when|where|how|who|which|why)\b", re.IGNORECASE)
+_ASKED = re.compile(
+    r"\?|^(?:and |so |but )?(?:is|are|do|does|have|what|when|where|how|who|which|why|any|anything|got|can|could)\b",
+    re.IGNORECASE,
+)
 _SOFT = re.compile(
     rf"\b(?:[Ff]or|[Ii]t's(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for)\s+"
     rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
@@ -84,8 +93,29 @@ def number_of(text: str) -> str:
 
 def day(text: str) -> str | None:
     """The day that is named, as it was said."""
-    found = DAY.search(folded(text)) if len(folded(text)) == len(text) else DAY.search(text.lower())
-    return text[found.start() : found.end()] if found else None
+    low = folded(text) if len(folded(text)) == len(text) else text.lower()
+    return _last_meant(DAY, text, low)
+
+
+#: what stands before or behind a day or a time that is not wanted: "I can't do Friday", "not Friday"
+_NOT_BEFORE = re.compile(
+    r"(?:\bnot|\bcan'?t(?: do| make| come| manage)?|\bcannot(?: do| make| come)?|\bcouldn'?t(?: do| make)?|\binstead of"
+    r"|\brather than|\bno longer)(?: it)?(?: on| at| for)?(?: the)? $"
+)
+_NOT_BEHIND = re.compile(r" (?:doesn'?t work|won'?t work|is no good|is out|isn'?t|is not|no longer|is impossible)")
+_FROM_TO = re.compile(r"\b(?:from|change|move|swap|switch|shift)\b.*\b(?:to|for)\b")
+
+
+def _last_meant(pattern: re.Pattern[str], text: str, low: str) -> str | None:
+    """The first match that is not refused; the last of "from Friday to Saturday"."""
+    meant = [
+        found for found in pattern.finditer(low)
+        if not _NOT_BEFORE.search(low[: found.start()]) and not _NOT_BEHIND.match(low[found.end() :])
+    ]  # fmt: skip
+    if not meant:
+        return None
+    found = meant[-1] if len(meant) == 2 and _FROM_TO.search(low[: meant[-1].start()]) else meant[0]
+    return text[found.start() : found.end()].strip()
 
 
 def time(text: str, bare: bool = False) -> str | None:
@@ -93,8 +123,8 @@ def time(text: str, bare: bool = False) -> str | None:
     low = text.lower()
     if len(low) != len(text):
         return None
-    if found := TIME.search(low):
-        return text[found.start() : found.end()].strip()
+    if meant := _last_meant(TIME, text, low):
+        return meant
     for match in _AT.finditer(low):
         unit = low[match.end() : match.end() + 10].strip().split(" ")[0]
         before = low[match.start() : match.start(1)].split()
@@ -145,6 +175,8 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
 
     ``asked``: the guest was asked for it, so that a name alone counts.
     """
+    if (found := _BEFORE.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=True)):
+        return value
     if found := _NAMED.search(text):
         return _cut(text, found.start(1), found.end(1), known, strict=False)
     for found in _SOFT.finditer(text):

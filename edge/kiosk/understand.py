@@ -35,20 +35,35 @@ class _Turn(Orders, Bookings):
     """One turn: its clauses one after the other, after what is booked in it."""
 
     def read(self) -> Understood:
-        rest = self.booking(self.text)
+        rest = self.text
+        if self.state.bookings:  # sentence by sentence: a question beside a value is not about the booking
+            rest = " ".join(self.booking(each) for each in re.split(r"(?<=[^\W\d]{2}[.!?;])\s+", rest))
+        else:
+            rest = self.booking(rest)
         rest = self.naming(rest)
         for clause, asks in clauses(rest):
             self.clause(clause, asks)
+        self.whole()
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]
         return self.found
+
+    def whole(self) -> None:
+        """Where no clause was understood or answered, the turn as a whole may be a question."""
+        operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
+        rest = [each for each in operations if each not in open_]
+        if self.found.unclear or any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
+            return
+        asking = any(asks or phrases("asking").search(folded(clause)) for clause, asks in clauses(self.text))
+        if number := facts.choose(self.house, self.text, bool(asking)):
+            self.found.operations = [*rest, Answer(number)]
 
     def clause(self, text: str, asks: bool) -> None:
         low = folded(text).strip(" ,.!?")
         if not re.search(r"\w", low):
             return
         turn = words(text)
-        mentions = self.told_apart(self.names.mentions(turn))
+        mentions = self.told_apart(self.names.mentions(turn), turn)
         named = {mention.kind for mention in mentions}
         asking = bool(asks or phrases("asking").search(low))
         ordering = bool(phrases("ordering").search(low))
@@ -125,7 +140,9 @@ class _Turn(Orders, Bookings):
             return False
         if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
             return False  # "a latte?"
-        if menu and re.match(r"^(?:can|could) (?:you|it|that|i|we|they)\b", low) and self.state.lines:
+        if menu and re.match(r"^(?:oh |and |also |so )*(?:can|could|would|will) (?:you|it|that|i|we|they)\b", low) and (
+            self.state.lines
+        ):
             return False
         if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
             first = turn_before(text, items[0])
