@@ -261,7 +261,7 @@ def test_a_file_of_vectors_holds_what_was_written(tmp_path: Path, monkeypatch: p
     path = tmp_path / "vectors.bin"
     path.write_bytes(vectors.write({"tea": [0.3, -0.4], "coffee": [0.0, 2.0]}))
     monkeypatch.setattr(vectors, "_PATH", str(path))
-    for cached in (vectors._table, vectors.vector, vectors.likeness):
+    for cached in (vectors.table, vectors.vector, vectors.likeness):
         cached.cache_clear()
     try:
         tea, coffee = vectors.vector("tea"), vectors.vector("coffee")
@@ -272,7 +272,7 @@ def test_a_file_of_vectors_holds_what_was_written(tmp_path: Path, monkeypatch: p
         assert vectors.likeness("tea", "coffee") == pytest.approx(-0.8, abs=0.01)
     finally:
         monkeypatch.undo()
-        for cached in (vectors._table, vectors.vector, vectors.likeness):
+        for cached in (vectors.table, vectors.vector, vectors.likeness):
             cached.cache_clear()
 
 

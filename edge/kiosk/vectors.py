@@ -32,7 +32,8 @@ def write(vectors: Mapping[str, Sequence[float]]) -> bytes:
 
 
 @cache
-def _table() -> tuple[dict[str, int], int, memoryview, memoryview]:
+def table() -> tuple[dict[str, int], int, memoryview, memoryview]:
+    """The file, read once: word -> its number, dims, lengths (float16), directions (signed bytes)."""
     with open(_PATH, "rb") as file:
         head, names, body = file.read().split(b"\n", 2)
     dims, n = json.loads(head)["dims"], json.loads(head)["words"]
@@ -43,7 +44,7 @@ def _table() -> tuple[dict[str, int], int, memoryview, memoryview]:
 @lru_cache(4096)
 def vector(word: str) -> tuple[Vector, float] | None:
     """(Unit vector, length) of a folded word; None for a word that has none."""
-    index, dims, lengths, body = _table()
+    index, dims, lengths, body = table()
     at = index.get(word)
     if at is None:
         return None
