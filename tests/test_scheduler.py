@@ -18,7 +18,7 @@ import many
 
 import edge
 import edge.aio
-from edge.errors import Busy, MemoryRefused, UsageError
+from edge.errors import Busy, InvalidFile, MemoryRefused, UsageError
 from edge.model.model import Segment
 from edge.session import scheduler as scheduling
 from edge.session.scheduler import Scheduler
@@ -66,6 +66,45 @@ def test_steps_are_shared() -> None:
     assert found == [alone] * 4
     assert engine.scheduler.most_segments == 4
     assert engine.scheduler.steps < 2 * 31  # of 4 * 31
+    assert engine.scheduler.running == 0
+
+
+def test_whole_texts_and_pieces_share_steps() -> None:
+    """Texts are written by the thread that steps; those who want pieces hand their segments to it."""
+    engine = fakes.engine()
+    steppers: list[int] = []
+    alone = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY).text for i in range(4)]
+    engine.model.transformer.hook = lambda: (time.sleep(0.002), steppers.append(threading.get_ident()))
+    asked = [engine.session().ask(f"question {i}", max_tokens=60, **GREEDY) for i in range(4)]
+    found = together(lambda: asked[0].text, lambda: asked[1].text,
+                     *(lambda a=a: "".join(piece.text for piece in a) for a in asked[2:]))  # fmt: skip
+    assert found == alone and engine.scheduler.most_segments == 4 and engine.scheduler.running == 0
+    assert max(steppers.count(each) for each in set(steppers)) > 0.8 * len(steppers)
+    assert [each.usage.completion for each in asked] == [60] * 4
+
+
+def test_a_text_that_others_write_can_be_cancelled_and_fails_as_alone() -> None:
+    engine, broken = fakes.engine(), threading.Event()
+
+    def step() -> None:
+        time.sleep(0.002)
+        if broken.is_set():
+            raise InvalidFile("cut off")
+
+    def late() -> None:
+        while engine.scheduler.most_segments < 3:
+            time.sleep(0.001)
+        first.cancel()
+        while first.finish_reason is None:
+            time.sleep(0.001)
+        broken.set()
+
+    engine.model.transformer.hook = step
+    other, first, second = (engine.session().ask("q", max_tokens=100_000, **GREEDY) for _ in range(3))
+    found = together(lambda: other.text, lambda: first.text, lambda: second.text, late)
+    assert first.finish_reason == "cancelled" and isinstance(found[1], str) and found[1]
+    for each in (found[0], found[2]):
+        assert isinstance(each, InvalidFile) and str(each) == "cut off"
     assert engine.scheduler.running == 0
 
 

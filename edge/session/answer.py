@@ -129,7 +129,11 @@ class Answer:
         A segment is to be evaluated before the next call, see Scheduler.run; a place is to be waited for.
         """
         need, self._need = self._need, None
-        item = next(self._work) if need is None or need.error is None else self._work.throw(need.error)
+        if need is None or need.error is None:
+            item = next(self._work)
+        else:
+            error, need.error = need.error, None
+            item = self._work.throw(error)
         if isinstance(item, Segment):
             self._need = item
         return item
@@ -145,8 +149,10 @@ class Answer:
 
     def _all(self, said: Said) -> str:
         said.keep_all()
-        for _ in self:
-            pass
+        if self._outcome.finish_reason is None:
+            for _ in self:
+                if self.scheduler.running > 1:
+                    self.scheduler.finish(self)
         if said.dropped:
             raise EdgeError(
                 f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"

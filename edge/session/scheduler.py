@@ -5,7 +5,8 @@ for every answer that writes, and as many rows of prompts that are being read as
 
 An answer that is alone runs its steps in its own thread: handing them to another costs more than a small model's step
 (benchmarks/SPEED.md).  As soon as two run, one thread steps for all of them, and ends when they have.  It waits a
-moment for those who took part in the step before, since they are choosing their next token just then.
+moment for those who took part in the step before, since they are choosing their next token just then.  Answers of
+which nobody wants pieces, but the whole text, are written by that thread itself, which saves handing over every token.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from edge.model.model import Model, Segment
 
 if TYPE_CHECKING:
     from typing import TypeAlias
+
+    from edge.session.answer import Answer
 
     T = TypeVar("T")
     Need: TypeAlias = "Segment | Place"  # what an answer asks for
@@ -57,6 +60,27 @@ class Place:
         self._granted.wait(LOOK)
 
 
+class Driven:
+    """An answer whose pieces nobody waits for: the stepping thread writes it to its end."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.error: BaseException | None = None
+        self.ended = threading.Lock()  # released at the end
+        self.ended.acquire()
+
+    def need(self) -> Segment | None:
+        """What has to be evaluated next; None: it has ended."""
+        try:
+            while not isinstance(need := self.answer.advance(), Segment):
+                pass
+            return need
+        except BaseException as error:
+            self.error = None if isinstance(error, StopIteration) else error
+            self.ended.release()
+            return None
+
+
 class Scheduler:
     """``give_way`` is called where a cache may take no more pages: True if somebody has given some back.
 
@@ -77,7 +101,7 @@ class Scheduler:
         self._inside: set[Place] = set()  # running calls
         self._queue: deque[Place] = deque()
         self._door = threading.Lock()  # of the two above
-        self._posted: SimpleQueue[Segment] = SimpleQueue()
+        self._posted: SimpleQueue[Segment | Driven] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pace = Pace()
 
@@ -176,6 +200,23 @@ class Scheduler:
                 pass
             raise
 
+    def finish(self, answer: Answer) -> None:
+        """Write an answer that holds a place to its end, in the thread that steps for several.
+
+        Raises what iterating it would raise.
+        """
+        driven = Driven(answer)
+        self._posted.put(driven)
+        self._start()
+        try:
+            driven.ended.acquire()
+        except BaseException:
+            answer.cancel()
+            driven.ended.acquire()
+            raise
+        if driven.error is not None:
+            raise driven.error
+
     def drive(self, work: Generator[Need, None, T]) -> T:
         """Evaluate what ``work`` yields until it returns."""
         try:
@@ -200,16 +241,20 @@ class Scheduler:
 
     def _serve(self) -> None:
         latest: set[int] = set()  # caches that took part in the step before
+        driven: list[Driven] = []
         while True:
-            try:
-                batch = [self._posted.get(timeout=IDLE)]
-            except Empty:
-                with self._door:
-                    if self._posted.empty():
-                        self._thread = None
-                        return
-                continue
-            self._gather(batch, latest)
+            batch = self._driven(driven)
+            if not batch:
+                try:
+                    self._add(self._posted.get(timeout=IDLE), batch, driven)
+                except Empty:
+                    with self._door:
+                        if self._posted.empty():
+                            self._thread = None
+                            return
+                if not batch:
+                    continue
+            self._gather(batch, driven, latest)
             with self._turn:
                 batch = [each for each in batch if each.waiting]
                 try:
@@ -219,20 +264,41 @@ class Scheduler:
                         each.error = error
             latest = {id(each.kv) for each in batch}
             for each in batch:
-                each.done.release()  # type: ignore[union-attr]
+                if each.done is not None:
+                    each.done.release()
 
-    def _gather(self, batch: list[Segment], latest: set[int]) -> None:
+    def _driven(self, driven: list[Driven]) -> list[Segment]:
+        """What those need that are written here; those that have ended are let go."""
+        batch = []
+        for each in list(driven):
+            need = each.need()
+            if need is None:
+                driven.remove(each)
+            else:
+                need.done, need.waiting = None, True
+                batch.append(need)
+        return batch
+
+    def _add(self, posted: Segment | Driven, batch: list[Segment], driven: list[Driven]) -> None:
+        if isinstance(posted, Driven):
+            driven.append(posted)
+        else:
+            batch.append(posted)
+
+    def _gather(self, batch: list[Segment], driven: list[Driven], latest: set[int]) -> None:
         """Add to a batch what has been posted, and wait a moment for those of the step before who have not."""
         until = time.perf_counter() + LINGER * self._pace.seconds
-        batch += [self._posted.get_nowait() for _ in range(self._posted.qsize())]
+        for _ in range(self._posted.qsize()):
+            self._add(self._posted.get_nowait(), batch, driven)
         missing = latest - {id(each.kv) for each in batch}
         while missing and len(batch) < len(self._inside):
             try:
-                each = self._posted.get(timeout=max(until - time.perf_counter(), 0))
+                posted = self._posted.get(timeout=max(until - time.perf_counter(), 0))
             except Empty:
                 break
-            batch.append(each)
-            missing.discard(id(each.kv))
+            self._add(posted, batch, driven)
+            if isinstance(posted, Segment):
+                missing.discard(id(posted.kv))
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
