@@ -16,15 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from edge.errors import Busy, MemoryRefused
 from edge.model.model import Model, Segment
 
 if TYPE_CHECKING:
     from typing import TypeAlias
-
-    from edge.session.answer import Answer
 
     T = TypeVar("T")
     Need: TypeAlias = "Segment | Place"  # what an answer asks for
@@ -60,10 +58,20 @@ class Place:
         self._granted.wait(LOOK)
 
 
+class Writer(Protocol):
+    """An answer, as those see it who drive it."""
+
+    def advance(self) -> Any:
+        """The next piece, or what is needed before."""
+
+    def cancel(self) -> None:
+        """End it."""
+
+
 class Driven:
     """An answer whose pieces nobody waits for: the stepping thread writes it to its end."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Writer) -> None:
         self.answer = answer
         self.error: BaseException | None = None
         self.ended = threading.Lock()  # released at the end
@@ -200,7 +208,7 @@ class Scheduler:
                 pass
             raise
 
-    def finish(self, answer: Answer) -> None:
+    def finish(self, answer: Writer) -> None:
         """Write an answer that holds a place to its end, in the thread that steps for several.
 
         Raises what iterating it would raise.
