@@ -1,7 +1,8 @@
 """Draws every picture of README and docs from its data: python docs/make_pictures.py (or make docs)
 
 The data lies in benchmarks/results, each file with the command that made it.  With --record kiosk plan the real program
-runs these sessions in a terminal first; --record alone: all.  tests/test_docs.py fails when a picture is not what this
+runs these sessions in a terminal first; --record alone: all.  A model that a session names lies in the current folder
+(2b-4t.gguf: benchmarks/README.md).  tests/test_docs.py fails when a picture is not what this
 makes.
 """
 
@@ -40,6 +41,11 @@ SESSIONS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
             (r"> $", "that is all"),
             (r"Is that right\?.*> $", ""),
         ],
+    ),
+    "bench": (
+        "bitnet-edge bench",
+        "A terminal. The speed of a model in the shape of BitNet b1.58 2B-4T with one thread and with two.",
+        [(SHELL, "bitnet-edge bench -m 2b-4t.gguf -t 1,2 -d 128"), (r"generation uses.*" + SHELL, "")],
     ),
     "plan": (
         "bitnet-edge kv plan",
@@ -133,7 +139,7 @@ DRAWN: dict[str, Callable[[], str]] = {
 
 def record(name: str) -> None:
     """Play a session again, in an empty home."""
-    columns, rows = 104, 40
+    columns, rows = 112, 40
     with tempfile.TemporaryDirectory() as folder:
         launcher = Path(folder, "bin", "bitnet-edge")
         launcher.parent.mkdir()
@@ -141,6 +147,8 @@ def record(name: str) -> None:
         launcher.chmod(0o755)
         env = {"PATH": f"{launcher.parent}:/usr/bin:/bin", "HOME": folder, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
         was = os.getcwd()
+        for model in Path().glob("*.gguf"):  # what is typed may name it
+            Path(folder, model.name).symlink_to(model.resolve())
         os.chdir(folder)
         try:
             events = terminal.record(SESSIONS[name][2], env, columns, rows)

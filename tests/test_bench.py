@@ -143,7 +143,12 @@ def test_forms(report: bench.Report) -> None:
     assert json.loads(json.dumps(report.to_dict()))["rows"][1]["depth"] == 64
     table = [line for line in report.to_markdown().splitlines() if line.startswith("|")]
     assert len(table) == 2 + len(report.rows)
-    assert len({line.count("|") for line in table}) == 1
+    assert len({line.count("|") for line in table}) == 1 and len({len(line) for line in table}) == 1
+    names = [name.strip() for name in table[0].strip("|").split("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+    assert {"threads", "kv", "depth"} < set(names) and not {"isa", "weights", "head"} & set(names)
+    assert f"isa {report.rows[0].isa}, weights map, head " in report.to_markdown()
+    assert [row[names.index("tg t/s")] for row in cells] == [f"{row.tg:.2f}" for row in report.rows]
 
 
 def test_depths_beyond_the_model_are_left_out(tiny: str) -> None:

@@ -87,24 +87,51 @@ class Report:
         return out.getvalue()
 
     def to_markdown(self) -> str:
-        """A table for people, below one line that says what was measured."""
-        head = self.header
+        """A table for people.  What is the same in all rows stands above it, words for its columns below."""
+        head, rows = self.header, self.rows
+        columns = {
+            "isa": [row.isa for row in rows],
+            "threads": [str(row.threads) for row in rows],
+            "weights": [row.weights for row in rows],
+            "head": [row.head for row in rows],
+            "kv": [row.kv for row in rows],
+            "depth": [str(row.depth) for row in rows],
+            "pp t/s": [f"{row.pp:.1f}" for row in rows],
+            "tg t/s": [f"{row.tg:.2f}" for row in rows],
+            "spread": [f"{row.spread:.0%}" for row in rows],
+            "ms p50": [f"{row.ms_p50:.3g}" for row in rows],
+            "ms p95": [f"{row.ms_p95:.3g}" for row in rows],
+            "MB/token": [f"{row.token_bytes / 1e6:.1f}" for row in rows],
+            "GB/s": [f"{row.read_rate / 1e9:.1f}" for row in rows],
+            "reached": [f"{row.of_memory:.0%}" for row in rows],
+            "KV MB": [f"{row.kv_bytes / 1e6:.1f}" for row in rows],
+            "RSS MB": [f"{row.rss_bytes / 1e6:.0f}" for row in rows],
+            "C": ["" if row.celsius is None else f"{row.celsius:.0f}" for row in rows],
+            "MHz": ["" if row.mhz is None else f"{row.mhz:.0f}" for row in rows],
+        }
+        what = ("isa", "threads", "weights", "head", "kv", "depth")
+        same = [name for name in what if len(set(columns[name])) == 1]
+        above = ", ".join(f"{name} {columns[name][0]}" for name in same)
+        shown = [name for name, cells in columns.items() if name not in same and any(cells)]
         lines = [
-            f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}); a token reads "
-            f"{head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of output head; "
-            f"{_drawn(head['top_k'])}median of {head['repeats']}; bitnet-edge {head['version']}",
+            f"{head['model']} on {head['board'] or 'unknown board'} ({head['cpu']}), bitnet-edge {head['version']}",
+            f"{above}{'; ' if above else ''}{_drawn(head['top_k'])}median of {head['repeats']}",
+            f"a token reads {head['weight_bytes'] / 1e6:.1f} MB of weights and {head['head_bytes'] / 1e6:.1f} MB of "
+            "output head",
             "",
-            "| isa | threads | weights | head | kv | depth | pp t/s | tg t/s | spread | ms/token p50 | p95 | "
-            "MB/token | memory GB/s | reached | KV MB | RSS MB | C | MHz |",
-            "|---|--:|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         ]
-        for row in self.rows:
-            cells = [row.isa, row.threads, row.weights, row.head, row.kv, row.depth]
-            cells += [f"{row.pp:.1f}", f"{row.tg:.2f}", f"{row.spread:.0%}", f"{row.ms_p50:.1f}", f"{row.ms_p95:.1f}"]
-            cells += [f"{row.token_bytes / 1e6:.1f}", f"{row.read_rate / 1e9:.1f}", f"{row.of_memory:.0%}"]
-            cells += [f"{row.kv_bytes / 1e6:.1f}", f"{row.rss_bytes / 1e6:.0f}"]
-            cells += ["" if value is None else f"{value:.0f}" for value in (row.celsius, row.mhz)]
-            lines.append(f"| {' | '.join(map(str, cells))} |")
+        wide = [max(map(len, (name, *columns[name]))) for name in shown]
+        left = [name in ("isa", "weights", "head", "kv") for name in shown]
+        for cells in (shown, None, *zip(*(columns[name] for name in shown))):
+            if cells is None:
+                cells = [":" + "-" * (n - 1) if first else "-" * (n - 1) + ":" for n, first in zip(wide, left)]
+            padded = (c.ljust(n) if first else c.rjust(n) for c, n, first in zip(cells, wide, left))
+            lines.append(f"| {' | '.join(padded)} |")
+        lines += [
+            "",
+            "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second; ms: per",
+            "generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
+        ]
         for when, what in (head["throttling"] or {}).items():
             if what:
                 lines += ["", f"This board was slowed down ({when}): {', '.join(what)}."]
