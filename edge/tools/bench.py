@@ -129,8 +129,8 @@ class Report:
             lines.append(f"| {' | '.join(padded)} |")
         lines += [
             "",
-            "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second; ms: per",
-            "generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
+            "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second;",
+            "ms: per generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
         ]
         for when, what in (head["throttling"] or {}).items():
             if what:
