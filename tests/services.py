@@ -135,11 +135,12 @@ class Talk:
 
 @contextlib.contextmanager
 def service(
-    path: Path, *options: str, command: Sequence[str] = REAL, **environ: str
+    path: Path, *options: str, command: Sequence[str] = REAL, start: Sequence[str] = ("chat", "--greedy"),
+    **environ: str,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``chat --socket PATH``, running and ready."""
+    """``chat --socket PATH``, or what ``start`` says, running and ready."""
     process = subprocess.Popen(
-        [*command, "chat", "--socket", str(path), "--greedy", *options],
+        [*command, *start, "--socket", str(path), *options],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(**environ),
     )  # fmt: skip
     assert process.stderr and process.stdout

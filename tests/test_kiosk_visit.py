@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from edge.kiosk.guards import LONGEST, is_emergency, is_foreign
 from edge.kiosk.house import EXAMPLE, House, load, parse
 from edge.kiosk.visit import Visit, event
 from tests.http_service import serving
-from tests.services import REAL, ROOT, environment
+from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
 
 HOUSE = load(EXAMPLE)
 
@@ -227,6 +228,64 @@ def test_jsonl() -> None:
     assert [each["ev"] for each in events] == ["ready", "turn", "error", "error", "error", "new", "turn"]
     assert events[1]["operations"] == ['add 2 "Espresso"'] and events[1]["state"]["lines"][0]["count"] == 2
     assert events[6]["state"]["lines"] == []
+
+
+TEA = 'name = "H"\n[[items]]\nname = "Tea"\nprice = 1\n[[items]]\nname = "Cake"\nprice = 3\n[orders]\n'
+
+
+def said(client: Talk, text: str) -> Any:
+    client.send({"text": text, "id": text})
+    event = client.next()
+    assert event["ev"] == "turn" and event["id"] == text
+    return event
+
+
+def test_guests_on_a_socket_do_not_meet(tmp_path: Path) -> None:
+    """Each client is a visit of its own; each order is delivered once and told once; mistakes are answered in order."""
+    house = tmp_path / "house.toml"
+    house.write_text(TEA + 'file = "orders.jsonl"\n')
+    with short_folder() as folder, contextlib.closing(Manager(folder)) as manager:
+        path = folder / "socket"
+        environ = manager.environment(1.0)
+        with service(path, start=("kiosk", str(house)), **environ) as process, contextlib.ExitStack() as s:
+            manager.expect("READY=1")
+            one, two, bad = (s.enter_context(Talk(path)) for _ in range(3))
+            for client in (one, two, bad):
+                assert client.next() == {"ev": "ready", "v": 1, "house": "H", "say": "Hello. What would you like?"}
+            assert said(one, "two teas")["operations"] == ['add 2 "Tea"']
+            assert said(two, "a cake")["state"]["total"] == 300
+            assert said(one, "that's all")["state"]["total"] == 200
+            bad.send(b'{"text": 7}\n{\n{"op": "fly"}\n\xff\n{"op":"ping","id":1}\n' + b"x" * (5 << 20) + b"\n")
+            codes = [bad.next().get("code", "pong") for _ in range(6)]
+            assert codes == ["bad_request", "bad_json", "unknown_op", "bad_json", "pong", "too_long"]
+            order = said(one, "yes")["order"]
+            assert order["total"] == 200 and said(one, "yes").get("order") is None
+            two.send({"op": "new"})
+            assert two.next()["ev"] == "new" and said(two, "that's all")["state"]["lines"] == []
+            two.send({"text": "a cake", "id": 1})
+            two.send({"text": "that's all", "id": 2})
+            two.send({"text": "yes", "id": 3})
+            two.close()  # it does not wait for the answer: what it has confirmed is an order all the same
+            deadline = time.monotonic() + 60
+            while len((tmp_path / "orders.jsonl").read_text().splitlines()) < 2 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert "WATCHDOG=1" in manager.hear(1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 143
+        assert not path.exists()
+    orders = [json.loads(line) for line in (tmp_path / "orders.jsonl").read_text().splitlines()]
+    assert [each["total"] for each in orders] == [200, 300] and orders[0] == order
+
+
+def test_orders_of_a_socket_to_standard_output(tmp_path: Path) -> None:
+    house = tmp_path / "house.toml"
+    house.write_text(TEA + 'to = "stdout"\n')
+    with short_folder() as folder, service(folder / "s", start=("kiosk", str(house))) as process, \
+            Talk(folder / "s") as one:
+        one.next()
+        for text in ("a tea", "that's all", "yes"):
+            order = said(one, text).get("order")
+        assert process.stdout and json.loads(process.stdout.readline()) == order
 
 
 def test_check_and_mistakes(tmp_path: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +14,8 @@ from edge.cli.command import CONTEXT, Command, Context, Text, heading, option
 from edge.cli.output import Output
 
 if TYPE_CHECKING:
-    from edge.kiosk.visit import Visit
+    from edge.kiosk.visit import Reads, Visit
+    from edge.serve.socket import Listener
 
 #: of the banner, on a terminal
 ABOUT = """\
@@ -79,31 +78,52 @@ def kiosk() -> None:
            "house file and words of the guest."),
 )  # fmt: skip
 @heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per "
-                          'line: {"text": "..."} in; the operations, the state and the reply out.'))  # fmt: skip
+                          'line: {"text": "..."} in; the operations, the state and the reply out.'),
+         option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the same to several guests at a "
+                "time on a Unix socket, each with an order of their own; notifies systemd (docs/kiosk.md)."),
+)  # fmt: skip
 @options.output_options
 @click.pass_context
-def open_(ctx: click.Context, path: str | None, model: str | None, as_jsonl: bool, **_: Any) -> int:
+def open_(
+    ctx: click.Context, path: str | None, model: str | None, as_jsonl: bool, socket_path: str | None, **_: Any
+) -> int:
     """Read the house, then turn by turn."""
     from edge.kiosk.deliver import delivery
     from edge.kiosk.house import EXAMPLE, load
+    from edge.kiosk.understand import understand
     from edge.kiosk.visit import Visit
 
     out = ctx.ensure_object(Output)
     house = load(path or EXAMPLE)
     folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
-    write: Callable[[str], object] = out.line
-    if as_jsonl:  # the event itself carries the order
-        write = lambda text: None  # noqa: E731
-    deliver = delivery(house, folder, write)
+    # with --jsonl the event itself carries the order
+    deliver = delivery(house, folder, (lambda text: None) if as_jsonl and socket_path is None else out.line)
 
-    def talk(reads: Any) -> int:
-        visit = Visit(house, deliver, **({} if reads is None else {"reads": reads}))
-        return jsonl(out, visit) if as_jsonl else converse(out, visit)
+    def talk(reads: Reads, listener: Listener | None = None) -> int:
+        if listener is None and not as_jsonl:
+            return converse(out, Visit(house, deliver, reads))
+        from edge.cli.services import run_pipe, run_socket
+        from edge.serve.kiosk import Room
 
-    if model is None:
-        return talk(None)
-    with options.loaded(out, {"model": model}) as engine:
-        return talk(by_model(engine))
+        room = Room(house, deliver, reads)
+        if listener is None:
+            run_pipe(out, room.welcome)
+        else:
+            run_socket(out, listener, room.welcome, room.alive, house.name)
+        return 0
+
+    def understanding(listener: Listener | None = None) -> int:
+        if model is None:
+            return talk(understand, listener)
+        with options.loaded(out, {"model": model}) as engine:
+            return talk(by_model(engine), listener)
+
+    if socket_path is None:
+        return understanding()
+    from edge.serve.socket import Listener
+
+    with closing(Listener(socket_path)) as listener:
+        return understanding(listener)
 
 
 def by_model(engine: Any) -> Any:
@@ -197,36 +217,3 @@ def command(out: Output, visit: Visit, text: str) -> None:
         out.line(HELP)
     else:
         out.info(f"unknown command {text.split()[0][:20]}; /help lists the commands")
-
-
-def jsonl(out: Output, visit: Visit) -> int:
-    """Requests and events, a line each; a bad line is an error event."""
-    from edge.kiosk.state import State
-    from edge.kiosk.visit import event
-
-    out.json({"ev": "ready", "v": 1, "house": visit.house.name, "say": visit.greet().say})
-    if sys.stdin is None:
-        return 0
-    for raw in sys.stdin.buffer:
-        if not raw.strip():
-            continue
-        try:
-            if len(raw) > 1 << 20:
-                raise ValueError("a request has at most 1 MiB")
-            request = json.loads(raw.decode())
-            if not isinstance(request, dict):
-                raise ValueError("a request is a JSON object")
-            if request.get("op") == "new":
-                visit.state = State()
-                out.json({"ev": "new", "say": visit.greet().say})
-                continue
-            text = request.get("text")
-            if not isinstance(text, str):
-                raise ValueError("text is missing")
-            text.encode()
-        except (ValueError, RecursionError) as error:
-            out.json({"ev": "error", "code": "bad_request", "message": str(error)[:200]})
-            continue
-        out.json(event(visit, visit.turn(text)))
-    return 0
-

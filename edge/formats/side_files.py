@@ -33,7 +33,6 @@ def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
     """A JSON object out of an untrusted file; keys must be unique.  Raises InvalidFile naming ``what``."""
     import json  # not needed where a model is a GGUF file
 
-
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) != len(pairs):
