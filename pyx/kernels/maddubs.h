@@ -109,6 +109,7 @@ INLINE vb dot_block(vb sums, const vb c[4], const int8_t *x)
 /* One row against up to eight tokens: the block is unpacked once, each token has one narrow sum.
  * Ten blocks: 10 * 3048 = 30480 <= 32767. */
 #define TILE_TOKENS 8
+#define TILE_WHOLE
 enum { TILE_ROWS = 1, TILE_BLOCKS = NARROW_STEPS(10) };
 
 INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride, int n_row,

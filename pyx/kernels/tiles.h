@@ -9,14 +9,18 @@
  *                                      whether to fetch what lies ahead of the codes
  *   LOOKUP_TOKENS or PACK_LINES        only where lookup.h or packs.h is faster for many tokens
  *
- * The activations of a tile, TILE_TOKENS tokens of CHUNK blocks, are 24 KiB and stay in a first-level cache of 32 KiB
- * while PANEL rows of weights pass; a panel of weights is read from memory once, by the first tokens, for all. */
+ *   TILE_WHOLE                         only where rows are not cut into chunks, see below
+ *
+ * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights pass;
+ * longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what lies ahead of one is no piece.
+ * So where the second-level cache feeds the tile, rows stay whole (x86-64, benchmarks/SPEED.md).  A panel of weights
+ * is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
 #include "kernels.h"
 
-enum { CHUNK = 24 * 8 / TILE_TOKENS, PANEL = 32 };
+enum { TILE_INPUTS = 24 << 10, PANEL = 32 };
 
 #define TILES_INLINE static inline __attribute__((always_inline))
 
@@ -57,9 +61,14 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
         return;
     }
     int64_t row_bytes = n_block * TERNARY_BLOCK_BYTES, x_stride = n_block * TERNARY_BLOCK;
-    int64_t n_chunk = n_block > 0 ? (n_block + CHUNK - 1) / CHUNK : 1;
-    int64_t chunk = (n_block + n_chunk - 1) / n_chunk; /* equal chunks: no short last one */
     int64_t n_group = (n_token + TILE_TOKENS - 1) / TILE_TOKENS;
+#ifdef TILE_WHOLE
+    int64_t chunk = n_block;
+#else
+    int64_t most = TILE_INPUTS / TERNARY_BLOCK / ((n_token + n_group - 1) / n_group);
+    int64_t n_chunk = n_block > 0 ? (n_block + most - 1) / most : 1;
+    int64_t chunk = (n_block + 2 * n_chunk - 1) / (2 * n_chunk) * 2; /* equal chunks of whole pairs of blocks */
+#endif
     for (int64_t r = 0; r < n_row; r += PANEL) {
         int64_t rows = n_row - r < PANEL ? n_row - r : PANEL;
         for (int64_t g = 0; g < n_group; g++) {
