@@ -53,6 +53,36 @@ def test_every_placement_and_head_in_turn(tiny: str) -> None:
     assert f16 - int8 == shape.n_vocab * (2 * shape.hidden - (shape.hidden + 4))
 
 
+def test_conversations_at_the_same_time(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number in turn, each conversation in each step; the same tokens as alone, in caches that share nothing."""
+    from edge.model.model import Model, Segment
+
+    steps: list[tuple[int, list[int]]] = []
+    step = Model.step
+
+    def noted(self: Model, batch: list[Segment]) -> None:
+        if all(len(segment.ids) == 1 for segment in batch):
+            assert len({id(segment.kv) for segment in batch}) == len(batch)
+            steps.append((batch[0].kv.n_tokens, [segment.ids[0] for segment in batch]))
+        step(self, batch)
+
+    monkeypatch.setattr(Model, "step", noted)
+    report = bench.run(tiny, depths=(16,), n_gen=5, repeats=2, parallel=(1, 3, 2), threads=(1,))
+    assert [(row.parallel, row.depth) for row in report.rows] == [(1, 16), (3, 16), (2, 16)]
+    first, three, two = report.rows
+    assert first.gain == 1.0 and all(row.gain == pytest.approx(row.tg / first.tg, abs=1e-3) for row in (three, two))
+    assert three.token_bytes < two.token_bytes < first.token_bytes
+    at = {n: [tokens for begun, tokens in steps if begun >= 16 and len(tokens) == n][-4:] for n in (1, 2, 3)}
+    for n in (2, 3):
+        assert [tokens[0] for tokens in at[n]] == [tokens[0] for tokens in at[1]]
+        assert all(len(set(tokens)) == 1 for tokens in at[n])
+    assert "at once | " in report.to_markdown() and f"{three.gain:.2f}x" in report.to_markdown()
+    assert json.loads(json.dumps(report.to_dict()))["rows"][1]["parallel"] == 3
+    for wrong in ((), (0,), (65,)):
+        with pytest.raises(UsageError, match="1 to 64 conversations"):
+            bench.run(tiny, parallel=wrong)
+
+
 def test_tokens_of_the_likeliest(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """--top-k reaches the head, which reads less for few, and the table says so."""
     from edge.model.model import Model, Segment

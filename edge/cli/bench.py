@@ -46,6 +46,9 @@ class Words(Text):
            "(default auto)."),
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Placements of the weights to compare, "
            "such as map,huge (default auto)."),
+    option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N conversations that write at "
+           "the same time, such as 1,2,4,8: tokens per second of all, and how many times the first number's (default "
+           "1)."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
            "all (default 1). A two-stage head reads less memory when N is small."),
 )  # fmt: skip
@@ -68,6 +71,7 @@ def bench(
     head: tuple[str, ...],
     weights: tuple[str, ...],
     top_k: int,
+    parallel: tuple[int, ...],
     as_csv: bool,
     as_json: bool,
     plot: str | None,
@@ -91,6 +95,7 @@ def bench(
             head=head,
             weights=weights,
             top_k=top_k,
+            parallel=parallel,
             progress=progress,
             **options.load_arguments(flags),
         )

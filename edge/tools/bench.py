@@ -7,9 +7,14 @@ the repeats, ``spread`` is (fastest - slowest) / median of tg.  The time per tok
 the pause between pieces, divided by the tokens in the piece.  Prompts are fixed pseudo-random tokens: the work does not
 depend on the words.
 
-To write a token, all weights, the output head and the keys and values in sight are read once: ``token_bytes``.  Beside
-each repeat a plain summing loop reads memory of the same kind of pages with the same threads (``read_rate``), since the
-speed of memory comes and goes where a machine is shared; ``of_memory`` is the part of that rate which writing reached.
+For each number of ``parallel`` beyond 1, so many conversations write at the same time, one token of each in every step:
+tg is what they write together, the time per token that of a step, and ``gain`` is tg over that of the first number.
+They hold the same prompt, each in pages of its own, and the numbers take turns.
+
+To write a token, all weights, the output head and the keys and values in sight are read once: ``token_bytes``; where
+several conversations read the weights together, a token counts its share of them.  Beside each repeat a plain summing
+loop reads memory of the same kind of pages with the same threads (``read_rate``), since the speed of memory comes and
+goes where a machine is shared; ``of_memory`` is the part of that rate which writing reached.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import datetime
 import io
 import mmap
 import time
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import product
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
 
 #: bytes of the summing loop: more than the caches of a board, little beside its memory
 YARDSTICK = 256 << 20
+#: conversations at the same time, as many as ``serve`` takes
+MOST_PARALLEL = 64
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,10 @@ class Row:
     head: str
     kv: str
     depth: int  # tokens in front of the answer
+    parallel: int  # conversations that write at the same time
     pp: float
     tg: float
+    gain: float  # tg over that of the first number of conversations
     spread: float  # (fastest - slowest) / median of tg
     ms_p50: float  # milliseconds per token
     ms_p95: float
@@ -89,6 +99,7 @@ class Report:
     def to_markdown(self) -> str:
         """A table for people.  What is the same in all rows stands above it, words for its columns below."""
         head, rows = self.header, self.rows
+        several = any(row.parallel > 1 for row in rows)
         columns = {
             "isa": [row.isa for row in rows],
             "threads": [str(row.threads) for row in rows],
@@ -96,8 +107,10 @@ class Report:
             "head": [row.head for row in rows],
             "kv": [row.kv for row in rows],
             "depth": [str(row.depth) for row in rows],
+            "at once": [str(row.parallel) if several else "" for row in rows],
             "pp t/s": [f"{row.pp:.1f}" for row in rows],
             "tg t/s": [f"{row.tg:.2f}" for row in rows],
+            "gain": [f"{row.gain:.2f}x" if several else "" for row in rows],
             "spread": [f"{row.spread:.0%}" for row in rows],
             "ms p50": [f"{row.ms_p50:.3g}" for row in rows],
             "ms p95": [f"{row.ms_p95:.3g}" for row in rows],
@@ -129,6 +142,7 @@ class Report:
             lines.append(f"| {' | '.join(padded)} |")
         lines += [
             "",
+            *["at once: conversations that write at the same time; gain: tg of all over the first number's"] * several,
             "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second;",
             "ms: per generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
         ]
@@ -154,6 +168,7 @@ def run(
     head: Sequence[str] = ("auto",),
     weights: Sequence[str] = ("auto",),
     top_k: int = 1,
+    parallel: Sequence[int] = (1,),
     progress: Callable[[float, float], object] | None = None,
     **options: Any,
 ) -> Report:
@@ -161,12 +176,16 @@ def run(
 
     Tokens are drawn from the ``top_k`` likeliest, 0: all; 1 is greedy.  What a two-stage head reads depends on it.
 
+    ``parallel``: numbers of conversations that write at the same time.
+
     A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
     missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
     and whatever loading raises.  ``progress`` is called with answers (done, total).
     """
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
         raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
+    if not parallel or not all(1 <= n <= MOST_PARALLEL for n in parallel):
+        raise UsageError(f"bench measures 1 to {MOST_PARALLEL} conversations at the same time")
     import edge
     from edge.session.sampling import Sampling
 
@@ -184,15 +203,18 @@ def run(
     rows: list[Row] = []
     for n_threads, place, head_type, kv_type in combinations:
         chosen = {"kv": kv_type, "threads": n_threads, "head": head_type, "weights": place, **options}
+        if max(parallel) > 1:
+            chosen["parallel"] = max(parallel)
         # without drafts: a token is a step, whatever the text
         with edge.load(model, ctx=max(depths) + n_gen, draft="off", **chosen) as engine:
             usable, left_out = _usable(depths, n_gen, engine.config.n_ctx_train)
             engine.settle()
             _answer(engine, min(usable), 2, sampling)  # warm-up: pages in, clocks up
             header = header or _header(engine, repeats, left_out, top_k)
-            total = len(combinations) * len(usable) * repeats
+            total = len(combinations) * len(usable) * repeats * len(parallel)
             report(done, total)
-            rows += [_row(engine, kv_type, depth, n_gen, repeats, sampling, answered) for depth in usable]
+            for depth in usable:
+                rows += _rows(engine, kv_type, depth, n_gen, repeats, sampling, parallel, answered)
     header["throttling"] = Board().throttling()
     return Report(header, rows)
 
@@ -249,51 +271,111 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
     )
 
 
-def _row(
+def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling) -> _Sample:
+    """The same by n conversations at the same time, a token of each in every step; pp is that of one prompt."""
+    from edge.model.model import Segment
+
+    model, n_vocab = engine.model, engine.config.n_vocab
+    tokenizer = engine.tokenizer
+    ids = array("i", prompt_of(min(n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth))
+    caches = [engine.space.new_cache() for _ in range(n)]
+    samplers = [engine.space.new_sampler(seed) for seed in range(n)]
+    rows = [memoryview(array("f", bytes(4 * n_vocab))) for _ in range(n)]
+    begun = time.perf_counter()
+    for at in range(0, depth, model.chunk):
+        last = at + model.chunk >= depth
+        model.step([Segment(caches[0], ids[at : at + model.chunk], rows[0] if last else None)])
+    read = time.perf_counter() - begun
+    whole = b"".join(caches[0].dump())
+    for cache, row in zip(caches[1:], rows[1:], strict=True):
+        cache.restore(*caches[0].counters, _filler(whole))
+        row[:] = rows[0]
+    chosen = [array("i", [0]) for _ in range(n)]
+    batch = [
+        Segment(cache, one, row, False, sampling.winners) for cache, one, row in zip(caches, chosen, rows, strict=True)
+    ]
+
+    def choose() -> None:
+        for sampler, one, row in zip(samplers, chosen, rows, strict=True):
+            one[0] = sampler.sample(row, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+
+    choose()
+    pauses = []
+    for _ in range(n_gen - 1):
+        begun = time.perf_counter()
+        model.step(batch)
+        choose()
+        pauses.append(time.perf_counter() - begun)
+    return _Sample(pp=depth / read, tg=n * len(pauses) / sum(pauses), pauses=pauses)
+
+
+def _filler(data: bytes) -> Callable[[memoryview], None]:
+    """Gives what it is asked for, one piece behind the other."""
+    file = io.BytesIO(data)
+
+    def fill(view: memoryview) -> None:
+        file.readinto(view)
+
+    return fill
+
+
+def _rows(
     engine: Engine,
     kv_type: str,
     depth: int,
     n_gen: int,
     repeats: int,
     sampling: Sampling,
+    parallel: Sequence[int],
     answered: Callable[[], None],
-) -> Row:
-    """``answered`` is called after each repeat."""
+) -> list[Row]:
+    """One for each number of conversations; they take turns.  ``answered`` is called after each repeat of each."""
     from pyx import cpu, memory
 
     board = Board()
     weights = placement(engine)
     kv_read = engine.plan.kv_bytes * min(1.0, (depth + n_gen / 2) / engine.plan.n_ctx)
-    token_bytes = round(engine.model.transformer.weight_bytes + engine.model.transformer.head_bytes + kv_read)
-    rates, samples = [], []
+    weights_read = engine.model.transformer.weight_bytes + engine.model.transformer.head_bytes
+    token_bytes = {n: round(weights_read / n + kv_read) for n in parallel}
+    rates: list[float] = []
+    samples: dict[int, list[_Sample]] = {n: [] for n in parallel}
     for _ in range(repeats):
-        rates.append(read_rate(weights, engine.path, min(token_bytes, YARDSTICK), engine.n_threads))
-        samples.append(_answer(engine, depth, n_gen, sampling))
-        answered()
-    tg = median(sample.tg for sample in samples)
-    pauses = sorted(pause for sample in samples for pause in sample.pauses)
-    return Row(
-        isa=cpu.isa(),
-        threads=engine.n_threads,
-        weights=weights,
-        head=engine.model.transformer.head_kind,
-        kv=kv_type,
-        depth=depth,
-        pp=round(median(sample.pp for sample in samples), 2),
-        tg=round(tg, 3),
-        spread=round((max(sample.tg for sample in samples) - min(sample.tg for sample in samples)) / tg, 3),
-        ms_p50=round(1e3 * median(pauses), 2),
-        ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
-        token_bytes=token_bytes,
-        read_rate=round(median(rates)),
-        of_memory=round(median(token_bytes * sample.tg / rate for sample, rate in zip(samples, rates, strict=True)), 3),
-        kv_bytes=engine.plan.kv_bytes,
-        rss_bytes=memory.rss()["rss"],
-        celsius=board.celsius(),
-        mhz=board.mhz(),
-        pp_samples=[round(sample.pp, 3) for sample in samples],
-        tg_samples=[round(sample.tg, 3) for sample in samples],
-    )
+        rates.append(read_rate(weights, engine.path, min(weights_read, YARDSTICK), engine.n_threads))
+        for n, taken in samples.items():
+            one = n == 1
+            taken.append(
+                _answer(engine, depth, n_gen, sampling) if one else _together(engine, depth, n_gen, n, sampling))
+            answered()
+    rows: list[Row] = []
+    for n, taken in samples.items():
+        tg = median(sample.tg for sample in taken)
+        pauses = sorted(pause for sample in taken for pause in sample.pauses)
+        reached = median(token_bytes[n] * sample.tg / rate for sample, rate in zip(taken, rates, strict=True))
+        rows.append(Row(
+            isa=cpu.isa(),
+            threads=engine.n_threads,
+            weights=weights,
+            head=engine.model.transformer.head_kind,
+            kv=kv_type,
+            depth=depth,
+            parallel=n,
+            pp=round(median(sample.pp for sample in taken), 2),
+            tg=round(tg, 3),
+            gain=round(tg / rows[0].tg, 3) if rows else 1.0,
+            spread=round((max(sample.tg for sample in taken) - min(sample.tg for sample in taken)) / tg, 3),
+            ms_p50=round(1e3 * median(pauses), 2),
+            ms_p95=round(1e3 * pauses[min(len(pauses) - 1, len(pauses) * 95 // 100)], 2),
+            token_bytes=token_bytes[n],
+            read_rate=round(median(rates)),
+            of_memory=round(reached, 3),
+            kv_bytes=engine.plan.kv_bytes,
+            rss_bytes=memory.rss()["rss"],
+            celsius=board.celsius(),
+            mhz=board.mhz(),
+            pp_samples=[round(sample.pp, 3) for sample in taken],
+            tg_samples=[round(sample.tg, 3) for sample in taken],
+        ))
+    return rows
 
 
 def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:

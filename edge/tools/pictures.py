@@ -14,6 +14,8 @@ from edge.tools.plot import Bar, Column, Point, Series, bars, lines, scatter
 if TYPE_CHECKING:
     from edge.kv.table import Table
 
+#: what tells one row of bench from another
+_NAMED = ("isa", "threads", "weights", "head", "kv", "depth", "parallel")
 LEAST_KL = 1e-9  # nats; where a cache changes nothing there is no logarithm
 
 
@@ -23,7 +25,7 @@ def of_bench(facts: Mapping[str, Any]) -> str:
     ``facts``: :meth:`edge.tools.bench.Report.to_dict`.
     """
     rows = facts["rows"]
-    same = {key for key in ("isa", "threads", "weights", "head", "kv", "depth") if len({row[key] for row in rows}) == 1}
+    same = {key for key in _NAMED if len({row.get(key) for row in rows}) == 1}
     first = rows[0]
     cells = [
         [
@@ -42,7 +44,7 @@ def of_bench(facts: Mapping[str, Any]) -> str:
             Column("time of a token, ms", cells),
         ],
         f"Speed of {facts['model']} on {facts['board'] or facts['cpu']}",
-        f"{_measurement(first, set(first) - same)}{'; ' if same else ''}medians of {facts['repeats']}, with the least "
+        f"{_measurement(first, set(_NAMED) - same)}{'; ' if same else ''}medians of {facts['repeats']}, with the least "
         f"and the most. A generated token reads {min(row['token_bytes'] for row in rows) / 1e6:.1f} MB or more, so it "
         "takes about as long as reading them or, if that is longer, as a token of a prompt, which is bound by "
         "arithmetic.",
@@ -64,6 +66,8 @@ def _measurement(row: Mapping[str, Any], without: set[str]) -> str:
         "kv": f"{row['kv']} KV",
         "depth": f"depth {row['depth']}",
     }
+    if row.get("parallel", 1) > 1:
+        words["parallel"] = f"{row['parallel']} at once"
     return ", ".join(text for key, text in words.items() if key not in without)
 
 

@@ -11,10 +11,10 @@
  *
  *   TILE_WHOLE                         only where rows are not cut into chunks, see below
  *
- * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights pass;
- * longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what lies ahead of one is no piece.
- * So where the second-level cache feeds the tile, rows stay whole (x86-64, benchmarks/SPEED.md).  A panel of weights
- * is read from memory once, by the first tokens, for all. */
+ * The activations of a tile are up to 24 KiB and stay in a first-level cache of 32 KiB while PANEL rows of weights
+ * pass; longer rows are cut into chunks for that.  Pieces of rows stream worse than rows: what is fetched ahead belongs
+ * to another piece.  So where the second-level cache feeds the tile, rows stay whole (x86-64, benchmarks/SPEED.md).  A
+ * panel of weights is read from memory once, by the first tokens, for all. */
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
