@@ -151,7 +151,8 @@ def test_the_command_prints_the_table() -> None:
     lines = done.output.splitlines()
     assert lines[0].startswith("2b-4t: 30 layers, 5 key/value heads of 128")
     assert "f16 stop 76,800 39.3 78.6 157.3 314.6 27.0% 1.00x".split() in [line.split() for line in lines]
-    assert len(lines) == 6 + 6
+    words = [line.partition(":")[0] for line in lines[-5:]]
+    assert len(lines) == 6 + 6 + 6 and words == ["stop", "slide", "window", "share", "gain"]
     assert all(len(line) <= 130 for line in lines)
 
 

@@ -24,6 +24,15 @@ TERNARY_BITS = 2.0  # of a weight in memory
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 
 
+#: what happens when the context is full, by the first word of Row.full
+WAYS = {
+    "stop": "the answer ends when the context is full",
+    "slide": "the oldest tokens are dropped, the first ones (sinks) stay",
+    "window": "only the last tokens are kept, and the sinks",
+    "budget": "each head keeps as many tokens as the file gives it",
+}
+
+
 @dataclass(frozen=True)
 class Weights:
     """Sizes of a model's weights in bytes, by count of parameters."""
@@ -92,12 +101,12 @@ class Table:
         layers, heads = count(c.n_layer, "layer"), count(c.n_kv_head, "key/value head")
         yield f"{c.name}: {layers}, {heads} of {c.head_dim}, trained on {c.n_ctx_train} tokens"
         yield (
-            f"a token reads {w.projections / 1e6:.1f} MB of ternary weights and {w.head / 1e6:.1f} MB of output head "
-            f"({w.parameters / 1e6:.1f} million parameters; all at 1.58 bits: {w.paper / 1e6:.1f} MB)"
+            f"weights read for each token: {w.projections / 1e6:.1f} MB ternary, {w.head / 1e6:.1f} MB output head "
+            f"({w.parameters / 1e6:.1f} million parameters)"
         )
         yield ""
-        yield "KV cache in MB (1e6 bytes), as allocated; at the longest context its share of all memory read for a"
-        yield "token, and how much faster than with f16 decoding can get at most"
+        yield "Size of the KV cache in MB (1e6 bytes), by type and context length in tokens:"
+        yield ""
         wide = max(len("when full"), *(len(row.full) for row in self.rows))
         contexts = "".join(f"{n:>9}" for n in self.contexts)
         yield f"{'type':<10}{'when full':<{wide}}{'B/token':>10}{contexts}{'share':>9}{'gain':>8}"
@@ -107,6 +116,12 @@ class Table:
                 f"{row.type:<10}{row.full:<{wide}}{row.bytes_per_token:>10,}{cells}{row.share:>8.1%}"
                 f"{row.gain:>7.2f}x"
             )
+        yield ""
+        for way, meaning in WAYS.items():
+            if any(row.full.startswith(way) for row in self.rows):
+                yield f"{way}: {meaning}"
+        yield "share: part of the memory read for a token that is the cache, at the longest context"
+        yield "gain: how many times as fast as with f16 tokens can be generated there, if memory is the only limit"
         shown = {part for row in self.rows for part in row.type.split(":")}
         marked = [f"{name} is {mark}" for name, mark in MARKS.items() if name in shown]
         if marked:
