@@ -329,3 +329,16 @@ def test_understanding_needs_no_model() -> None:
            "print(Visit(load(EXAMPLE)).turn('a croissant').say)\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("Your order: 1 Croissant.") and "pyx" not in done.stdout.split()
+
+
+def test_one_of_what_was_asked_about() -> None:
+    assert "1 large Cappuccino" in talk("how much is a cappuccino?", "I'd like a large one")[-1]
+    assert "2 Croissant with butter" in talk("what does the croissant cost", "go on then two with butter")[-1]
+    assert "latte" not in talk("how much is a latte?", "what do you have?", "that's all")[-1]
+
+
+def test_what_newcomers_try() -> None:
+    assert talk("what's in my order?") == ["Your order is empty."]
+    assert "2 small Cappuccino." in talk("a small cappuccino", "double it")[-1]
+    said = talk("table for 4 saturday 7pm", "cancel the booking")
+    assert "name cancel" not in said[-1] and "forgotten" in said[-1]

@@ -112,14 +112,14 @@ def same_booking(got: dict[str, dict[str, str]], wanted: dict[str, dict[str, str
     return True
 
 
-def expected(state: State, turn: dict[str, Any]) -> State:
-    """The state that a visit expects after a turn."""
+def expected(state: State, after: State, turn: dict[str, Any]) -> State:
+    """The state that a visit expects after a turn; what was offered last is not told by it."""
     if turn.get("restart"):
         return State()
     lines = lines_of(turn["order"]) if "order" in turn else state.lines
     name = turn.get("name", state.name)
     done = bool(turn.get("done", False if "order" in turn else state.done))
-    return State(lines, turn.get("booking", state.bookings), name, done)
+    return State(lines, turn.get("booking", state.bookings), name, done, offered=after.offered)
 
 
 def check(house: House, state: State, turn: dict[str, Any], first: bool, marks: Marks) -> State:
@@ -130,7 +130,7 @@ def check(house: House, state: State, turn: dict[str, Any], first: bool, marks: 
     after = state
     for operation in operations:
         after = apply(house, after, operation)
-    wanted = expected(state, turn)
+    wanted = expected(state, after, turn)
     results: dict[str, bool] = {}
 
     if "order" in turn:

@@ -22,6 +22,8 @@ class Bookings(Reading):
         asked = bool(self.asked and self.kind_of(*self.asked[0]) == "name")
         if not any(c.isalpha() for c in text):
             return text
+        if asked and phrases("remove").search(folded(text)):
+            return text  # "cancel it" is not a name
         value = slots.name(text, self.known, asked)
         if value and not (asked and value == text and phrases("yes").match(folded(text))):
             for booking, key in missing(self.house, self.state):
@@ -172,7 +174,8 @@ class Bookings(Reading):
                 got[asked] = numbers[0]
         name_keys = [key for key, kind in plain.items() if kind == "name"]
         if name_keys:
-            name = slots.name(rest, self.known, asked in name_keys)
+            bare_name = asked in name_keys and not phrases("remove").search(folded(text))
+            name = slots.name(rest, self.known, bare_name)
             if name and not (asked in name_keys and phrases("yes").match(folded(name))):
                 got[name_keys[0]] = name
             elif self.state.name and name_keys[0] not in have and (got or fresh):

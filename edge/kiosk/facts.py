@@ -22,8 +22,9 @@ _STOP = frozenset(stem(word) for word in listed("stop"))
 _LIGHT = frozenset(stem(word) for word in listed("light"))
 #: weights of :func:`features`, fitted by training/rank_facts.py
 WEIGHTS = (-3.16, -0.33, 4.62, 1.78, 1.38, 1.46, 0.0, -0.25, -0.74, 0.28, 6.46, -2.55, -2.19)
-#: the least score of a statement that is shown, and by how much it must lead the next
+#: the least score of a statement that is shown; a lead over the next that is CLEAR makes it less by EASED
 LEAST, LEAST_UNASKED = 0.7, 0.9
+CLEAR, EASED = 1.5, 0.4
 
 
 @cache
@@ -170,7 +171,9 @@ def choose(house: House, question: str, asking: bool = True) -> int:
         return 0
     ranked = scores(question, house.facts)
     best = max(range(len(ranked)), key=ranked.__getitem__)
-    return best + 1 if ranked[best] >= (LEAST if asking else LEAST_UNASKED) else 0
+    lead = ranked[best] - max((score for at, score in enumerate(ranked) if at != best), default=ranked[best])
+    least = (LEAST if asking else LEAST_UNASKED) - (EASED if lead > CLEAR else 0.0)
+    return best + 1 if ranked[best] >= least else 0
 
 
 def content(text: str) -> set[str]:

@@ -26,6 +26,8 @@ class Orders(Drafts):
 
     def order(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
         """A clause that names items, sizes or extras of the menu."""
+        if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
+            return self.pronoun(low, mentions)
         drafts, loose = self.drafts(turn, mentions)
         removing = bool(phrases("remove").search(low))
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
@@ -337,6 +339,8 @@ class Orders(Drafts):
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
         line = self.state.lines[number - 1]
+        if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
+            return self.emit(Change(number, min(2 * line.count, MAX_COUNT)))
         if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
             return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
         taken = any(

@@ -31,7 +31,7 @@ class Reading:
         self.found = Understood()
         self.asked = missing(house, state)[:1]
         self.last = len(state.lines)  # the line that "it" is
-        self.offered = ""  # the item that this turn asked about
+        self.offered = state.offered  # the item that was asked about last
         self.known = frozenset(self.names.parts) | {
             part for entry in self.names.entries if entry.kind != "item" for part in entry.stems
         }

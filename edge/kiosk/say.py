@@ -105,7 +105,7 @@ def reply(
         parts.append({
             "greeting": house.texts["greeting"] if after.empty else "Hello.", "thanks": "You are welcome.",
             "goodbye": "Goodbye.", "apology": "No problem.", "help": help_text(house),
-            "order": "" if after.empty else read_back(house, after),
+            "order": "Your order is empty." if after.empty else read_back(house, after),
         }.get(kind, ""))  # fmt: skip
     asking = question(house, after)
     if after.done and not after.empty:

@@ -11,7 +11,7 @@ from typing import Any
 
 from edge.errors import UsageError
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Add, Book, Change, Name, Operation, Plain, Remove
+from edge.kiosk.operations import MAX_COUNT, Add, Answer, Book, Change, Name, Operation, Plain, Remove, Talk
 
 #: the most lines of one order
 MAX_LINES = 50
@@ -33,6 +33,7 @@ class State:
     """What has been ordered and booked so far.
 
     ``bookings`` name -> field -> value; ``done``: the guest wants nothing more; ``confirmed``: and said yes to it.
+    ``offered``: the item whose price was told last; "I'd like one" means it.
     """
 
     lines: tuple[Line, ...] = ()
@@ -40,6 +41,7 @@ class State:
     name: str = ""
     done: bool = False
     confirmed: bool = False
+    offered: str = ""
 
     @property
     def empty(self) -> bool:
@@ -52,7 +54,12 @@ def apply(house: House, state: State, operation: Operation) -> State:
     Raises UsageError for what cannot be: an item, size, extra or booking that the house does not have, a line that is
     not there.
     """
+    if state.offered and not isinstance(operation, Talk):
+        state = replace(state, offered="")
     match operation:
+        case Answer(number):
+            at = number - len(house.facts) - 1
+            return replace(state, offered=house.items[at].name if 0 <= at < len(house.items) else "")
         case Add():
             line = Line(operation.item, operation.count, operation.size, operation.extras, operation.without)
             return _open(state, _joined(state.lines, _checked(house, line)))

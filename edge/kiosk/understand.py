@@ -16,9 +16,9 @@ from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Talk
 from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
-from edge.kiosk.reading import Understood, clauses
+from edge.kiosk.reading import Understood, asks, clauses
 from edge.kiosk.state import State, missing
-from edge.kiosk.words import folded, words
+from edge.kiosk.words import NUMBERS, folded, words
 
 __all__ = ["Understood", "understand"]
 
@@ -31,6 +31,13 @@ def understand(house: House, state: State, text: str) -> Understood:
     return _Turn(house, state, " ".join(text.split())).read()
 
 
+_ONE = re.compile(
+    r"\b(?:of (?:them|'?em|those|these)|(?<=\ba )one|(?<=\bsmall )one|(?<=\blarge )one|(?<=have )(?:one|it|that)"
+    r"|(?<=take )(?:one|it|that)|(?<=like )(?:one|it|that)|(?<=get )(?:one|it|that)|^one\b(?!.*\bof\b))\b",
+    re.IGNORECASE,
+)
+
+
 class _Turn(Orders, Bookings):
     """One turn: its clauses one after the other, after what is booked in it."""
 
@@ -41,12 +48,25 @@ class _Turn(Orders, Bookings):
         else:
             rest = self.booking(rest)
         rest = self.naming(rest)
-        for clause, asks in clauses(rest):
-            self.clause(clause, asks)
+        for clause, ends in clauses(rest):
+            self.clause(self.spoken(clause), ends)
         self.whole()
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]
         return self.found
+
+    def spoken(self, clause: str) -> str:
+        """A clause that orders "one" or "two with jam" of the item asked about last, with the name of that item."""
+        low = folded(clause)
+        if not self.offered or asks(low) and not phrases("ordering").search(low):
+            return clause
+        if phrases("done").search(low) or any(m.kind == "item" for m in self.names.mentions(words(clause))):
+            return clause
+        if found := _ONE.search(clause):
+            return f"{clause[: found.start()]}{self.offered}{clause[found.end() :]}"
+        if found := re.match(rf"^(?:\w+ ){{0,3}}?(?:{'|'.join(NUMBERS)}|\d+)\b(?= with\b| please\b|\W*$)", low):
+            return f"{clause[: found.end()]} {self.offered}{clause[found.end() :]}"
+        return clause
 
     def whole(self) -> None:
         """Where no clause was understood or answered, the turn as a whole may be a question."""
@@ -54,18 +74,18 @@ class _Turn(Orders, Bookings):
         rest = [each for each in operations if each not in open_]
         if self.found.unclear or any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
-        asking = any(asks or phrases("asking").search(folded(clause)) for clause, asks in clauses(self.text))
+        asking = any(ends or asks(folded(clause)) for clause, ends in clauses(self.text))
         if number := facts.choose(self.house, self.text, bool(asking)):
             self.found.operations = [*rest, Answer(number)]
 
-    def clause(self, text: str, asks: bool) -> None:
+    def clause(self, text: str, ends: bool) -> None:
         low = folded(text).strip(" ,.!?")
         if not re.search(r"\w", low):
             return
         turn = words(text)
         mentions = self.told_apart(self.names.mentions(turn), turn)
         named = {mention.kind for mention in mentions}
-        asking = bool(asks or phrases("asking").search(low))
+        asking = bool(ends or asks(low))
         ordering = bool(phrases("ordering").search(low))
         menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
         if phrases("restart").search(low):
