@@ -115,6 +115,8 @@ def test_this_machine() -> None:
     lines = doctor.lines(facts)
     assert all(line == line.rstrip() and "\n" not in line for line in lines)
     assert sum(line.startswith("test ") for line in lines) == len(cpu.supported()) + 1
+    assert lines[-1].split(maxsplit=1) == ["result", "all tests passed"]
+    assert "do not trust" in doctor.lines({**facts, "ok": False})[-1]
     (line,) = [line for line in lines if line.startswith("output head")]
     assert line.split(maxsplit=2)[2].startswith(
         "Q8_0 if the file has that, else int8, in two stages if it is large; --head int8, two-stage, "

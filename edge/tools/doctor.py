@@ -82,6 +82,9 @@ def lines(facts: dict[str, Any]) -> list[str]:
         rows += [(f"test {name}", result) for name, result in facts["selftest"]["kernels"].items()]
         rows.append(("test model", facts["selftest"]["model"]))
     rows += [("warning", warning) for warning in facts["warnings"]]
+    if facts["selftest"]:
+        failed = "a test failed: do not trust the answers of this machine"
+        rows.append(("result", "all tests passed" if facts["ok"] else failed))
     width = max(len(name) for name, _ in rows)
     return [f"{name:<{width}}  {text}" for name, text in rows if text]
 
