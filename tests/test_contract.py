@@ -304,7 +304,7 @@ def test_exit_4_invalid(call: Any, tmp_path: Path) -> None:
 
 
 def test_exit_5_memory(call: Any) -> None:
-    done = call("run", "x", "--memory", "100")
+    done = call("run", "x", "--memory", "1K")
     assert done.returncode == 5 and "limit" in done.stderr
 
 
