@@ -22,6 +22,9 @@ from benchmarks import mca
 from benchmarks.make_model import SHAPES, Shape
 
 MODELS = ("2b-4t", "large", "falcon-e-1b")
+GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in blocks of Q2_0, the head of 1.7b and 4b, too
+GROUP_BYTES = 36  # of 128 weights in two blocks of Q2_0
+TOGETHER = (1, 2, 4, 8)  # conversations that write at the same time
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
 PAGE = 32  # tokens of a KV page
 MANY_ROWS = 1728  # of a pass on ARM (pyx/kernels/kernels.h)
@@ -74,6 +77,11 @@ ASSUMPTIONS = (
     "The two bounds overlap perfectly, so the lesser alone counts. Where they are close, expect less.",
     "Ternary weights take 2 bits (rows padded to 128), the head int8 with one float scale per row, the KV cache int8"
     " pages of 32 tokens with two half scales per token and KV head.",
+    "Models with a scale for each 128 weights are read from blocks of Q2_0 (36 bytes for 128), their embedding as the"
+    " head, too, or a matrix of the same size.",
+    "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
+    " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
+    " fewer it spends more cycles a product.",
     "Attention counts its dot products only, all queries of a KV head in one group of four.",
     "Prefill is the ternary matrices alone, every loop of the kernel that is used counted (lookup.h: rows, tables,"
     " lanes, offsets, flush; packs.h: products, codes and tokens laid out; tiles.h where a thread has too few rows for"
@@ -160,7 +168,7 @@ class Bound:
     memory: tuple[float, float]
     expected: tuple[float, float]
     bound: str  # which of the two is the lesser
-    prefill: float  # tokens/s by ternary_matmul alone
+    prefill: float  # tokens/s by ternary_matmul alone; 0: not modelled (scales per group)
     tiled: float  # the same, were it all done by tiles.h
 
 
@@ -215,6 +223,55 @@ def prefill(cost: dict[str, float], shape: Shape, board: Board) -> float:
     return speed
 
 
+def grouped(shape: Shape, n_past: int) -> Token:
+    """What one token of a model with a scale for each 128 weights reads and multiplies."""
+    plain = token(shape, n_past)
+    head = shape.n_vocab * shape.hidden
+    return Token(
+        ternary_weights=plain.ternary_weights + head,
+        ternary_bytes=(plain.ternary_weights + head) // BLOCK * GROUP_BYTES,
+        head_weights=0,
+        head_bytes=0,
+        attention_products=plain.attention_products,
+        kv_bytes=plain.kv_bytes,
+    )
+
+
+@dataclass(frozen=True)
+class Together:
+    """Tokens per second that several conversations write at most, all together."""
+
+    board: str
+    model: str
+    parallel: int
+    memory: tuple[float, float]
+    compute: float
+    gain: tuple[float, float]  # over one conversation, at the low and the high rate of the memory
+
+
+def together(cycles: list[mca.Cycles], n_past: int, model: str = "2b-4t") -> list[Together]:
+    """Bounds of steps of several conversations."""
+    out = []
+    for board in BOARDS:
+        cpu = best_cpu(board, cycles)
+        one = token(SHAPES[model], n_past)
+        rest = one.head_weights * per_weight(cycles, board.row, cpu, "head_i8")
+        rest += one.attention_products * sum(
+            per_weight(cycles, board.row, cpu, f"attend_i8 {of}") for of in ("keys", "values"))
+        alone: tuple[float, ...] = ()
+        for n in TOGETHER:
+            loop = "ternary_matvec" if n == 1 else "ternary_matmul"
+            busy = one.ternary_weights * per_weight(cycles, board.row, cpu, loop) + rest
+            compute = board.cores * board.ghz * 1e9 / busy
+            n_bytes = one.ternary_bytes + one.head_bytes + n * one.kv_bytes
+            low, high = (n * gb_s * 1e9 / n_bytes for gb_s in board.gb_s)
+            reached = (min(low, compute), min(high, compute))
+            alone = alone or reached
+            out.append(Together(
+                board.name, model, n, (low, high), compute, (reached[0] / alone[0], reached[1] / alone[1])))
+    return out
+
+
 def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
     """Both bounds for every board and model."""
     out = []
@@ -223,9 +280,11 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
         parts = {each.loop for each in cycles if (each.row, each.cpu) == (board.row, cpu)}
         cost = {name: per_weight(cycles, board.row, cpu, name) for name in {*mca.LOOPS, *parts}}
         rate = board.cores * board.ghz * 1e9
-        for model in MODELS:
-            one = token(SHAPES[model], n_past)
-            busy = one.ternary_weights * cost["ternary_matvec"] + one.head_weights * cost["head_i8"]
+        for model in (*MODELS, *GROUPED):
+            groups = model in GROUPED
+            one = (grouped if groups else token)(SHAPES[model], n_past)
+            busy = one.ternary_weights * cost["group_matmul" if groups else "ternary_matvec"]
+            busy += one.head_weights * cost["head_i8"]
             busy += one.attention_products * (cost["attend_i8 keys"] + cost["attend_i8 values"])
             compute = rate / busy
             low, high = (gb_s * 1e9 / one.n_bytes for gb_s in board.gb_s)
@@ -235,8 +294,8 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
                     *(board.name, model, board.row, cpu, one.n_bytes / 1e6, compute, (low, high)),
                     expected=(min(low, compute), min(high, compute)),
                     bound=bound,
-                    prefill=prefill(cost, SHAPES[model], board),
-                    tiled=rate / (one.ternary_weights * cost["ternary_matmul"]),
+                    prefill=0.0 if groups else prefill(cost, SHAPES[model], board),
+                    tiled=0.0 if groups else rate / (one.ternary_weights * cost["ternary_matmul"]),
                 )
             )
     return out
@@ -311,10 +370,19 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
             [
                 [
                     *(each.board, each.model, f"{each.row}, {each.cpu}", f"{each.megabytes:.0f}", span(each.memory)),
-                    *(f"{each.compute:.0f}", f"**{span(each.expected)}**", each.bound, f"{each.prefill:.0f}"),
-                    f"{each.tiled:.0f}",
+                    *(f"{each.compute:.0f}", f"**{span(each.expected)}**", each.bound),
+                    *((f"{each.prefill:.0f}", f"{each.tiled:.0f}") if each.prefill else ("", "")),
                 ]
                 for each in bounds(cycles, n_past)
+            ],
+        ),
+        f"## Several conversations at once ({n_past} tokens of context each)",
+        table(
+            "board | model | at once | memory t/s | compute t/s | **over one, at most**",
+            [
+                [each.board, each.model, str(each.parallel), span(each.memory), f"{each.compute:.0f}",
+                 f"**{span(each.gain)}x**"]
+                for each in together(cycles, n_past)
             ],
         ),
         "### Assumptions",
@@ -333,6 +401,7 @@ def report(cycles: list[mca.Cycles], n_past: int) -> dict[str, object]:
         "n_past": n_past,
         "loops": [{**asdict(each), "per_weight": each.per_weight} for each in cycles],
         "breaks": [asdict(each) for each in breaks(cycles)],
+        "together": [asdict(each) for each in together(cycles, n_past)],
         "tokens": {model: {**asdict(token(SHAPES[model], n_past))} for model in MODELS},
         "boards": [asdict(board) for board in BOARDS],
         "bounds": [asdict(each) for each in bounds(cycles, n_past)],

@@ -31,6 +31,7 @@ ROWS = {"neon": "", "dotprod": "+dotprod", "i8mm": "+dotprod,+i8mm"}
 LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
     "ternary_matmul": ("tiled_matmul", (), ()),
+    "group_matmul": ("group_vector_1", (), ()),  # one token, scales for each 128 weights (groups.inc.h)
     "head_i8": ("head_one_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is

@@ -168,14 +168,34 @@ def test_bounds_are_the_lesser(cycles: list[mca.Cycles]) -> None:
         low, high = each.expected
         assert low <= high <= min(each.memory[1], each.compute)
         assert each.bound == "memory" or each.compute < each.memory[1]
-        assert each.prefill > each.tiled * 1.1
+        if each.model in board_model.MODELS:
+            assert each.prefill > each.tiled * 1.1
+
+
+def test_scales_per_group_read_a_ninth_more_and_their_head() -> None:
+    shape = board_model.SHAPES["bonsai-1.7b"]
+    plain, one = board_model.token(shape, 32), board_model.grouped(shape, 32)
+    assert one.ternary_weights == plain.ternary_weights + shape.n_vocab * shape.hidden and one.head_bytes == 0
+    assert one.ternary_bytes * 128 == one.ternary_weights * 36 and one.kv_bytes == plain.kv_bytes
+
+
+def test_several_at_once_are_bound_like_one(cycles: list[mca.Cycles]) -> None:
+    found = {(each.board, each.parallel): each for each in board_model.together(cycles, 512)}
+    assert len(found) == len(board_model.BOARDS) * len(board_model.TOGETHER)
+    for board in board_model.BOARDS:
+        assert found[board.name, 1].gain == (1.0, 1.0)
+        for n in board_model.TOGETHER:
+            each = found[board.name, n]
+            assert all(1.0 <= gain <= n for gain in each.gain) and each.memory[0] <= each.memory[1]
+    assert min(found["Pi 5", 4].gain) >= 2.5
 
 
 def test_the_table_names_its_assumptions(cycles: list[mca.Cycles]) -> None:
     text = board_model.markdown(cycles, 512)
     for sentence in (*board_model.ASSUMPTIONS, *board_model.SOURCES, *(board.source for board in board_model.BOARDS)):
         assert sentence in text
-    for word in ("Pi 4", "Pi 5", "ARM laptop", *board_model.MODELS, "cycles per weight", "keeps up with memory"):
+    models = (*board_model.MODELS, *board_model.GROUPED)
+    for word in ("Pi 4", "Pi 5", "ARM laptop", *models, "cycles per weight", "keeps up with memory"):
         assert word in text
 
 
@@ -189,5 +209,5 @@ def test_a_slow_loop_is_called_slow() -> None:
 def test_report_is_plain_data(cycles: list[mca.Cycles]) -> None:
     data = json.loads(json.dumps(board_model.report(cycles, 512)))
     assert data["assumptions"] == list(board_model.ASSUMPTIONS)
-    assert len(data["bounds"]) == len(board_model.BOARDS) * len(board_model.MODELS)
+    assert len(data["bounds"]) == len(board_model.BOARDS) * len((*board_model.MODELS, *board_model.GROUPED))
     assert all(each["per_weight"] > 0 for each in data["loops"])
