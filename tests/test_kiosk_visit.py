@@ -53,6 +53,7 @@ def test_emergencies_reach_the_owners_text(text: str) -> None:
 @pytest.mark.parametrize("text", [
     "death by chocolate", "I'm dying for a coffee", "that cake is to die for", "my feet are killing me, a tea please",
     "fire-roasted tomatoes?", "a blood orange juice", "do you have a fireplace?", "Two teas and a scone",
+    "can I smoke in my room", "where can I light a fire", "Is Blue Barn good for a group?",
     "I could murder a coffee", "hit me with a double espresso", "help me pick a cake", "I can't go on without coffee",
     "you guys are fire", "my phone died, can I charge it", "no peanuts please, my son can't have them",
     "I'd like to end with a dessert", "my son lost his hat", "cut the cake in half please", "a cut throat shave",
