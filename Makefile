@@ -70,11 +70,15 @@ test-clients: $(VENV)/.compiled $(CLIENTS)/.installed
 	@$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini --confcutdir tests/clients tests/clients $(ARGS)
 
 # other people's programs, pinned, in an environment of their own: they need newer and older releases than ours
-$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
+$(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/requirements-instructor.txt tests/clients/package.json
+	@packaging/prepare.sh clients
 	@echo "bitnet-edge: installing the clients" >&2
 	@$(PY) -m venv $(CLIENTS)
-	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check --no-input --quiet install -r tests/clients/requirements.txt
-	@! command -v npm >/dev/null || (cd tests/clients && npm install --silent)
+	@$(PY) -m venv $(CLIENTS)-instructor
+	@install() { "$$1/bin/python" -m pip --disable-pip-version-check --no-input --quiet install -r "$$2"; }; \
+	    install $(CLIENTS)-instructor tests/clients/requirements-instructor.txt & first=$$!; \
+	    { ! command -v npm >/dev/null || (cd tests/clients && npm install --silent); } & second=$$!; \
+	    install $(CLIENTS) tests/clients/requirements.txt && wait $$first && wait $$second
 	@touch $@
 
 freeze: $(VENV)/.freezer $(VENV)/.compiled
@@ -104,7 +108,7 @@ site: $(VENV)/.mkdocs
 	@$(PY) -m mkdocs build --quiet && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) $(CLIENTS)-instructor tests/clients/node_modules build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find edge pyx tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find pyx -maxdepth 1 -name '*.so' -delete
 

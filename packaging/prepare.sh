@@ -3,7 +3,8 @@
 #
 #   packaging/prepare.sh chat   what `make chat` needs: Python >= 3.10 with venv and headers, a C compiler
 #   packaging/prepare.sh test   the same; cross tools for the aarch64 tests are wanted but not required
-#   packaging/prepare.sh ci     the same; the cross tools, make and the other compilers are required
+#   packaging/prepare.sh clients  for `make test-clients`: a browser and Node.js are wanted but not required
+#   packaging/prepare.sh ci     the same as test; the cross tools, make and the other compilers are required
 #
 # Prints nothing when nothing is missing.  Where a package cannot be installed it prints one line with the command to
 # type and ends with status 1.  VENV names the environment (default .venv), PYTHON the interpreter to build it with.
@@ -68,6 +69,13 @@ others() { # for `make compilers`: the oldest GCC of Debian 12, and clang with i
     echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 || echo libomp-dev
 }
 
+clients() { # what tests/clients tries the page and the npm clients with; they skip without it
+    command -v chromium >/dev/null || echo chromium
+    command -v chromedriver >/dev/null || echo chromium-driver
+    command -v node >/dev/null || echo nodejs
+    command -v npm >/dev/null || echo npm
+}
+
 # ---- install without asking, where we may ----------------------------------------------------------------------------
 
 if [ "$(id -u)" = 0 ]; then
@@ -109,6 +117,14 @@ if [ "$purpose" = test ]; then
     # shellcheck disable=SC2086
     if [ -n "$extra" ] && ! install $extra; then
         say "the aarch64 kernel tests will be skipped; to run them: sudo apt-get install -y $extra"
+    fi
+fi
+
+if [ "$purpose" = clients ]; then
+    extra=$(clients | words)
+    # shellcheck disable=SC2086
+    if [ -n "$extra" ] && ! install $extra; then
+        say "the tests of the page or the npm clients will be skipped; to run them: sudo apt-get install -y $extra"
     fi
 fi
 

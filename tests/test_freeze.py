@@ -23,6 +23,7 @@ import pytest
 from services import on_a_terminal
 
 from tests import elf
+from tests.http_service import serving
 from tests.terminal import CTRL_C, CTRL_D, Terminal
 from tests.test_structure import imports, modules
 
@@ -94,6 +95,15 @@ def test_smoke(frozen: dict[str, Path], kind: str) -> None:
     print(done.stdout)
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "          "))]
     assert done.returncode == 0, "\n".join(failed) or done.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_it_serves(frozen: dict[str, Path], kind: str) -> None:
+    """What uvicorn imports by name, and the library for forms, are inside; `make test-clients` tries more."""
+    with serving("--ctx", "256", "--metrics", command=[str(frozen[kind])]) as server:
+        assert server.chat("Two teas.", choices=["yes", "no"])["choices"][0]["message"]["content"] in ("yes", "no")
+        assert server.events("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]})[-1] == "[DONE]"
+        assert server.ask("GET", "/")[0] == server.ask("GET", "/metrics")[0] == 200
 
 
 def test_size(frozen: dict[str, Path]) -> None:

@@ -121,6 +121,51 @@ def test_several_choices(server: Server) -> None:
     assert {event["choices"][0]["index"] for event in events[:-1]} == {0, 1}
 
 
+def test_calls_of_functions_whole_and_streamed(server: Server) -> None:
+    parameters = {"type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}, "cups": {"type": "integer"}},
+                  "required": ["drink", "cups"], "additionalProperties": False}
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("order", "cancel")]
+    named = {"type": "function", "function": {"name": "cancel"}}
+    asked = [{"role": "user", "content": "Two teas, please."}]
+    for choice, names in (("required", {"order", "cancel"}), (named, {"cancel"})):
+        body = {"messages": asked, "tools": tools, "tool_choice": choice, "temperature": 0, "max_tokens": 100}
+        whole = server.chat(**body)["choices"][0]
+        assert whole["finish_reason"] == "tool_calls" and whole["message"]["content"] is None
+        events = server.events("/v1/chat/completions", body)
+        assert events.pop() == "[DONE]"
+        deltas = [event["choices"][0]["delta"] for event in events]
+        parts = [part for delta in deltas for part in delta.get("tool_calls", ())]
+        assert not any(delta.get("content") for delta in deltas), "a call is no text"
+        assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+        assert [part["index"] for part in parts] == list(range(len(parts))) != []
+        for call, part in zip(whole["message"]["tool_calls"], parts, strict=True):
+            assert call["function"] == part["function"] and call["type"] == part["type"] == "function" and part["id"]
+            assert call["function"]["name"] in names
+            found = json.loads(call["function"]["arguments"])
+            assert found["drink"] in ("tea", "coffee") and isinstance(found["cups"], int)
+        answered = [*asked, whole["message"], {"role": "tool", "content": "done",
+                                               "tool_call_id": whole["message"]["tool_calls"][0]["id"]}]
+        body = {"tools": tools, "tool_choice": "none"}
+        assert server.chat(answered, **body)["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+def test_log_probabilities_of_every_choice(server: Server) -> None:
+    """Whole and streamed, of each choice its own: the tokens spell the text."""
+    body = {"messages": [{"role": "user", "content": "Tell me a joke."}], "n": 2, "seed": 3, "temperature": 1.5,
+            "max_tokens": 12, "logprobs": True, "top_logprobs": 2}
+    whole = server.chat(**body)["choices"]
+    streamed: dict[int, list[Any]] = {0: [], 1: []}
+    for event in server.events("/v1/chat/completions", body)[:-1]:
+        choice = event["choices"][0]
+        streamed[choice["index"]] += (choice["logprobs"] or {"content": []})["content"]
+    for choice in whole:
+        entries = choice["logprobs"]["content"]
+        assert streamed[choice["index"]] == entries
+        spelled = b"".join(bytes(entry["bytes"]) for entry in entries).decode()
+        assert spelled.strip() == choice["message"]["content"].strip()
+        assert all(len(entry["top_logprobs"]) == 2 and entry["logprob"] <= 0 for entry in entries)
+
+
 def test_raw_completions(server: Server, alone: Any) -> None:
     status, _, body = server.ask("POST", "/v1/completions", {"prompt": "Guest: Hello", **GREEDY})
     assert status == 200 and body["object"] == "text_completion" and body["choices"][0]["text"]

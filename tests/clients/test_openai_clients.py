@@ -160,9 +160,13 @@ def test_llm(url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_home_assistant(url: str) -> None:
-    """What its llama.cpp integration asks while it is set up: a completion with a tool, three tokens, both ways."""
+    """What its llama.cpp integration asks while it is set up: the models within ten seconds, then a completion with a
+    tool and three tokens, both ways; then turns of a conversation, which it names in ``user``.
+    """
     import urllib.request
 
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=10) as answer:
+        assert json.load(answer)["data"][0]["id"]
     base = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "tools": [TOOL],
             "user": "conversation-1"}
     for stream in (False, True):
@@ -170,6 +174,12 @@ def test_home_assistant(url: str) -> None:
                                          {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=120) as answer:
             assert answer.status == 200 and answer.read()
+    client, messages = openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=120), list(MESSAGES)
+    for question in ("And a coffee.", "Thank you."):
+        answer = client.chat.completions.create(model="any", messages=messages, max_tokens=12, user="conversation-1")
+        said = {"role": "assistant", "content": answer.choices[0].message.content}
+        messages += [said, {"role": "user", "content": question}]
+    assert answer.usage.prompt_tokens_details.cached_tokens > 8, "the conversation was read again"
 
 
 def test_ovos(url: str) -> None:
