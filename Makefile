@@ -74,9 +74,9 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/requirements
 	@packaging/prepare.sh clients
 	@echo "bitnet-edge: installing the clients" >&2
 	@$(PY) -m venv $(CLIENTS)
-	@$(PY) -m venv $(CLIENTS)-instructor
+	@$(PY) -m venv $(CLIENTS)/instructor
 	@install() { "$$1/bin/python" -m pip --disable-pip-version-check --no-input --quiet install -r "$$2"; }; \
-	    install $(CLIENTS)-instructor tests/clients/requirements-instructor.txt & first=$$!; \
+	    install $(CLIENTS)/instructor tests/clients/requirements-instructor.txt & first=$$!; \
 	    { ! command -v npm >/dev/null || (cd tests/clients && npm install --silent); } & second=$$!; \
 	    install $(CLIENTS) tests/clients/requirements.txt && wait $$first && wait $$second
 	@touch $@
@@ -108,7 +108,7 @@ site: $(VENV)/.mkdocs
 	@$(PY) -m mkdocs build --quiet && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(CLIENTS)-instructor tests/clients/node_modules build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CLIENTS) tests/clients/node_modules build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find edge pyx tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find pyx -maxdepth 1 -name '*.so' -delete
 

@@ -10,7 +10,7 @@ import pytest
 from clients import serve
 
 HERE = Path(__file__).resolve().parent
-PYTHON = Path(f"{sys.prefix}-instructor") / "bin" / "python"
+PYTHON = Path(sys.prefix) / "instructor" / "bin" / "python"
 
 
 def test_instructor() -> None:
