@@ -59,12 +59,18 @@ INLINE void head_rows_i8(const int8_t *w, const float *scale, int n, int64_t k, 
                 for (int r = 0; r < n; r++)
                     total[j][r] += head_total(sums[j][r]);
     }
-    for (int j = 0; j < n_x; j++)
-        for (int r = 0; r < n; r++) {
+    for (int j = 0; j < n_x; j++) {
+        float *const out = logits[j] + row;
+        const float s_j = s[j]; /* what is stored cannot change it */
+        for (int r = 0; r < n; r++)
             for (int64_t l = i; l < k; l++)
                 total[j][r] += (int32_t)w[r * k + l] * x[j * k + l];
-            logits[j][row + r] = (float)total[j][r] * (scale[r] / s[j]);
-        }
+        float made[4];
+        for (int r = 0; r < n; r++)
+            made[r] = (float)total[j][r] * (scale[r] / s_j);
+        for (int r = 0; r < n; r++)
+            out[r] = made[r];
+    }
 }
 
 /* Rows [row, row + n_row), which w and scale begin with. */
