@@ -1,6 +1,7 @@
 """Several answers at once: tokens/s of all together, beside those of one; and a prompt that is read meanwhile.
 
     python benchmarks/many.py [MODEL] [-t THREADS] [--parallel 1,2,4,8] [--depth 64] [-n 64] [--prompt 1500]
+        [--in-turn]
 
 Each answer has a session and a thread of its own, without drafts.  All begin together and are measured from the moment
 when the last of their prompts has been read.  With --prompt, three answers write while a fourth session reads a prompt
@@ -49,6 +50,26 @@ def together(engine: edge.Engine, parallel: int, depth: int, n: int) -> float:
     return parallel * n / (max(end for _, end in stamps) - min(begun for begun, _ in stamps))
 
 
+def in_turn(engine: edge.Engine, parallel: int, depth: int, n: int) -> tuple[float, float]:
+    """Seconds a token of whole answers, one after the other and at once, prompts included."""
+
+    def work(i: int) -> None:
+        with engine.session("") as session:
+            answer = session.complete(ids(depth, i, engine), max_tokens=n, **OPTIONS)
+            answer.text  # noqa: B018
+
+    begun = time.perf_counter()
+    for i in range(parallel):
+        work(i)
+    middle = time.perf_counter()
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(parallel)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return (middle - begun) / (parallel * n), (time.perf_counter() - middle) / (parallel * n)
+
+
 def beside(engine: edge.Engine, depth: int, prompt: int) -> tuple[float, float]:
     """(tokens/s of three answers, seconds to the first token of a newcomer) while a prompt is read; 0: alone."""
     stop, begun_reading, times = threading.Event(), threading.Event(), []
@@ -90,6 +111,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompt", type=int, default=0)
+    parser.add_argument("--in-turn", action="store_true", help="whole answers at once, beside one after the other")
     parser.add_argument("--kv", default="int8")
     parser.add_argument("--weights", default="map")
     parser.add_argument("--official", action="store_true", help="a file of make_model.py: nothing about it is guessed")
@@ -101,7 +123,12 @@ def main() -> None:
     ) as engine:  # fmt: skip
         together(engine, 2, arguments.depth, 8)
         one = 0.0
-        for parallel in map(int, arguments.parallel.split(",")):
+        for parallel in map(int, arguments.parallel.split(",") if arguments.in_turn else ()):
+            rounds = [in_turn(engine, parallel, arguments.depth, arguments.n) for _ in range(arguments.rounds)]
+            ratio, turn, once = sorted((turn / once, turn, once) for turn, once in rounds)[len(rounds) // 2]
+            print(f"{parallel} in turn {turn * 1e6:.0f} us a token, at once {once * 1e6:.0f} us: {ratio:.2f} x",
+                  flush=True)
+        for parallel in map(int, () if arguments.in_turn else arguments.parallel.split(",")):
             rates = sorted(together(engine, parallel, arguments.depth, arguments.n) for _ in range(arguments.rounds))
             middle = rates[len(rates) // 2]
             one = one or middle
