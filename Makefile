@@ -17,7 +17,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test compilers fuzz fuzz-files sanitize test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
+.PHONY: help chat test compilers fuzz fuzz-files faults sanitize service test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,8 @@ help:
 	@echo "make compilers  build with clang and an older GCC, too: equal bits"
 	@echo "make fuzz    property tests with new examples until FUZZ_SECONDS (600) are over"
 	@echo "make fuzz-files   COUNT (100000) mutated files of every format; SEED repeats a run"
+	@echo "make faults  full disks, refused memory, kills while saving, for MINUTES (3); SEED repeats a run"
+	@echo "make service   hostile clients of chat --socket for MINUTES (3); SEED repeats a run"
 	@echo "make sanitize   kernels under ASan and UBSan, threads under TSan"
 	@echo "make test-load   the suite COUNT (20) times beside busy loops and copies of large files"
 	@echo "make bench   measure this board with the bundled model (ARGS='-m model.gguf' for yours)"
@@ -58,6 +60,9 @@ fuzz: $(VENV)/.tools $(VENV)/.compiled
 
 fuzz-files: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) tests/fuzz_files.py $(or $(COUNT),100000) $(SEED)
+
+faults service: $(VENV)/.tools $(VENV)/.compiled
+	@$(PY) tests/campaigns/$@.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -m sanitize $(ARGS)

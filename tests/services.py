@@ -89,7 +89,7 @@ class Talk:
             try:
                 self.socket.connect(str(path))
                 break
-            except (FileNotFoundError, ConnectionRefusedError):
+            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):  # the last: its queue is full
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
