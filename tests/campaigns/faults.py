@@ -125,7 +125,8 @@ class Fault:
         return f"exit {done.returncode}"
 
     def few_descriptors(self) -> str:
-        done = self.run("run", *ASK, limit=(resource.RLIMIT_NOFILE, self.rng.randint(4, 24)))
+        """With four, Python itself cannot start."""
+        done = self.run("run", *ASK, limit=(resource.RLIMIT_NOFILE, self.rng.randint(5, 24)))
         return f"exit {done.returncode}"
 
     def no_threads(self) -> str:
