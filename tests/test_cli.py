@@ -220,7 +220,7 @@ def parsed(*args: str) -> dict[str, Any]:
 
 
 def test_options_become_arguments_of_load() -> None:
-    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "auto", "overflow": "slide"}
+    nothing = {"head": "auto", "weights": "auto", "draft": "auto", "i2s_layout": "auto"}
     assert options.load_arguments(parsed()) == nothing
     flags = parsed("-c", "512", "--kv", "f16", "--window", "64", "--sinks", "2", "--memory", "1500M", "-t", "3",
                    "--isa", "neon", "--head", "f16", "--weights", "huge", "--draft", "3", "--template", "llama3",
@@ -270,7 +270,7 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
                         "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
-                        "0", "--kv-offload", "/d", "--kv-offload-size", "1",
+                        "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
                         "--kv-hadamard", "off", "--regex", "a", "--no-think") | {"parallel": 2}  # fmt: skip
     known = set(inspect.signature(load).parameters)
     assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system", "reserve"}
