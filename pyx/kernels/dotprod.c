@@ -1,7 +1,7 @@
 /* dotprod.c: aarch64 with the ARMv8.2 dot product (Cortex-A76: Raspberry Pi 5; Neoverse N1, laptops). */
 #if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
 
-#include "arm.h"
+#include "arm_dot.h"
 
 #define TILE_TOKENS 8
 enum { TILE_ROWS = 2 };

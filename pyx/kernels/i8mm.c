@@ -2,7 +2,7 @@
  * One token is limited by memory and shares dotprod's code; several tokens go through smmla, 2 x 8 by 8 x 2. */
 #if defined(__aarch64__) && defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_DOTPROD)
 
-#include "arm.h"
+#include "arm_dot.h"
 
 /* Rows and tokens go in pairs: a register holds 8 bytes of one and 8 bytes of the other. */
 INLINE int8x16_t first_halves(int8x16_t a, int8x16_t b)
