@@ -268,38 +268,89 @@ INLINE const uint8_t *row_of(const struct rows16 *r, int i)
     return i % 4 == 0 ? first : i % 4 == 1 ? first + r->stride : i % 4 == 2 ? first + 2 * r->stride : first + r->three;
 }
 
+/* 16 bytes each of rows i, i + 4, i + 8 and i + 12. */
+INLINE __m512i group_quad(const struct rows16 *r, int i, int at)
+{
+    __m256i low = _mm256_castsi128_si256(load128(row_of(r, i) + at));
+    __m256i high = _mm256_castsi128_si256(load128(row_of(r, i + 8) + at));
+    low = _mm256_inserti128_si256(low, load128(row_of(r, i + 4) + at), 1);
+    high = _mm256_inserti128_si256(high, load128(row_of(r, i + 12) + at), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
 /* 16 bytes of each of 16 rows -> v[j]: bytes 4j .. 4j+3 of all rows. */
 INLINE void group_turn(const struct rows16 *r, int at, __m512i v[4])
 {
     __m512i a[4];
-    for (int i = 0; i < 4; i++) {
-        __m256i low = _mm256_castsi128_si256(load128(row_of(r, i) + at));
-        __m256i high = _mm256_castsi128_si256(load128(row_of(r, i + 8) + at));
-        low = _mm256_inserti128_si256(low, load128(row_of(r, i + 4) + at), 1);
-        high = _mm256_inserti128_si256(high, load128(row_of(r, i + 12) + at), 1);
-        a[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    }
+    for (int i = 0; i < 4; i++)
+        a[i] = group_quad(r, i, at);
     __m512i b0 = _mm512_unpacklo_epi32(a[0], a[1]), b1 = _mm512_unpackhi_epi32(a[0], a[1]);
     __m512i b2 = _mm512_unpacklo_epi32(a[2], a[3]), b3 = _mm512_unpackhi_epi32(a[2], a[3]);
     v[0] = _mm512_unpacklo_epi64(b0, b2), v[1] = _mm512_unpackhi_epi64(b0, b2);
     v[2] = _mm512_unpacklo_epi64(b1, b3), v[3] = _mm512_unpackhi_epi64(b1, b3);
 }
 
+/* The scales of rows i .. i+3, put together outside of the vector units, which have enough to do. */
+INLINE int64_t group_scales4(const struct rows16 *r, int i)
+{
+    uint16_t h[4];
+    for (int j = 0; j < 4; j++)
+        memcpy(h + j, row_of(r, i + j), 2);
+    return (int64_t)(h[0] | (uint64_t)h[1] << 16 | (uint64_t)h[2] << 32 | (uint64_t)h[3] << 48);
+}
+
 /* The scales of 16 rows. */
 INLINE vf group_scales(const struct rows16 *r)
 {
-    uint16_t h[16];
-    for (int i = 0; i < 16; i++)
-        memcpy(h + i, row_of(r, i), 2);
-    return (vf)_mm512_cvtph_ps(_mm256_setr_epi16(
-        (short)h[0], (short)h[1], (short)h[2], (short)h[3], (short)h[4], (short)h[5], (short)h[6], (short)h[7],
-        (short)h[8], (short)h[9], (short)h[10], (short)h[11], (short)h[12], (short)h[13], (short)h[14], (short)h[15]));
+    return (vf)_mm512_cvtph_ps(_mm256_setr_epi64x(
+        group_scales4(r, 0), group_scales4(r, 4), group_scales4(r, 8), group_scales4(r, 12)));
+}
+
+/* One token.  Nothing is turned before the sums are there: a lane has four neighbours of a row, a register four rows,
+ * and 16 activations serve all of them.  Sums of codes in place at 64 come first and are shifted down before those at
+ * 16, 4 and 1 join them; all are multiples of what is shifted out. */
+INLINE void group_one(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes, const uint8_t *ahead,
+                      const int8_t *q, const float *d, const int32_t *sum, float (*y)[16])
+{
+    const __m512i m[4] = {set_mask(0x03), set_mask(0x0c), set_mask(0x30), set_mask(0xc0)};
+    struct rows16 r = rows16_at(rows, stride);
+    vf total = {0};
+    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+        __m512i s[4], a[4], b[4];
+        for (int i = 0; i < 4; i++) {
+            a[i] = group_quad(&r, i, 2);
+            b[i] = group_quad(&r, i, group_bytes - 16);
+            s[i] = _mm512_setzero_si512();
+        }
+        for (int f = 3; f >= 0; f--) {
+            __m512i x = _mm512_broadcast_i32x4(load128(q + 32 * f));
+            __m512i z = _mm512_broadcast_i32x4(load128(q + 32 * f + 16));
+            for (int i = 0; i < 4; i++)
+                s[i] = _mm512_dpbusd_epi32(f == 3 ? s[i] : _mm512_srai_epi32(s[i], 2), _mm512_and_si512(a[i], m[f]), x);
+            for (int i = 0; i < 4; i++)
+                s[i] = _mm512_dpbusd_epi32(s[i], _mm512_and_si512(b[i], m[f]), z);
+        }
+        group_fetch(ahead, g, group_bytes);
+        vf scale = group_scales(&r);
+        for (int i = 0; i < 4; i++)
+            r.first[i] += group_bytes;
+        __m512i u = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
+        __m512i w = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
+        __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(u, w), _mm512_unpackhi_epi64(u, w));
+        all = _mm512_sub_epi32(all, _mm512_set1_epi32(sum[g]));
+        total += (vf)_mm512_cvtepi32_ps(all) * (scale * d[g]);
+    }
+    store_float(y[0], total);
 }
 
 /* Codes in place at weights 1, 4, 16 and 64, each with its own sums, as in matvec_rows. */
 INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes, const uint8_t *ahead,
                          int n_token, const int8_t *q, const float *d, const int32_t *sum, float (*y)[16])
 {
+    if (n_token == 1) {
+        group_one(rows, stride, n_group, group_bytes, ahead, q, d, sum, y);
+        return;
+    }
     const __m512i m[4] = {set_mask(0x03), set_mask(0x0c), set_mask(0x30), set_mask(0xc0)};
     struct rows16 r = rows16_at(rows, stride);
     vf total[4] = {{0}};
