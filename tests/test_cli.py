@@ -268,7 +268,7 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
     from edge.session.request import Request
 
     everything = parsed("-c", "9", "--kv", "f16", "--force-memory", "--template", "x", "--isa", "x", "-t", "1",
-                        "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1",
+                        "--activation", "silu", "--sinks", "1", "--window", "1", "--memory", "1", "--overflow", "stop",
                         "--positions", "cache", "--kv-policy", "recent", "--kv-budget", "x", "--kv-drop-layers",
                         "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
                         "--kv-hadamard", "off", "--regex", "a", "--no-think") | {"parallel": 2}  # fmt: skip
