@@ -33,6 +33,31 @@ def talk(*turns: str, house: House = HOUSE) -> list[str]:
     return [visit.turn(turn).say for turn in turns]
 
 
+@pytest.mark.parametrize(("text", "missed"), [
+    ("a large latte and a scone please", "“scone”"), ("two scones and a large latte", "“scones”"),
+    ("I'd like a scone", "“scone”"), ("a large latte, please. A warm scone too.", "“warm scone”"),
+])  # fmt: skip
+def test_what_the_menu_does_not_have_is_named(text: str, missed: str) -> None:
+    visit = Visit(HOUSE)
+    assert f"I could not find {missed} on the menu." in visit.turn(text).say
+    assert [(line.item, line.count) for line in visit.state.lines] == ([("Latte", 1)] if "latte" in text else [])
+
+
+@pytest.mark.parametrize("text", [
+    "a large latte and a brownie", "a bottle of lemonade and a bowl of soup", "two large lattes for me and a friend",
+    "a large latte and a bit of sugar", "two more of those", "a table for two and a question",
+])  # fmt: skip
+def test_nothing_is_named_that_was_not_ordered(text: str) -> None:
+    assert "could not find" not in Visit(HOUSE).turn(text).say
+
+
+@pytest.mark.parametrize("text", ["150 lattes", "ten thousand lattes", "1000 large lattes and a soup"])
+def test_more_than_can_be_ordered_is_refused(text: str) -> None:
+    visit = Visit(HOUSE)
+    assert visit.turn(text).say == "You can order at most 99 of one thing."
+    assert not visit.state.lines
+
+
 @pytest.mark.parametrize("text", [
     "My wife is having a heart attack", "he can't breathe!", "someone collapsed by the door", "call an ambulance",
     "I want to kill myself", "i dont want to live anymore", "there is a fire in the kitchen", "she's choking",

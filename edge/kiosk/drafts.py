@@ -9,7 +9,7 @@ from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading
-from edge.kiosk.words import Word, folded, words
+from edge.kiosk.words import Word, folded, number, words
 
 DEFINITE = frozenset({"the", "that", "my", "those", "this", "these", "our", "his", "her", "both", "all", "each"})
 _NEGATION = frozenset(
@@ -21,6 +21,40 @@ _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off
 _BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
 _AGAINST = re.compile(r"\b(?:not|instead of|rather than|in place of)(?: an?| the| my)?$")
 _EVERY = re.compile(r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three| four| 2| 3| 4)?(?: with)?$")
+
+
+#: where the name of a thing ends
+_ENDS = frozenset(
+    "and or but with without for to from on in at of by if so that then as too also plus no not instead please thanks "
+    "is are would will can could & , . ; ! ? ( )".split()
+)
+#: what follows "and a" without being a thing to order
+_NO_THING = frozenset(
+    "bit moment minute second table few couple lot little half more one ones quick question day friend word bag box "
+    "cup place seat size large small medium big regular other another different extra".split()
+)
+
+
+def named(mentions: list[Mention]) -> set[int]:
+    """Where the words of a turn stand that name something of the house."""
+    return {at for mention in mentions if mention.kind != "number" for at in range(mention.first, mention.last)}
+
+
+def thing_at(turn: list[Word], start: int, taken: set[int]) -> str:
+    """The thing that "a scone" or "two hot scones" names at ``start``, or "".  ``taken``: places of known words."""
+    if start + 1 >= len(turn):
+        return ""
+    if turn[start].fold not in ("a", "an", "another", "some") and number(turn[start].fold) is None:
+        return ""
+    end = start + 1
+    while end < len(turn) and turn[end].fold not in _ENDS and end - start <= 3:
+        end += 1
+    name = turn[start + 1 : end]
+    if not name or {name[0].fold, name[0].stem} & _NO_THING or not name[0].fold.isalpha():
+        return ""
+    if set(range(start, end + 1)) & taken or [word.fold for word in turn[end : end + 1]] == ["of"]:  # "a bottle of ..."
+        return ""
+    return " ".join(word.text for word in name)
 
 
 @dataclass
@@ -120,6 +154,8 @@ class Drafts(Reading):
             elif mention.kind == "number":
                 if mention.first == read:
                     continue  # the "one" of "a small one"
+                if thing_at(turn, mention.first, named(mentions)):
+                    continue  # the "two" of "two scones and a soup" in a house without scones
                 if (
                     following
                     and following[0].kind == "number"
@@ -323,8 +359,8 @@ class Drafts(Reading):
     def lines_of(self, draft: Draft) -> list[int]:
         """Numbers of the lines that a draft may speak of, the best first."""
         found = []
-        for number, line in enumerate(self.state.lines, 1):
+        for at, line in enumerate(self.state.lines, 1):
             if line.item in draft.values:
                 score = 2 * (bool(draft.size) and line.size == draft.size) + sum(e in line.extras for e in draft.extras)
-                found.append((-score, number))
-        return [number for _, number in sorted(found)]
+                found.append((-score, at))
+        return [at for _, at in sorted(found)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from edge.kiosk.drafts import DEFINITE, Draft, Drafts
+from edge.kiosk.drafts import DEFINITE, Draft, Drafts, named, thing_at
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import DENY, MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
@@ -21,6 +21,33 @@ _NO_I_MEAN = re.compile(
 )
 
 
+#: words that make a number of another
+_LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions"})
+def _too_many(turn: list[Word], mentions: list[Mention]) -> bool:
+    """Whether a number above MAX_COUNT stands right before an item: "150 lattes", "ten thousand large teas"."""
+    taken = named(mentions)
+    items = [mention.first for mention in mentions if mention.kind == "item"]
+    for at, word in enumerate(turn):
+        large = word.fold in _LARGE or word.fold.isdecimal() and int(word.fold[:9]) > MAX_COUNT
+        if large and at not in taken and any(0 < first - at <= 3 for first in items):
+            return True
+    return False
+
+
+def _missed(turn: list[Word], mentions: list[Mention]) -> list[str]:
+    """Things ordered beside others that the menu does not have: the scone of "a latte and a scone"."""
+    taken = named(mentions)
+    found = []
+    if thing := thing_at(turn, 0, taken):
+        found.append(thing)
+    for at, word in enumerate(turn[:-2]):
+        if word.fold in ("and", "plus", "&", ",", "like", "have", "get", "want", "take", "me"):
+            start = at + 1 + (turn[at + 1].fold in ("also", "then", "and", "maybe"))
+            if thing := thing_at(turn, start, taken):
+                found.append(thing)
+    return list(dict.fromkeys(found))
+
+
 class Orders(Drafts):
     """What a clause does to the order."""
 
@@ -28,6 +55,9 @@ class Orders(Drafts):
         """A clause that names items, sizes or extras of the menu."""
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.pronoun(low, mentions)
+        if _too_many(turn, mentions):
+            self.found.too_many = True
+            return True
         drafts, loose = self.drafts(turn, mentions)
         removing = bool(phrases("remove").search(low))
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
@@ -61,6 +91,8 @@ class Orders(Drafts):
                 done = self.remove(low, draft, mentions) or done
             else:
                 done = self.put(low, draft, text) or done
+        if done and not removing:
+            self.found.missed += _missed(turn, mentions)
         return done or bool(self.found.unclear)
 
     def _removes(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:

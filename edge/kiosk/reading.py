@@ -15,10 +15,16 @@ from edge.kiosk.state import State, apply, missing
 
 @dataclass
 class Understood:
-    """What a turn meant.  ``unclear``: (words of the turn, the items it may be) for what could not be decided."""
+    """What a turn meant.
+
+    ``unclear``: (words of the turn, the items it may be) for what could not be decided; ``missed``: words of the turn
+    that order something which is not on the menu; ``too_many``: more of one thing than can be ordered.
+    """
 
     operations: list[Operation] = field(default_factory=list)
     unclear: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    too_many: bool = False
 
 
 class Reading:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edge.kiosk.house import House
-from edge.kiosk.operations import Answer, Book, Name, Operation, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, Answer, Book, Name, Operation, Plain, Talk
 from edge.kiosk.state import Line, State, missing, total
 
 #: what is asked for a field of a booking, by its kind
@@ -80,8 +82,10 @@ def reply(
     after: State,
     operations: list[Operation],
     unclear: list[tuple[str, tuple[str, ...]]],
+    missed: Sequence[str] = (),
+    too_many: bool = False,
 ) -> str:
-    """The answer to a turn that led from ``before`` to ``after``."""
+    """The answer to a turn that led from ``before`` to ``after``; for the last three see reading.Understood."""
     parts: list[str] = []
     words = [each.word for each in operations if isinstance(each, Plain)]
     asked = [each.number for each in operations if isinstance(each, Answer)]
@@ -94,6 +98,11 @@ def reply(
         return " ".join([*parts, finished(house, after)])
     for word, names in unclear:
         parts.append(f"“{word}”: {listed(list(names), 'or')}?")
+    if missed:
+        quoted = [f"“{thing}”" for thing in missed]
+        parts.append(f"I could not find {listed(quoted, 'or')} on the menu.")
+    if too_many:
+        parts.append(f"You can order at most {MAX_COUNT} of one thing.")
     if after.lines != before.lines:
         parts.append(f"Your order: {order_text(house, after)}" if after.lines else "Your order is empty now.")
     for name in dict.fromkeys(each.booking for each in operations if isinstance(each, Book)):

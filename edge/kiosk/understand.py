@@ -11,6 +11,7 @@ import re
 
 from edge.kiosk import facts
 from edge.kiosk.bookings import Bookings
+from edge.kiosk.drafts import thing_at
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Talk
@@ -18,7 +19,7 @@ from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
 from edge.kiosk.reading import Understood, asks, clauses
 from edge.kiosk.state import State, missing
-from edge.kiosk.words import NUMBERS, folded, words
+from edge.kiosk.words import NUMBERS, Word, folded, words
 
 __all__ = ["Understood", "understand"]
 
@@ -38,6 +39,13 @@ _ONE = re.compile(
 )
 
 
+_ORDERED = re.compile(
+    r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
+    r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
+)
+_POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
+
+
 class _Turn(Orders, Bookings):
     """One turn: its clauses one after the other, after what is booked in it."""
 
@@ -52,7 +60,7 @@ class _Turn(Orders, Bookings):
             self.clause(self.spoken(clause), ends)
         self.whole()
         if not self.found.operations and not self.found.unclear:
-            self.found.operations = [UNKNOWN]
+            self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
         return self.found
 
     def spoken(self, clause: str) -> str:
@@ -72,7 +80,9 @@ class _Turn(Orders, Bookings):
         """Where no clause was understood or answered, the turn as a whole may be a question."""
         operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
         rest = [each for each in operations if each not in open_]
-        if self.found.unclear or any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
+        if self.found.missed or self.found.too_many or self.found.unclear:
+            return
+        if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
         asking = any(ends or asks(folded(clause)) for clause, ends in clauses(self.text))
         if number := facts.choose(self.house, self.text, bool(asking)):
@@ -132,10 +142,23 @@ class _Turn(Orders, Bookings):
         wanting = ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
         if not wanting or phrases("wh").search(low):
             number = facts.choose(self.house, text, asking)
+        thing = "" if number or asking else self.unlisted(turn)
         if number or asking:
             self.emit(Answer(number))
+        elif thing:
+            self.found.missed.append(thing)
         elif not self.found.operations:
             self.emit(UNKNOWN)
+
+    def unlisted(self, turn: list[Word]) -> str:
+        """What a clause orders that the menu does not have: "a scone please", "I'd like two scones"; "" for nothing."""
+        text = " ".join(word.fold for word in turn)
+        ordered = _ORDERED.match(text)
+        assert ordered is not None
+        start = len(ordered[0].split())
+        name = thing_at(turn, start, set())
+        end = start + 1 + len(name.split())
+        return name if name and all(word.fold in _POLITE for word in turn[end:]) else ""
 
     def question(self, text: str, low: str, mentions: list[Mention], ordering: bool, menu: bool) -> bool:
         """Whether the clause is a question, answered now, and not a polite order."""

@@ -58,9 +58,12 @@ class Visit:
         after = before
         for operation in operations:
             after = apply(house, after, operation)
-        if operations == [UNKNOWN] and not understood.unclear and is_foreign(text):
+        nothing = not (understood.unclear or understood.missed or understood.too_many)
+        if operations == [UNKNOWN] and nothing and is_foreign(text):
             return Turn(house.texts["language"], tuple(operations), "language")
-        said = say.reply(house, before, after, operations, understood.unclear)
+        said = say.reply(
+            house, before, after, operations, understood.unclear, understood.missed, understood.too_many
+        )
         order = None
         if after.confirmed:
             order = {"id": secrets.token_hex(8), "house": house.name, **as_dict(house, after)}
