@@ -1,10 +1,10 @@
-"""A batch on a Dask cluster: workers that load the model once, and keep it from block to block.
+"""Run a batch on a Dask cluster.  Each worker loads the model once and keeps it between blocks.
 
     pip install "dask[distributed]" bitnet-edge
     python examples/dask_batch.py in.jsonl out.jsonl [--workers 2] [--scheduler tcp://HOST:8786] [--model PATH]
 
-Requests and answers are lines of OpenAI's batch files, as in docs/batch.md.  Without --scheduler a cluster of processes
-is started on this machine.
+Requests and answers have the format of OpenAI's batch files (docs/batch.md).  Without --scheduler, a cluster of
+processes is started on this machine.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import tempfile
 from functools import cache
 from typing import Any
 
-BLOCK = 32  # requests that a worker is given at a time
+BLOCK = 32  # requests per block
 
 
 @cache
 def engine(model: str | None) -> Any:
-    """The worker's engine: loaded by its first block."""
+    """The engine of this worker, loaded with its first block."""
     import edge
 
     return edge.load(model, ctx=1024, threads=1)
 
 
 def answer(lines: list[str], model: str | None) -> list[str]:
-    """Lines of requests -> lines of answers."""
+    """Answer lines of requests; returns lines of answers in the same order."""
     from edge.tools.batch import Batch
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""A batch on a Ray cluster: actors that load the model once, Ray Data between them.
+"""Run a batch on a Ray cluster.  Each actor loads the model once; Ray Data distributes the requests.
 
     pip install "ray[data]" bitnet-edge
     python examples/ray_batch.py in.jsonl out.jsonl [--actors 2] [--model PATH]
 
-Requests and answers are lines of OpenAI's batch files, as in docs/batch.md.  One actor for each board or socket: it
-takes all cores that the step of the model can use.
+Requests and answers have the format of OpenAI's batch files (docs/batch.md).  Use one actor per board or CPU socket:
+the model uses all cores it can.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class Answers:
-    """An actor: a loaded engine, and a batch for every block of requests that it is given."""
+    """An actor: it loads the engine once and runs a batch for each block of requests."""
 
     def __init__(self, model: str | None) -> None:
         import edge
@@ -25,7 +25,7 @@ class Answers:
         self.engine = edge.load(model, ctx=1024, threads=1)
 
     def __call__(self, block: dict[str, Any]) -> dict[str, list[str]]:
-        """{"line": requests} -> {"line": answers}."""
+        """Answer a block ``{"line": requests}``; returns ``{"line": answers}``."""
         from edge.tools.batch import Batch
 
         with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A kiosk with the embedding API: one question a line from standard input, the answer spoken sentence by sentence.
+"""A kiosk in Python: reads one question per line from standard input and speaks the answer sentence by sentence.
 
     speech-to-text | python kiosk.py --system museum.txt --speak 'espeak-ng --stdin'
 
-The next sentence is being thought while the last one is being spoken.  After a minute of silence the conversation is
-forgotten: another visitor stands there.  Under systemd (Type=notify, WatchdogSec=60) it says when it is ready and that
-it is alive.  Ends with 0 at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the documented code of
-bitnet-edge when the model cannot be loaded.  Whatever a visitor says does not end it.
+The next sentence is generated while the last one is spoken.  After a minute of silence the conversation is cleared for
+the next visitor.  Under systemd (Type=notify, WatchdogSec=60) it reports READY=1 and feeds the watchdog.  Exit codes: 0
+at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the documented code of bitnet-edge if the model cannot be
+loaded.  No input of a visitor ends the program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stop(BaseException):
 
 
 def notify(state: str) -> None:
-    """One datagram to systemd, if it started us: "READY=1", "WATCHDOG=1"."""
+    """Send "READY=1" or "WATCHDOG=1" to systemd, if it started this program."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):  # a name without a file
         address = "\0" + address[1:]
@@ -47,7 +47,7 @@ def notify(state: str) -> None:
 
 
 class Speaker:
-    """Speaks sentences in their order beside the thread that thinks; prints them where there is no command."""
+    """Speaks sentences in order in a separate thread; without a command it prints them."""
 
     def __init__(self, command: str) -> None:
         self.command = shlex.split(command)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# A kiosk as a shell script: one question a line from standard input, the answer spoken sentence by sentence.
+# A kiosk as a shell script: reads one question per line from standard input and speaks the answer by sentence.
 #
 #   speech-to-text | SPEAK='espeak-ng --stdin' kiosk.sh
 #
 #   SPEAK         command that reads one sentence from its standard input; without it sentences are printed
-#   BITNET_EDGE   the program, words separated by blanks (default: bitnet-edge)
-#   TOKENS        length of an answer at most (default 80)
-#   PATIENCE      seconds for an answer, loading included (default 60)
+#   BITNET_EDGE   the program and its arguments, separated by blanks (default: bitnet-edge)
+#   TOKENS        maximum length of an answer in tokens (default 80)
+#   PATIENCE      timeout of an answer in seconds, including loading (default 60)
 #   BITNET_EDGE_MODEL, BITNET_EDGE_SYSTEM, ...   every option of `bitnet-edge run`
 #
-# Ends with 0 at the end of the input, with 143 on SIGTERM, 130 on SIGINT, and with the program's own code when asking
-# again is useless (no model, a damaged one, a processor that cannot run it).  Whatever a visitor says does not end it.
+# Exit codes: 0 at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the code of bitnet-edge if another attempt
+# cannot help (no model, a damaged model, an unsupported processor).  No input of a visitor ends the script.
 set -u
 export LC_ALL=${LC_ALL:-C.UTF-8}
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A touchscreen that talks to the service: type or touch a question, read the answer while it is being made.
+"""A touchscreen client of the service: type or touch a question, read the answer while it is generated.
 
     python3 touchscreen.py [--socket /run/bitnet-edge/socket] [--suggest "Where is the lift?"] [--terminal]
 
-Needs Python's standard library alone (Debian: python3, python3-tk); without a display it works in the terminal, a
-question a line.  It speaks the JSONL protocol of `bitnet-edge chat --socket`.  Nothing a visitor does ends it, and when
-the service restarts it waits and goes on.  After a minute without a touch the conversation is wiped.
+Needs only Python's standard library (Debian: python3, python3-tk).  Without a display it runs in the terminal and reads
+one question per line.  It uses the JSONL protocol of `bitnet-edge chat --socket`.  No input of a visitor ends the
+program; if the service restarts, it reconnects and continues.  After a minute without input, it clears the chat.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SORRY = "Sorry, I cannot answer that now."
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """Whatever was typed or received, as text that can be sent and shown: no control characters, no half characters."""
+    """Text made safe to send and show: control characters and surrogates become spaces; at most ``longest`` long."""
     kept = (c if c.isprintable() and not "\ud800" <= c <= "\udfff" else " " for c in str(text))
     return " ".join("".join(kept).split())[:longest]
 
 
 class Link:
-    """The connection, kept up by a thread of its own.
+    """The connection to the service; a separate thread reconnects it.
 
     ``events`` brings ("up", ""), ("down", why), ("text", part of an answer) and ("end", finish reason or "error").
     """
