@@ -38,7 +38,7 @@ LARGE_HEAD = 64 << 20
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
 #: bytes of the program that are not resident before the first answer: code of the kernels, Python's objects (measured)
-STILL_TO_COME = 1_250_000
+STILL_TO_COME = 600_000
 
 #: engines that may be open: the instruction set is the whole process's
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
