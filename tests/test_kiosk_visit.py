@@ -75,6 +75,14 @@ def test_emergencies_reach_the_owners_text(text: str) -> None:
     assert turn.say == HOUSE.texts["emergency"] and turn.guard == "emergency" and visit.state == before
 
 
+def test_an_endless_turn_is_not_searched_whole() -> None:
+    begun = time.process_time()
+    turn = Visit(HOUSE).turn("tea " * 1_000_000)  # took a minute, in which nobody was answered
+    assert turn.guard == "long" and time.process_time() - begun < 5
+    for text in ("call an ambulance " + "tea " * 100_000, "tea " * 100_000 + "call an ambulance"):
+        assert Visit(HOUSE).turn(text).guard == "emergency"
+
+
 @pytest.mark.parametrize("text", [
     "death by chocolate", "I'm dying for a coffee", "that cake is to die for", "my feet are killing me, a tea please",
     "fire-roasted tomatoes?", "a blood orange juice", "do you have a fireplace?", "Two teas and a scone",

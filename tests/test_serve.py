@@ -171,6 +171,7 @@ def test_raw_completions(server: Server, alone: Any) -> None:
     assert status == 200 and body["object"] == "text_completion" and body["choices"][0]["text"]
     tokens = server.ask("POST", "/tokenize", {"content": "Guest: Hello"})[2]["tokens"]
     assert server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"].strip() == "Guest: Hello"
+    assert server.ask("POST", "/detokenize", tokens)[0] == 400  # not an object
     echoed = server.ask("POST", "/v1/completions", {"prompt": "Guest: Hello", "echo": True, **GREEDY})[2]
     assert echoed["choices"][0]["text"] == "Guest: Hello" + body["choices"][0]["text"]
     events = server.events("/v1/completions", {"prompt": "Guest: Hello", **GREEDY})
@@ -312,10 +313,11 @@ def test_names_and_origins(server: Server) -> None:
 
 
 def test_keys_and_named_origins() -> None:
-    with serving("--cors", "https://app.example", "--host-name", "Box.example", BITNET_EDGE_API_KEY="secret") as server:
-        right = {"Authorization": "Bearer secret"}
-        for headers, status in (({}, 401), ({"Authorization": "Bearer wrong"}, 401), (right, 200),
-                                ({"x-api-key": "secret"}, 200)):
+    with serving("--cors", "https://app.example", "--host-name", "Box.example", BITNET_EDGE_API_KEY="secrà") as server:
+        key = "secrà".encode().decode("latin-1")  # the bytes that clients send
+        right = {"Authorization": f"Bearer {key}"}
+        for headers, status in (({}, 401), ({"Authorization": "Bearer secr"}, 401), (right, 200),
+                                ({"x-api-key": key}, 200)):
             assert server.ask("GET", "/v1/models", headers=headers)[0] == status
         assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/")[0] == 200
         assert server.ask("GET", "/v1/models", headers={**right, "Host": "box.example"})[0] == 200

@@ -13,6 +13,8 @@ from edge.kiosk.house import House
 
 #: characters of a turn; more than a person says at once
 LONGEST = 600
+#: characters of a longer turn that are searched for an emergency, half of them at its end
+READ = 8000
 
 
 def _patterns() -> dict[str, re.Pattern[str]]:
@@ -53,7 +55,7 @@ _ENGLISH = frozenset(
 
 def guard(house: House, text: str) -> tuple[str, str] | None:
     """(kind, the owner's text) for a turn that goes no further: "emergency" or "long"; else None."""
-    if is_emergency(text):
+    if is_emergency(text if len(text) <= READ else f"{text[:READ // 2]} {text[-READ // 2:]}"):
         return "emergency", house.texts["emergency"]
     if len(text) > LONGEST:
         return "long", house.texts["long"]

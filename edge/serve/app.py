@@ -521,7 +521,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
     async def detokenize(request: Request) -> Response:
         engine, _c = service.ready()
-        tokens = (await body_of(request)).get("tokens")
+        tokens = Fields(await body_of(request)).body.get("tokens")
         if not isinstance(tokens, list) or not all(
                 type(token) is int and 0 <= token < engine.config.n_vocab for token in tokens):
             raise bad("tokens is not a list of token ids", "tokens")
@@ -742,4 +742,4 @@ class Guard:
     def _key(self, headers: Mapping[str, str]) -> bool:
         given = headers.get("authorization", "")
         given = given[7:] if given[:7].lower() == "bearer " else headers.get("x-api-key", "")
-        return hmac.compare_digest(given.strip().encode(), (self._service.settings.api_key or "").encode())
+        return hmac.compare_digest(given.encode("latin-1").strip(), (self._service.settings.api_key or "").encode())
