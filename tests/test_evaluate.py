@@ -127,7 +127,7 @@ def test_text_files(engine, tmp_path):
     talk = tmp_path / "talk.jsonl"
     for line in ("{}", "[1]", "nonsense", '{"messages": [{"role": "pirate"}]}', '{"messages": 3}'):
         talk.write_text('{"messages": [{"role": "user", "content": "hi"}]}\n\n' + line + "\n")
-        with pytest.raises(UsageError, match="line 2 is no conversation"):
+        with pytest.raises(UsageError, match="line 2 is not a conversation"):
             evaluate.read(engine, str(talk))
 
 

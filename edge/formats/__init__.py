@@ -8,8 +8,8 @@
 Opening reads and validates headers only; no weight is copied.  A file is hostile until validated: everything wrong
 with it is an :class:`edge.errors.InvalidFile` of one line.
 
-``gguf`` knows ternary models in GGUF files (``gguf_header``, ``gguf_writer``: the container); ``huggingface`` and
-``safetensors`` are the other family; ``names`` holds the tensor names and shapes both agree on.
+``gguf`` describes ternary models in GGUF files (``gguf_header``, ``gguf_writer``: the container); ``huggingface`` and
+``safetensors`` describe Hugging Face directories; ``names`` has the tensor names and shapes that both use.
 """
 
 from __future__ import annotations

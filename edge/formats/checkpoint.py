@@ -1,4 +1,4 @@
-"""Checkpoint: what every reader returns, whatever the file format.
+"""Checkpoint: the common result of all readers, independent of the file format.
 
 Tensor names are GGUF names (``blk.0.attn_q.weight``); shapes are in NumPy order (out, in); bytes stay in the file's
 memory map until somebody packs or multiplies them.
@@ -29,7 +29,7 @@ TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
 
 
 class Tensor(NamedTuple):
-    """One stored tensor: raw bytes and what they mean."""
+    """One stored tensor: its bytes, type and shape."""
 
     name: str
     type: str  # one of TERNARY_TYPES or FLOAT_TYPES

@@ -1,4 +1,4 @@
-"""GGUF: describe the ternary models in it.
+"""Read ternary models from GGUF files.
 
 The container is read by :mod:`edge.formats.gguf_header` and written by :mod:`edge.formats.gguf_writer`; here is what
 is known about ternary models in GGUF files: architectures and their habits, type ids that mean different things in

@@ -18,7 +18,7 @@ from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
 
 
 class Map(mmap.mmap):
-    """A map that keeps its file open, for those who want a few bytes without the pages around them."""
+    """A map that keeps its file open, so that a few bytes can be read without mapping pages around them."""
 
     file: BinaryIO
 

@@ -141,7 +141,7 @@ def load(path: str | os.PathLike[str]) -> House:
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
-        raise InvalidFile(f"{path}: larger than {MAX_BYTES // 1024} KiB; a house file holds texts and prices only")
+        raise InvalidFile(f"{path}: larger than {MAX_BYTES // 1024} KiB; a house file contains only texts and prices")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -207,7 +207,7 @@ class _Reader:
         self.distinct("bookings", bookings)
         language = self.text(table.get("language", "en"), "language")
         if language != "en":
-            raise self.fail(f'language "{language}" is not understood; "en" is', "language")
+            raise self.fail(f'language "{language}" is not supported; use "en"', "language")
         return House(
             name=self.text(table["name"], "name"),
             language=language,
@@ -225,13 +225,13 @@ class _Reader:
             raise self.fail("must be a table of keys and values", *path)
         for key in table:
             if key not in known:
-                raise self.fail(f'"{key}" is not known here; known: {", ".join(sorted(known))}', *path, key)
+                raise self.fail(f'"{key}" is unknown; known: {", ".join(sorted(known))}', *path, key)
 
     def text(self, value: Any, *path: str | int) -> str:
         if not isinstance(value, str) or not value.strip():
             raise self.fail(f'"{path[-1]}" must be a text in quotes', *path)
         if len(value) > MAX_TEXT or any(not (c.isprintable() or c in "\n\t") for c in value):
-            raise self.fail(f'"{path[-1]}" is longer than {MAX_TEXT} characters or holds control characters', *path)
+            raise self.fail(f'"{path[-1]}" is longer than {MAX_TEXT} characters or contains control characters', *path)
         return " ".join(value.split())
 
     def names(self, value: Any, *path: str | int) -> tuple[str, ...]:
@@ -257,7 +257,7 @@ class _Reader:
         facts = self.names(value, "facts")
         for fact in facts:
             if facts.count(fact) > 1:
-                raise self.fail("this fact is there twice", "facts", fact)
+                raise self.fail("this fact is listed twice", "facts", fact)
         return facts
 
     def extras(self, table: Any) -> dict[str, Extra]:
@@ -278,7 +278,7 @@ class _Reader:
     def each(self, table: dict[str, Any], key: str, read: Callable[[dict[str, Any], int], Any]) -> tuple[Any, ...]:
         entries = table.get(key, [])
         if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
-            raise self.fail(f"{key} are written one below the other, each under [[{key}]]", key)
+            raise self.fail(f"write each entry of {key} below its own heading [[{key}]]", key)
         for at, entry in enumerate(entries):
             if not isinstance(entry, dict) or "name" not in entry:
                 raise self.fail(f'each of the {key} needs a name: name = "..."', key, at)
@@ -335,7 +335,7 @@ class _Reader:
     def orders(self, table: Any) -> dict[str, Any]:
         self.only(table, {"to", "file", "command"}, "orders")
         if len(table) != 1:
-            raise self.fail('orders go to one place: to = "stdout", file = "..." or command = ["..."]', "orders")
+            raise self.fail('orders have one destination: to = "stdout", file = "..." or command = ["..."]', "orders")
         if "to" in table and table["to"] != "stdout":
             raise self.fail('to = "stdout" is the only value; use file = "..." for a file', "orders", "to")
         if "file" in table:

@@ -1,4 +1,4 @@
-"""KVConfig: what the caller asks of the KV cache -> KVPlan: exactly what will be allocated, before it is.
+"""KVConfig: options of the KV cache.  KVPlan: the exact memory they need, computed before anything is allocated.
 
 Bytes come from :meth:`pyx.kv.KVCache.bytes_for`; the formula is not repeated here.
 """

@@ -1,4 +1,4 @@
-"""Parking: an idle session's KV pages in a file (edge/kv/codec.py), their memory given back, until it is used again."""
+"""Parking: moves the KV pages of an idle session to a file (edge/kv/codec.py) until the session is used again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parked:
         return self.nbytes / self.seconds if self.seconds > 0 else 0.0
 
     def line(self) -> str:
-        """One line for people."""
+        """One line of text."""
         where = "; it lies in a file system made of memory, so the system gains nothing" if self.in_memory else ""
         return f"{self.path}: {self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s, {self.rate / 1e6:.0f} MB/s{where}"
 

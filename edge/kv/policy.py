@@ -1,4 +1,4 @@
-"""What a KV cache keeps beside a plain window: policies by name, and budgets per head out of a plan file.
+"""What a KV cache keeps: policies by name, and budgets per head read from a file.
 
 A budget file is JSON:
 

@@ -1,4 +1,4 @@
-"""Prefixes: beginnings that many sessions share, read once and held once, within a number of bytes.
+"""Prefixes: prompt prefixes shared by many sessions, read and stored once, within a limit in bytes.
 
     tokens -> the KV cache of the longest beginning
 
@@ -37,7 +37,7 @@ class _Entry:
 
 
 class Prefixes:
-    """One for each engine; shares nothing until :meth:`share`.  Any thread may use it.
+    """One per engine; shares nothing until :meth:`share`.  Thread-safe.
 
     ``max_bytes``: of KV pages that entries hold, each counted as if it shared nothing.  ``folder``: where entries are
     files, too, at most ``folder_bytes`` of them; files of others there are left alone.  ``hits`` and ``misses`` count
@@ -56,7 +56,7 @@ class Prefixes:
     def share(
         self, max_bytes: int, folder: str | os.PathLike[str] | None = None, folder_bytes: int = 1 << 30
     ) -> Prefixes:
-        """Begin to share, with nothing held yet.  Raises UsageError where the folder cannot be made."""
+        """Start sharing, with no entries.  Raises UsageError where the folder cannot be made."""
         folder = None if folder is None else os.fspath(folder)
         if folder is not None:
             try:
@@ -72,7 +72,7 @@ class Prefixes:
         return self
 
     def stop(self) -> None:
-        """Share nothing any more; files stay."""
+        """Stop sharing; files remain."""
         with self._lock:
             self.on = False
             self._entries.clear()
@@ -137,7 +137,7 @@ class Prefixes:
         return self.shrink(self.nbytes - 1)
 
     def clear(self) -> None:
-        """Forget what is in memory; files stay."""
+        """Drop the entries in memory; files remain."""
         with self._lock:
             self._entries.clear()
 

@@ -1,4 +1,4 @@
-"""Shelf: conversations that wait in memory for whoever goes on with them, until their pages are needed.
+"""Shelf: conversations kept in memory to be continued, until their pages are needed.
 
 What is set aside is a fork of a session's KV cache with the tokens it holds, so it takes no logits and no sampler, and
 shares its pages with what goes on from it.  The one set aside longest ago gives way first.
@@ -26,7 +26,7 @@ class Aside:
 
 
 class Shelf:
-    """One for each KVSpace; any thread may use it."""
+    """One per KVSpace; thread-safe."""
 
     def __init__(self) -> None:
         self._asides: list[Aside] = []  # the latest last
@@ -48,7 +48,7 @@ class Shelf:
             del self._asides[:-MOST]
 
     def take(self, messages: list[dict[str, Any]]) -> Aside | None:
-        """The longest that ``messages`` continue; it is no longer here then."""
+        """Remove and return the longest conversation that ``messages`` continue, or None."""
         with self._lock:
             found = [each for each in self._asides if each.messages == messages[: len(each.messages)]]
             if not found:
@@ -58,7 +58,7 @@ class Shelf:
             return best
 
     def give_way(self) -> bool:
-        """Let go of the oldest; False: there is none."""
+        """Drop the oldest conversation; returns False if there is none."""
         with self._lock:
             if not self._asides:
                 return False
@@ -66,6 +66,6 @@ class Shelf:
             return True
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Drop all conversations."""
         with self._lock:
             self._asides.clear()

@@ -67,7 +67,7 @@ class KVState:
         self._model = model
 
     def check(self) -> None:
-        """Start afresh where first tokens are not known, or an interrupt came between a step and its bookkeeping."""
+        """Clear the state if its first tokens are unknown or an interrupt came between a step and its bookkeeping."""
         if self.kv.n_tokens != len(self.tokens):
             self.kv.reset()
             self.dropped = 0
@@ -97,7 +97,7 @@ class KVState:
         return None if spill is None else spill.error
 
     def free(self) -> None:
-        """Give the cache back; the state is of no use afterwards."""
+        """Free the cache; the state cannot be used afterwards."""
         self.kv = self._one = None
         self.tokens, self.sampled = array("i"), array("i")
 
@@ -123,7 +123,7 @@ class KVState:
         self.sampled = array("i")
 
     def adopt(self, tokens: array[int], kv: Any) -> None:
-        """Hold these tokens in this cache from now on, in place of what was held."""
+        """Replace tokens and cache by these."""
         self.tokens, self.kv, self.dropped = tokens, kv, 0
         self.sampled = array("i")
 

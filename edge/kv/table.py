@@ -96,7 +96,7 @@ class Table:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people; sizes in MB, powers of ten."""
+        """The table as text; sizes in MB, powers of ten."""
         c, w = self.config, self.weights
         layers, heads = count(c.n_layer, "layer"), count(c.n_kv_head, "key/value head")
         yield f"{c.name}: {layers}, {heads} of {c.head_dim}, trained on {c.n_ctx_train} tokens"

@@ -1,4 +1,4 @@
-"""Families: what differs between the architectures that we run, one row each; and the ones that we refuse, with why.
+"""Families: how the supported architectures differ, one row each; and refused architectures, with the reason.
 
 A reader of files looks its row up here and fills a ModelConfig from it and from the metadata.  What a row cannot say
 (norms beside sub-norms, biases, multipliers, stretched rotation) is told by the tensors and keys of the file itself.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampled:
-    """How the makers of a family advise to choose tokens."""
+    """The sampling settings that the authors of a family recommend."""
 
     temperature: float
     top_p: float
@@ -88,11 +88,11 @@ REFUSED = {
 
 
 def refusal(name: str) -> str | None:
-    """What to say of an architecture that is known and not run; None for one that nobody knows."""
+    """The message for an architecture that is known but not supported; None for an unknown one."""
     plain = name.lower().replace("-", "_")
     return next((why for part, why in REFUSED.items() if part in plain or part in plain.replace("_", "")), None)
 
 
 def supported() -> str:
-    """The architectures that run, for messages."""
+    """The supported architectures, for messages."""
     return ", ".join(FAMILIES)

@@ -1,4 +1,4 @@
-"""Fingerprint: tells in milliseconds whether a model is the one that a file was made with."""
+"""Fingerprint: identifies a model in milliseconds, to check whether a file was made with it."""
 
 from __future__ import annotations
 

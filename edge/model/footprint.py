@@ -1,4 +1,4 @@
-"""Footprint: what a model takes beside its KV cache; and what memory there is."""
+"""Footprint: memory of a model without its KV cache, and available memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Footprint(NamedTuple):
-    """Bytes a model takes beside its KV cache."""
+    """Bytes that a model takes without its KV cache."""
 
     mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
     allocated: int = 0  # weights copied into memory of our own
@@ -26,7 +26,7 @@ class Footprint(NamedTuple):
 
     @property
     def coming(self) -> int:
-        """What loading will add to the process as it is."""
+        """Bytes that loading will add to the process."""
         return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch + self.vocabulary
 
 

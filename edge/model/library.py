@@ -1,4 +1,4 @@
-"""Models by name: which ones are known, where pulled models lie, and how a name becomes a path.
+"""Models by name: the known models, the folder of pulled models, and the path of a name.
 
 A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which says where they came from:
 
@@ -82,7 +82,7 @@ class Pulled:
 
 
 def folder() -> str:
-    """Where pulled models lie: $BITNET_EDGE_MODELS, else the user's data folder (XDG_DATA_HOME)."""
+    """The folder of pulled models: $BITNET_EDGE_MODELS, else the user's data folder (XDG_DATA_HOME)."""
     chosen = os.environ.get("BITNET_EDGE_MODELS")
     if chosen:
         return os.path.abspath(os.path.expanduser(chosen))
@@ -91,7 +91,7 @@ def folder() -> str:
 
 
 def checked_name(name: str) -> str:
-    """``name`` if it can be that of a model.  Raises UsageError."""
+    """Return ``name`` if it is a valid model name.  Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name[:60]}' cannot be the name of a model; use small letters, digits, '.', '-' and '_'",
                          )

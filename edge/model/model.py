@@ -190,7 +190,7 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this model from others, see :mod:`edge.model.fingerprint`."""
+        """The identity of this model, see :mod:`edge.model.fingerprint`."""
         if self._fingerprint is None:
             from edge.model.fingerprint import fingerprint
 
@@ -205,7 +205,7 @@ class Model:
             self.moving.join()
 
     def close(self) -> None:
-        """Give the weights back, behind the step that is running."""
+        """Free the weights after the running step."""
         self.closed = True
         with self._lock:
             self.transformer = self._checkpoint = None

@@ -1,4 +1,4 @@
-"""Reading: what a file does not say about itself, found out by how well the model predicts a short text.
+"""Reading: settings that a file does not store, determined by how well the model predicts a short text.
 
 The arrangement of I2_S codes stands in no file, converters disagree about the activation of BitNet models, and some
 wrote the reciprocal of the weight scales.  A wrong reading is fluent nonsense or plain garbage, and either costs nats:
@@ -56,7 +56,7 @@ class Reading:
     nats: float  # per token
 
     def words(self) -> str:
-        """For people: "layout 64, relu2"."""
+        """As text: "layout 64, relu2"."""
         return ", ".join(_word(name, value) for name, value in self.options.items()) or "as it says"
 
 
@@ -67,7 +67,7 @@ def _word(name: str, value: Any) -> str:
 
 
 def guess(checkpoint: Checkpoint) -> float:
-    """Nats per token of somebody who has learned nothing."""
+    """Nats per token of a model that has learned nothing."""
     return math.log(checkpoint.config.n_vocab)
 
 
@@ -284,7 +284,7 @@ def faults(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
-    """What the scores of all readings say against the file."""
+    """The problem that the scores of all readings show, if any."""
     if not found:
         return []
     taken = winner(checkpoint, found)

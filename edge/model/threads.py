@@ -1,4 +1,4 @@
-"""threads: what this process may start: refused after fork(), and as many threads as the system gives.
+"""threads: refuse to run after fork(), and find how many threads the system allows.
 
 OpenMP's library ends the whole process when it cannot start a thread, and its threads do not exist in a process that
 was forked off: the first step there would wait for them for ever.  So both are looked at before it is used.

@@ -117,7 +117,7 @@ class Service:
         """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  Raises EdgeError."""
         embedder = self.embedder
         if embedder is None:
-            raise bad(f"{self.name} answers; for embeddings start the server with --embeddings and an embedding model",
+            raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
                       "model", "not_an_embedding_model")
         texts = [embedder.tokens(each) if isinstance(each, str) else embedder.checked(each) for each in inputs]
         found: list[array[float]] = []
@@ -281,7 +281,7 @@ async def body_of(request: Request) -> Any:
     """The JSON of a request, at most BODY_LIMIT bytes.  Raises Refusal."""
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > BODY_LIMIT:
-        raise Refusal(413, f"the request has {declared} bytes; at most {BODY_LIMIT} are taken", "too_large")
+        raise Refusal(413, f"the request has {declared} bytes; the limit is {BODY_LIMIT}", "too_large")
     data = bytearray()
     async for part in request.stream():
         data += part
@@ -494,7 +494,8 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def one_model(request: Request) -> Response:
         n_ctx, name = service.n_ctx, request.path_params["name"]
         if name != service.name:
-            raise Refusal(404, f"the model '{name[:80]}' is not served; {service.name} is", "model_not_found", "model")
+            raise Refusal(404, f"the model '{name[:80]}' is not available; use {service.name}", "model_not_found",
+                          "model")
         return answer_json(openai.models(service.name, int(service.begun), n_ctx)["data"][0])
 
     async def chat(request: Request) -> Response:
@@ -588,10 +589,10 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         routes.append(Route(f"/api/{path}", handler, methods=[method]))
 
     async def not_found(request: Request, _error: Exception) -> Response:
-        return _refuse(request, Refusal(404, f"there is nothing at {request.url.path[:100]}", "not_found"))
+        return _refuse(request, Refusal(404, f"no such path: {request.url.path[:100]}", "not_found"))
 
     async def wrong_method(request: Request, _error: Exception) -> Response:
-        return _refuse(request, Refusal(405, f"{request.method} is not possible at {request.url.path[:100]}",
+        return _refuse(request, Refusal(405, f"{request.method} is not allowed for {request.url.path[:100]}",
                                         "method_not_allowed"))
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -634,16 +635,16 @@ def _prometheus(engine: Engine, conversations: Conversations) -> str:
     state = conversations.state()
     lines = []
     for name, kind, about, value in (
-        ("requests_running", "gauge", "Answers being made", state["running"]),
+        ("requests_running", "gauge", "Answers in progress", state["running"]),
         ("requests_waiting", "gauge", "Requests in the queue", state["waiting"]),
         ("requests_served_total", "counter", "Answers made", state["served"]),
         ("requests_refused_total", "counter", "Requests refused because the queue was full", state["refused"]),
-        ("requests_cancelled_total", "counter", "Requests whose client went away", state["cancelled"]),
-        ("requests_failed_total", "counter", "Requests that failed by an internal error", state["failed"]),
-        ("prompt_tokens_total", "counter", "Tokens of prompts", state["prompt_tokens"]),
-        ("prompt_tokens_cached_total", "counter", "Tokens of prompts that were held already", state["cached_tokens"]),
+        ("requests_cancelled_total", "counter", "Requests whose client disconnected", state["cancelled"]),
+        ("requests_failed_total", "counter", "Requests that failed with an internal error", state["failed"]),
+        ("prompt_tokens_total", "counter", "Prompt tokens", state["prompt_tokens"]),
+        ("prompt_tokens_cached_total", "counter", "Prompt tokens found in the KV cache", state["cached_tokens"]),
         ("answer_tokens_total", "counter", "Tokens written", state["answer_tokens"]),
-        ("memory_planned_bytes", "gauge", "Memory of the plan", engine.plan.total_bytes),
+        ("memory_planned_bytes", "gauge", "Planned memory", engine.plan.total_bytes),
         ("memory_resident_bytes", "gauge", "Memory in use", engine.rss()["rss"]),
     ):
         full = f"bitnet_edge_{name}"
@@ -677,7 +678,7 @@ class Guard:
             message = await receive()
             n = len(message.get("body", b""))
             if self._bodies + n > BODIES_LIMIT:
-                raise Refusal(503, f"requests of {BODIES_LIMIT} bytes are being answered; try again later", "memory",
+                raise Refusal(503, f"requests in progress take {BODIES_LIMIT} bytes; try again later", "memory",
                               retry_after=2)
             held += n
             self._bodies += n
@@ -695,10 +696,10 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         allowed = self._origin(origin, host)
         if not self._host(host):
-            response = refused(Refusal(403, f"this server does not answer to the name '{host[:80]}'; --host-name adds "
-                                       "one", "host_refused"), style)
+            response = refused(Refusal(403, f"the host name '{host[:80]}' is not allowed; add it with "
+                                       "--host-name", "host_refused"), style)
         elif origin is not None and allowed is None:
-            response = refused(Refusal(403, f"pages of {origin[:80]} may not ask this server; --cors allows one",
+            response = refused(Refusal(403, f"requests from {origin[:80]} are not allowed; add this origin with --cors",
                                        "origin_refused"), style)
         elif scope["method"] == "OPTIONS" and allowed:
             response = Response(b"", 204, {

@@ -155,7 +155,7 @@ def checked_text(value: Any, where: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise bad(f"{where} holds half a surrogate pair, which is not text", where) from None
+        raise bad(f"{where} contains half of a surrogate pair, which is not valid text", where) from None
     return value
 
 
@@ -171,7 +171,7 @@ def content_text(value: Any, where: str) -> str:
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("text", "input_text", "refusal"):
-            raise bad(f"{where} holds a part of type {str(kind)[:40]!r}; only text is understood", where)
+            raise bad(f"{where} contains a part of type {str(kind)[:40]!r}; only text is supported", where)
         texts.append(checked_text(part.get("text", part.get("refusal")), where))
     return "".join(texts)
 
@@ -181,7 +181,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not value:
         raise bad("messages is not a list with at least one message", "messages")
     if len(value) > MOST_MESSAGES:
-        raise bad(f"{len(value)} messages; at most {MOST_MESSAGES} are taken", "messages")
+        raise bad(f"{len(value)} messages; the limit is {MOST_MESSAGES}", "messages")
     found: list[dict[str, Any]] = []
     for i, each in enumerate(value):
         where = f"messages[{i}]"
@@ -190,9 +190,9 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
         role = each.get("role")
         role = {"developer": "system", "function": "tool"}.get(role, role) if isinstance(role, str) else role
         if role not in ROLES:
-            raise bad(f"{where}.role is {str(role)[:40]!r}; it is {', '.join(ROLES[:-1])} or {ROLES[-1]}", where)
+            raise bad(f"{where}.role is {str(role)[:40]!r}; it must be {', '.join(ROLES[:-1])} or {ROLES[-1]}", where)
         if role == "system" and found and found[-1]["role"] != "system":
-            raise bad(f"{where}: a system message comes before all others", where)
+            raise bad(f"{where}: a system message must come before all others", where)
         message: dict[str, Any] = {"role": role, "content": content_text(each.get("content"), f"{where}.content")}
         for name in ("tool_calls", "tool_call_id", "name"):
             if each.get(name) is not None:

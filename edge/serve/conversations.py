@@ -268,7 +268,7 @@ class Conversations:
         """Take a place in the queue.  Raises Refusal (429) when it is full, (503) when the service ends."""
         with self._lock:
             if self._closing:
-                raise Refusal(503, "the service is ending", "shutting_down", retry_after=5)
+                raise Refusal(503, "the server is shutting down", "shutting_down", retry_after=5)
             free = sum(place.ticket is None for place in self._places) - len(self._waiting)
             ticket.position = max(0, -free)
             ticket.expected = 0.0 if free > 0 else self._seconds * (ticket.position // self.parallel + 1)
@@ -347,7 +347,7 @@ class Conversations:
         for place in self._places:
             ticket = place.ticket
             if ticket is not None and now - ticket.touched > STUCK:
-                return f"an answer has not gone on for {now - ticket.touched:.0f} seconds"
+                return f"an answer has made no progress for {now - ticket.touched:.0f} seconds"
         return None
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ def generate(body: Any, defaults: dict[str, Any], n_ctx: int) -> Call:
         call.messages = [{"role": "system", "content": system}] if system else []
         call.messages.append({"role": "user", "content": prompt})
     if fields.body.get("images"):
-        raise bad("images are not understood", "images")
+        raise bad("images are not supported", "images")
     return call
 
 

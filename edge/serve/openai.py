@@ -47,7 +47,7 @@ def chat(body: Any, defaults: dict[str, Any]) -> Call:
     elif fields.has("top_logprobs"):
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
     if call.messages[-1]["role"] not in ("user", "tool"):
-        raise bad("the last message is not one of the user or of a tool", "messages")
+        raise bad("the last message must have the role user or tool", "messages")
     _format(fields, call)
     if tools := tools_of(fields):
         call.options = {name: value for name, value in call.options.items() if name not in FORMS} | tools
@@ -90,7 +90,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     several = isinstance(given, list) and not (given and type(given[0]) is int)
     inputs = given if several else [given]
     if not 1 <= len(inputs) <= MOST_INPUTS:
-        raise bad(f"input has {len(inputs)} texts; from 1 to {MOST_INPUTS} are taken", "input")
+        raise bad(f"input has {len(inputs)} texts; it must have 1 to {MOST_INPUTS}", "input")
     for each in inputs:
         if isinstance(each, str):
             calls.checked_text(each, "input")
@@ -155,7 +155,7 @@ def _format(fields: Fields, call: Call) -> None:
     elif kind == "json_object":
         own["schema"] = {"type": "object"}
     elif kind != "text":
-        raise bad(f"response_format.type is {str(kind)[:40]!r}; it is text, json_object or json_schema",
+        raise bad(f"response_format.type is {str(kind)[:40]!r}; it must be text, json_object or json_schema",
                   "response_format")
     for name in ("grammar", "regex"):
         if (text := fields.text(name)) is not None:

@@ -44,7 +44,7 @@ class Listener:
         if not path or "\0" in path:
             raise UsageError("--socket needs the path of a file")
         if size > PATH_LIMIT:
-            raise UsageError(f"the path of the socket has {size} bytes, Linux allows {PATH_LIMIT}: {path}")
+            raise UsageError(f"the path of the socket has {size} bytes; the limit is {PATH_LIMIT}: {path}")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._clear()

@@ -37,7 +37,7 @@ class Door:
         except ValueError:
             self.host = self.port = None
         if parts.scheme != "tcp" or not self.host or self.port is None:
-            raise UsageError(f"--wyoming {address}: it is tcp://HOST:PORT, such as tcp://0.0.0.0:10700")
+            raise UsageError(f"--wyoming {address}: must have the form tcp://HOST:PORT, such as tcp://0.0.0.0:10700")
         self._service = service
         self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._server: asyncio.Server | None = None

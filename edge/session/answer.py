@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Said:
-    """The text of an answer: all of it, or of an endless one the end.
+    """The text of an answer; of an endless answer only its end.
 
     Pieces are joined as they come, so that a long text takes little more than its characters.  ``dropped``: whether
     its beginning is gone.
@@ -57,7 +57,7 @@ class Said:
         self._whole = True
 
     def drop(self, pieces: int) -> None:
-        """Forget all but the latest pieces, at least so many of them."""
+        """Drop all but the latest pieces; keep at least this many."""
         n = len(self._blocks) - (pieces + self.BLOCK - 1) // self.BLOCK
         if n > 0 and not self._whole:
             del self._blocks[:n]
@@ -68,7 +68,7 @@ class Said:
 
 
 class Outcome:
-    """What is known of a call: the loop writes it, the Answer shows it."""
+    """The state of a call: written by the loop, read by the Answer."""
 
     __slots__ = (
         "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "said", "spec", "thoughts", "timings",
@@ -89,17 +89,17 @@ class Outcome:
         self.form = form  # how calls of functions are written in it
 
     def interrupted(self) -> str | None:
-        """Why the call has to end now, or None."""
+        """The reason to end the call now, or None."""
         if self.cancelled:
             return "cancelled"
         return "timeout" if self.deadline is not None and time.perf_counter() > self.deadline else None
 
 
 class Answer:
-    """What ``ask``, ``complete`` and ``chat`` return.  Nothing happens until it is iterated or its ``text`` is read.
+    """The result of ``ask``, ``complete`` and ``chat``.  Generation starts when it is iterated or its ``text`` is read.
 
-    Iterate it for :class:`Piece` objects; a ``for`` loop can be left at any time and continued later.  Closing it
-    (``with``, :meth:`close`, or dropping the last reference) ends it: the text up to then is the answer.
+    Iterating yields :class:`Piece` objects; a ``for`` loop can be left at any time and continued later.  Closing
+    (``with``, :meth:`close`, or dropping the last reference) ends the answer; the text generated so far is kept.
     """
 
     def __init__(self, work: Work, scheduler: Scheduler, outcome: Outcome) -> None:
@@ -140,7 +140,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The whole answer; runs to its end.
+        """The whole answer; generates what is missing.
 
         Raises EdgeError if more than 32,768 tokens have been iterated through a window, so that the beginning was not
         kept.
@@ -161,22 +161,22 @@ class Answer:
 
     @property
     def content(self) -> str:
-        """The answer without the calls of functions that are in its ``text``."""
+        """The answer without the function calls in its ``text``."""
         return self.text if self._outcome.form is None else self._outcome.form.split(self.text)[0]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """The calls of functions in it, in OpenAI's form."""
+        """The function calls in the answer, in OpenAI's format."""
         return [] if self._outcome.form is None else self._outcome.form.split(self.text)[1]
 
     @property
     def thoughts(self) -> str:
-        """What the model thought before its answer; runs to its end.  Not part of ``text``."""
+        """The model's thoughts before the answer, not part of ``text``; generates what is missing."""
         return self._all(self._outcome.thoughts)
 
     @property
     def value(self) -> Any:
-        """The parsed answer, if it has a ``schema``: an instance of its class, or JSON types; else its text.
+        """The parsed answer if a ``schema`` was given: an instance of its class, or JSON types; otherwise the text.
 
         Runs to its end.  Raises EdgeError if the answer was cut off.
         """
@@ -194,7 +194,7 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """Tokens read and written."""
+        """Numbers of tokens read and generated."""
         return self._outcome.usage
 
     @property
@@ -205,20 +205,20 @@ class Answer:
 
     @property
     def logprobs(self) -> list[Logprob]:
-        """One for each token so far, where ``logprobs`` was asked for; in the order of the ids of the pieces."""
+        """One entry for each token so far, if ``logprobs`` was set; in the order of the ids of the pieces."""
         return self._outcome.logprobs
 
     @property
     def timings(self) -> Timings:
-        """Seconds taken."""
+        """Times in seconds."""
         return self._outcome.timings
 
     def cancel(self) -> None:
-        """End it at the next token or chunk of prompt; from any thread or signal handler."""
+        """Stop at the next token or chunk of the prompt.  May be called from any thread or signal handler."""
         self._outcome.cancelled = True
 
     def close(self) -> None:
-        """End it here.  What was said stays the answer; a turn without any text leaves no trace."""
+        """End the answer now.  The text so far is kept; a turn without any text is removed."""
         self._work.close()
 
     def __enter__(self) -> Answer:

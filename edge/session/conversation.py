@@ -1,4 +1,4 @@
-"""Conversation: roles, turns, undo, another answer, and what of it still fits; over a Session, without a terminal."""
+"""Conversation: turns, undo, regeneration and context use of a Session; independent of the terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ContextUse:
 class Conversation:
     """A conversation with one model.
 
-    ``overflow``: "slide" (the oldest tokens leave the window, the talk never ends) or "stop" (the answer ends with
+    ``overflow``: "slide" (the oldest tokens leave the window) or "stop" (the answer ends with
     finish reason "context_full"; a question that does not fit raises ContextFull and changes nothing).
     ``session``: one to go on with, instead of a new one with ``system``.
     """
@@ -73,17 +73,17 @@ class Conversation:
         return pieces
 
     def undo(self) -> str | None:
-        """Take the last turn back; returns its question, None if there is none."""
+        """Remove the last turn; returns its question, None if there is none."""
         self._again = 0
         return self.session.undo()
 
     def clear(self) -> None:
-        """Forget all turns, keep the system prompt."""
+        """Remove all turns, keep the system prompt."""
         self._again = 0
         self.session.clear()
 
     def add(self, role: str, content: str) -> None:
-        """Append a message without asking: an example, or a turn of a saved conversation."""
+        """Append a message without generating an answer: an example, or a turn of a saved conversation."""
         if role not in ROLES:
             raise UsageError(f"role {role!r} is not known; it is one of {', '.join(ROLES)}")
         if not isinstance(content, str):
@@ -100,11 +100,11 @@ class Conversation:
         self.session.messages.append({"role": role, "content": content})
 
     def cancel(self) -> None:
-        """Stop the answer that is being given; from any thread."""
+        """Stop the running answer.  May be called from any thread."""
         self.session.cancel()
 
     def close(self) -> None:
-        """Give the KV cache back."""
+        """Free the KV cache."""
         self.session.close()
 
     def __enter__(self) -> Conversation:

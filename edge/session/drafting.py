@@ -30,7 +30,7 @@ class Drafting(NamedTuple):
         return cls(int(text), int(text) > 0)
 
     def under(self, policy: str) -> Drafting:
-        """What is left of it under a KV policy: heavy hitters have averages that cannot be taken back."""
+        """The drafting possible with a KV policy: none with heavy hitters, whose averages cannot be undone."""
         return OFF if policy == "heavy" else self
 
     def new(self) -> Any:

@@ -1,4 +1,4 @@
-"""Log probabilities: of the tokens an answer chose, and of texts that might have come instead."""
+"""Log probabilities of the tokens of an answer, and of given texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Logprob(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """How likely a text is to come next.  ``share``: its probability among the texts it was compared with."""
+    """The probability of a text as the answer.  ``share``: its probability among the compared texts."""
 
     text: str
     logprob: float  # nats, of all its tokens; whatever comes behind them
@@ -38,7 +38,7 @@ class Scored(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of the text, from 0 to 1."""
+        """The probability of the text, from 0 to 1."""
         return math.exp(self.logprob)
 
 

@@ -28,7 +28,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True)
 class Request:
-    """What a call is asked for.  Raises UsageError."""
+    """The options of one call.  Raises UsageError if one is invalid."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS
     sampling: Sampling = Sampling()  # noqa: RUF009  frozen

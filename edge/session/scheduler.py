@@ -1,4 +1,4 @@
-"""Scheduler: the segments of all running answers -> one step for all of them.
+"""Scheduler: combines the segments of all running answers into common steps.
 
 Weights are read once a step, however many answers take part, so what is ready goes together: one row (or its drafts)
 for every answer that writes, and as many rows of prompts that are being read as do not keep the writers waiting.
@@ -42,7 +42,7 @@ QUEUE = 64
 
 
 class Place:
-    """One of the places for answers that run at the same time: granted at once, or when it is its turn."""
+    """A place among the answers that run at the same time; granted at once, or in the order of the queue."""
 
     def __init__(self) -> None:
         self.granted = False
@@ -54,12 +54,12 @@ class Place:
         self._granted.set()
 
     def wait(self) -> None:
-        """Until it is granted, or for LOOK seconds: then it is time to see whether the answer was cancelled."""
+        """Wait until it is granted, at most LOOK seconds: then the caller checks whether the answer was cancelled."""
         self._granted.wait(LOOK)
 
 
 class Writer(Protocol):
-    """An answer, as those see it who drive it."""
+    """The interface of an answer for the code that drives it."""
 
     def advance(self) -> Any:
         """The next piece, or what is needed before."""

@@ -1,4 +1,4 @@
-"""Session: the messages and the prompt of one conversation, or one raw prompt after the other, over a KVState."""
+"""Session: one conversation, or a series of raw prompts, with its KV state."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Session:
         return self._answer(self.request(options), prompt=prompt)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
-        """How likely each of these answers to a question is, the likeliest first; ``share`` compares them.
+        """The probability of each of the given answers to a question, the likeliest first; ``share`` compares them.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
         gives the same numbers.
@@ -122,11 +122,11 @@ class Session:
         return sorted(self._scheduler.drive(self._score(outcome, question, options)), key=lambda each: -each.logprob)
 
     def score(self, question: str, answer: str) -> Scored:
-        """How likely the model is to begin its answer to a question with this text; see :meth:`choose`."""
+        """The probability that the answer to a question begins with this text; see :meth:`choose`."""
         return self.choose(question, [answer])[0]
 
     def warm(self) -> int:
-        """Read what the next turn begins with: system prompt and history.  Returns the number of cached tokens."""
+        """Read the system prompt and history of the next turn in advance.  Returns the number of cached tokens."""
         outcome = self._outcome = Outcome()
         return self._scheduler.drive(self._warm(outcome))
 
@@ -185,7 +185,7 @@ class Session:
         return self.parked
 
     def set_aside(self) -> None:
-        """Leave the conversation in memory for whoever calls :meth:`take_up`, until its pages are needed (KVSpace).
+        """Keep the conversation in memory for :meth:`take_up` until its pages are needed (KVSpace).
 
         With ``kv_offload`` nothing is: each would have a file of its own.
         """
@@ -204,7 +204,7 @@ class Session:
             self._space.release(state)
 
     def take_up(self, messages: list[dict[str, Any]]) -> bool:
-        """Go on from the longest conversation, of those set aside, that ``messages`` continue; False: there is none."""
+        """Continue the longest conversation set aside that ``messages`` continue; returns False if there is none."""
         self._not_busy()
         aside = self._space.shelf.take(messages)
         if aside is None:
@@ -237,7 +237,7 @@ class Session:
             return None
 
     def resume(self, state: KVState, talk: Talk) -> None:
-        """Go on from what was saved."""
+        """Continue from a saved session."""
         self.state = state
         self._space.release(state)
         self.messages, self.forgotten, self.seed = list(talk.messages), talk.forgotten, talk.seed
@@ -303,7 +303,7 @@ class Session:
 
     @property
     def evicted(self) -> int:
-        """Tokens seen that are no longer attended, because the context slid on."""
+        """Tokens that are no longer attended because they left the window."""
         return self.state.evicted if self.state else 0
 
     @property
@@ -313,11 +313,11 @@ class Session:
 
     @property
     def offload_error(self) -> str | None:
-        """Why pages that left the window can no longer be kept (``kv_offload``); None as long as all is well."""
+        """The error that ended saving pages that left the window (``kv_offload``), or None."""
         return self.state.offload_error if self.state else None
 
     def stats_line(self) -> str:
-        """The latest answer in one line of fixed form."""
+        """Statistics of the latest answer, in one line of fixed format."""
         from pyx.memory import rss
 
         return stats_line(self.usage, self.timings, self.plan, rss()["rss"], self.evicted)

@@ -22,7 +22,7 @@ _ABBREVIATIONS = frozenset("mr mrs ms dr prof st sr jr vs no fig approx e.g i.e 
 
 
 class Decoder(Protocol):
-    """What Tokenizer.stream() returns."""
+    """The streaming decoder that Tokenizer.stream() returns."""
 
     def push(self, id: int, /) -> str: ...
     def flush(self) -> str: ...
@@ -86,7 +86,7 @@ def _is_abbreviation(before: str) -> bool:
 
 
 class Thoughts:
-    """Tells what a model thinks from its answer: the text between <think> and </think> at the very beginning.
+    """Separates a model's thoughts from its answer: the text between <think> and </think> at the very beginning.
 
     The marks, and white space around them, belong to neither.
     """
@@ -179,7 +179,7 @@ class Stream:
         return self._advance(text, last=False) if text else ()
 
     def flush(self) -> Sequence[Piece]:
-        """What is left when the answer ends: half characters, unfinished words, the start of a stop string."""
+        """The last pieces at the end of the answer: incomplete characters and words, the start of a stop string."""
         if self._thoughts is not None:
             thoughts = self._thoughts
             left = self._told_apart(thoughts, thoughts.push(self._decoder.flush()))

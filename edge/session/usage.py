@@ -1,4 +1,4 @@
-"""Usage and Timings of a call, and the one line of fixed form that says both (docs/contract.md, stats_line)."""
+"""Usage and Timings of a call, and the line that prints both (docs/contract.md, stats_line)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.kv.config import KVPlan
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of the last call: read, of these already in the KV cache, and written; drafted, and of these right."""
+    """Token counts of the last call: prompt, of these found in the KV cache, generated, drafted, of these accepted."""
 
     prompt: int = 0
     cached: int = 0

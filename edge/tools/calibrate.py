@@ -47,7 +47,7 @@ def pages_to_share(engine: Engine, keep: float) -> tuple[int, int]:
     most = -(-engine.plan.n_ctx // PAGE)
     heads = engine.config.n_layer * engine.config.n_kv_head
     if not 0 < keep <= 1:
-        raise UsageError(f"the share to keep is {keep:g}; it is a number above 0, up to 1")
+        raise UsageError(f"the share to keep must be above 0 and at most 1, not {keep:g}")
     return max(heads, round(keep * most * heads)), most
 
 

@@ -73,7 +73,7 @@ class Embedder:
             self._transformer.step([Segment(cache, part, out if last else None)])
         length = math.sqrt(math.fsum(x * x for x in out))
         if not math.isfinite(length) or length == 0.0:
-            raise UsageError("the model gave no usable vector; its file may be damaged")
+            raise UsageError("the model returned an invalid vector; its file may be damaged")
         return array("f", [x / length for x in out])
 
     def vector(self, text: str) -> array[float]:

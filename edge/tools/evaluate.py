@@ -59,7 +59,7 @@ def read(engine: Engine, path: str | None = None) -> array[int]:
             messages = json.loads(line)["messages"]
             ids = engine.template.encode(tokenizer, messages, add_generation_prompt=False)
         except (ValueError, TypeError, KeyError, EdgeError) as error:
-            raise UsageError(f"{name}: line {number} is no conversation ({type(error).__name__}: {error})") from None
+            raise UsageError(f"{name}: line {number} is not a conversation ({type(error).__name__}: {error})") from None
         tokens.extend(ids[1:] if ids and ids[0] == tokenizer.bos_id else ids)
     return tokens
 
@@ -150,7 +150,7 @@ def _checked(compare: Callable[..., Any], *rows: Any) -> Any:
     try:
         return compare(*rows)
     except ValueError as error:
-        raise EdgeError(f"the model gave no usable prediction ({error}); its file may be damaged") from None
+        raise EdgeError(f"the model returned an invalid prediction ({error}); its file may be damaged") from None
 
 
 # ---- the quality of KV caches ----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Mode:
             name, equals, value = word.partition("=")
             if not equals or name not in known:
                 settings = ", ".join(sorted(known))
-                raise UsageError(f"{text!r}: {word!r} is none of the settings {settings}", argument="mode")
+                raise UsageError(f"{text!r}: unknown setting {word!r}; known: {settings}", argument="mode")
             wishes[name] = int(value) if value.isdecimal() else value
         KVConfig(**wishes)
         return cls(" ".join(words), wishes)
@@ -344,7 +344,7 @@ def _room_for(n: int) -> None:
     available = available_memory()
     if available is not None and n > available:
         raise MemoryRefused(
-            f"the KV caches of all modes take {human(n)}, {human(available)} are available: give fewer modes or a "
+            f"the KV caches of all modes take {human(n)}, {human(available)} are available; use fewer modes or a "
             "smaller context"
         )
 

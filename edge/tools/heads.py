@@ -70,7 +70,7 @@ def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Pro
             if progress:
                 progress(number + at / len(piece), len(pieces))
     if not seen:
-        raise UsageError(f"the text is too short: give at least {2 * STRIDE} tokens")
+        raise UsageError(f"the text is too short: it needs at least {2 * STRIDE} tokens")
     return [
         HeadFacts(layer, head, *(sum(column) / len(values) for column in zip(*values)))
         for (layer, head), values in sorted(seen.items())
@@ -123,7 +123,7 @@ class Looks:
     def lines(self) -> Iterator[str]:
         """For people: the classes, then every head."""
         lengths = self.lengths
-        yield f"{self.model}: entropy of attention by query head, at the end of texts of so many tokens"
+        yield f"{self.model}: entropy of attention by query head, at the end of texts of the given lengths in tokens"
         yield ""
         yield f"{'tokens':>8}" + "".join(f"{kind:>10}" for kind in CLASSES) + f"{'mean bits':>11}{'on sinks':>10}"
         for n in lengths:
@@ -161,7 +161,7 @@ def classes(
             raise UsageError(f"length {length} is not from {LOOKS + 1} to the context of {engine.plan.n_ctx} tokens")
         pieces[length] = [piece for piece in segments(engine, tokens, length) if len(piece) == length][:PIECES]
         if not pieces[length]:
-            raise UsageError(f"the text has {len(tokens)} tokens; {length} are asked for")
+            raise UsageError(f"the text has {len(tokens)} tokens; {length} are needed")
     kv = engine.space.new_cache(Mode("f32", {"kv": "f32"}).plan(engine, engine.plan.n_ctx))
     queries = engine.model.transformer.keep_queries()
     rows, done, todo = [], 0, sum(map(len, pieces.values()))

@@ -85,7 +85,7 @@ def parse(text: str) -> tuple[str | None, Source]:
     if not text.startswith("hf:"):
         like = near(text)
         hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
-        raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (any other: hf:owner/name/file.gguf)")
+        raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
     owner, _, rest = text[3:].partition("/")
     name, _, file = rest.partition("/")
     name, _, revision = name.partition("@")
@@ -116,7 +116,7 @@ class Hub:
         self.endpoint = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
         parts = urllib.parse.urlsplit(self.endpoint)
         if parts.scheme not in ("https", "http") or not parts.netloc:
-            raise UsageError(f"HF_ENDPOINT is {self.endpoint!r}; it is an address such as {HUB}")
+            raise UsageError(f"HF_ENDPOINT is {self.endpoint!r}; it must be an address such as {HUB}")
         self._token = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN")
         self._wait = wait
         context = ssl.create_default_context(cafile=_certificates())
@@ -154,7 +154,7 @@ class Hub:
                 raise ValueError("too long")
             return json.loads(data)
         except (ValueError, RecursionError, OSError, http.client.HTTPException):
-            raise EdgeError(f"{self.endpoint} gave an answer that is not a list of files; is it a Hugging Face Hub?"
+            raise EdgeError(f"{self.endpoint} did not return a list of files; is it a Hugging Face Hub?"
                             ) from None
 
     def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
@@ -194,7 +194,7 @@ class Hub:
         if error.code == 404:
             return ModelNotFound(f"{source}: {self.endpoint} has no such repository, revision or file")
         if error.code == 429:
-            return EdgeError(f"{self.endpoint} refuses more requests for now (429); try again later, or set HF_TOKEN")
+            return EdgeError(f"{self.endpoint} limits the number of requests (429); try again later, or set HF_TOKEN")
         return EdgeError(f"{source}: {self.endpoint} answered {error.code} {error.reason}")
 
 
@@ -292,7 +292,7 @@ def download(
     if remote.sha256 is not None and got != remote.sha256:
         _remove(part)
         _remove(state)
-        raise InvalidFile(f"{source}: what was downloaded is not what the hub announced (SHA-256 {got[:12]}..., not "
+        raise InvalidFile(f"{source}: the download does not match the hub's checksum (SHA-256 {got[:12]}..., not "
                           f"{remote.sha256[:12]}...); it was deleted, pull again")
     os.replace(part, target)
     _remove(state)
@@ -358,7 +358,7 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     wanted = [file for file in files if "/" not in file.path and (
         file.path.endswith((".safetensors", ".json", ".jinja")) or file.path in ("tokenizer.model", "merges.txt"))]
     if "config.json" not in by_path or not any(file.path.endswith(".safetensors") for file in wanted):
-        raise ModelNotFound(f"{source}: neither a GGUF file nor config.json with .safetensors is there")
+        raise ModelNotFound(f"{source}: contains neither a GGUF file nor config.json with .safetensors")
     return wanted
 
 
