@@ -39,7 +39,7 @@ KINDS = {
     "booking": ("bookings complete and right", 90, False),
     "name": ("name right", None, False),
     "known": ("answer is among the facts: right fact shown", 85, False),
-    "beside": ("   ... another fact shown (beside the point)", 5, True),
+    "beside": ("   ... another fact shown (off topic)", 5, True),
     "silent": ('   ... "I do not know"', None, True),
     "price": ("price of an item asked: its row of the menu shown", None, False),
     "none": ('answer is not among the facts: "I do not know"', 90, False),
@@ -229,7 +229,7 @@ def record() -> None:
 
 def table(sets: dict[str, dict[str, Any]]) -> str:
     """The marks of all sets as the table of docs/kiosk.md."""
-    rows = [f"| | {' | '.join(sets)} | wanted |", "|---" * (len(sets) + 2) + "|"]
+    rows = [f"| | {' | '.join(sets)} | target |", "|---" * (len(sets) + 2) + "|"]
     for kind, (name, target, less) in KINDS.items():
         if target is None:
             continue
@@ -237,7 +237,7 @@ def table(sets: dict[str, dict[str, Any]]) -> str:
         for each in sets.values():
             right, asked = each["marks"].get(kind, [0, 0])
             exact = f"{right} of {asked}" if kind in ("emergency", "alarm") else f"{right / asked:.0%}" if asked else ""
-            cells.append(exact if asked else "not counted yet")
+            cells.append(exact if asked else "not scored yet")
         goal = "none" if kind == "alarm" else f"under {target} %" if less else f"{target} %"
         rows.append(f"| {name.strip()} | {' | '.join(cells)} | {goal} |")
     return "\n".join(rows)

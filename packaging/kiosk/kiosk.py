@@ -145,15 +145,15 @@ def answer(session: edge.Session, question: str, speaker: Speaker, options: argp
 def main() -> int:
     """Load, greet, answer until the input ends."""
     parser = argparse.ArgumentParser(description="A kiosk: questions on standard input, answers spoken or printed.")
-    parser.add_argument("--model", help="model file (default: the one that ships inside)")
-    parser.add_argument("--system", metavar="FILE", help="text file that says who the model is and what it knows")
-    parser.add_argument("--speak", default="", metavar="COMMAND", help="reads one sentence from its standard input")
+    parser.add_argument("--model", help="model file (default: the bundled model)")
+    parser.add_argument("--system", metavar="FILE", help="text file with the system prompt")
+    parser.add_argument("--speak", default="", metavar="COMMAND", help="program that speaks its standard input")
     parser.add_argument("--ctx", type=int, help="context in tokens")
-    parser.add_argument("--memory", help="stay within, such as 1500M")
-    parser.add_argument("--threads", type=int, help="leave one core to whatever draws the screen")
-    parser.add_argument("--max-tokens", type=int, default=80, help="length of an answer (default 80)")
-    parser.add_argument("--timeout", type=float, default=30, help="seconds for an answer (default 30)")
-    parser.add_argument("--idle", type=float, default=60, help="seconds of silence that end a conversation")
+    parser.add_argument("--memory", help="memory limit, such as 1500M")
+    parser.add_argument("--threads", type=int, help="threads; leave one core for the display")
+    parser.add_argument("--max-tokens", type=int, default=80, help="maximum length of an answer (default 80)")
+    parser.add_argument("--timeout", type=float, default=30, help="timeout of an answer in seconds (default 30)")
+    parser.add_argument("--idle", type=float, default=60, help="clear the chat after these seconds of silence")
     options = parser.parse_args()
 
     def stop(number: int, _frame: object) -> None:

@@ -261,11 +261,11 @@ class Screen:
 def main() -> int:
     """A screen where there is one."""
     parser = argparse.ArgumentParser(description="A touchscreen for the bitnet-edge service.")
-    parser.add_argument("--socket", default="/run/bitnet-edge/socket", help="where the service listens")
-    parser.add_argument("--suggest", action="append", default=[], metavar="QUESTION", help="a button; may be repeated")
-    parser.add_argument("--idle", type=float, default=60, help="seconds without a touch that wipe the screen")
-    parser.add_argument("--windowed", action="store_true", help="do not fill the display")
-    parser.add_argument("--terminal", action="store_true", help="no window, even where there is a display")
+    parser.add_argument("--socket", default="/run/bitnet-edge/socket", help="socket of the service")
+    parser.add_argument("--suggest", action="append", default=[], metavar="QUESTION", help="add a button; repeatable")
+    parser.add_argument("--idle", type=float, default=60, help="clear the screen after these seconds without input")
+    parser.add_argument("--windowed", action="store_true", help="use a window instead of the full screen")
+    parser.add_argument("--terminal", action="store_true", help="use the terminal even if there is a display")
     options = parser.parse_args()
     if len(os.fsencode(options.socket)) > 107:
         print("touchscreen: the path of a socket has at most 107 bytes", file=sys.stderr)
