@@ -59,7 +59,7 @@ cdef class Planes:
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
         float *out) noexcept nogil
     cdef void narrow(
-        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        self, const kernels *kernel, int64_t t, int64_t top, float limit, int64_t row0, int64_t row1, int tid,
         float *out) noexcept nogil
     cdef void estimate(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
@@ -72,6 +72,6 @@ cdef class Planes:
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
         float *out) noexcept nogil
-    cdef void share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil
+    cdef float share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil
     cdef void learn(self, int64_t n_token) noexcept nogil
     cdef void move_anchor(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil

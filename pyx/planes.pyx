@@ -182,17 +182,16 @@ cdef class Planes:
         float *out) noexcept nogil:
         """From the sums of the nibbles, which out holds as integers, to the logits of one vector."""
         cdef int64_t row
-        self.limit = -INFINITY
+        cdef float limit = -INFINITY
         if top > 0:
             self.estimate(kernel, t, top, row0, row1, tid, <const int32_t *>out)
-            self.share_limit(top, tid, n_thread)
-        self.narrow(kernel, t, top, row0, row1, tid, out)
+            limit = self.share_limit(top, tid, n_thread)
+        self.narrow(kernel, t, top, limit, row0, row1, tid, out)
         if top > 0:
-            self.share_limit(top, tid, n_thread)
+            limit = self.share_limit(top, tid, n_thread)
             for row in range(row0, row1):
-                if out[row] < self.limit:
+                if out[row] < limit:
                     out[row] = -INFINITY
-            team_barrier(&self.team, n_thread)  # before anyone sets the next limit
 
     cdef void estimate(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
@@ -221,7 +220,7 @@ cdef class Planes:
         self.held[tid * CELL] = held
 
     cdef void narrow(
-        self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
+        self, const kernels *kernel, int64_t t, int64_t top, float limit, int64_t row0, int64_t row1, int tid,
         float *out) noexcept nogil:
         """Exact logits of the rows that can reach the limit, -inf for the others; the best into the thread's heap."""
         cdef const question *q = &self.questions[t]
@@ -239,13 +238,13 @@ cdef class Planes:
             kept = 0
             for i in range(n):
                 rows[kept], upper[kept] = <int32_t>(first + i), (<const int32_t *>out)[first + i]
-                kept += not bound[i] < self.limit
+                kept += not bound[i] < limit
             for i in range(n):
                 out[first + i] = -INFINITY
             n = kept
             for i in range(n):
                 sums[i] = 16.0 * upper[i]
-            for stage in range(1, min(<int>PLANE_STAGES, self.n_plane) if self.limit > -INFINITY else 0):
+            for stage in range(1, min(<int>PLANE_STAGES, self.n_plane) if limit > -INFINITY else 0):
                 kernel.bit_dots(
                     self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
                     self.x8 + t * self.k_pad, 1, dots, BATCH)
@@ -256,7 +255,7 @@ cdef class Planes:
                 kept = 0
                 for i in range(n):
                     rows[kept], upper[kept], sums[kept] = rows[i], upper[i], sums[i]
-                    kept += not bound[i] < self.limit
+                    kept += not bound[i] < limit
                 n = kept
             cell[PLANE_STAGES] += n
             self.exact(kernel, t, rows, upper, n, bound)
@@ -287,8 +286,8 @@ cdef class Planes:
         for i in range(n):
             out[i] = at_most(q, 0, 16.0 * upper[i], norm[i], along[i], scale[i])
 
-    cdef void share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil:
-        """The top-th largest of all heaps becomes the limit, -inf if they hold fewer."""
+    cdef float share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil:
+        """The top-th largest of all heaps, -inf if they hold fewer; the same for every thread."""
         cdef int64_t held = 0, i, other
         cdef Candidate c
         team_barrier(&self.team, n_thread)
@@ -300,6 +299,7 @@ cdef class Planes:
                     held = offer(self.heaps, held, top, c.logit, c.id)
             self.limit = self.heaps[0].logit if held == top else -INFINITY
         team_barrier(&self.team, n_thread)
+        return self.limit
 
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,

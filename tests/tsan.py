@@ -1,10 +1,16 @@
-"""Threads that share pages, under ThreadSanitizer.  By hand, after a change to pool or policy:
+"""Threads under ThreadSanitizer.  By hand, after a change to anything that threads share:
 
-    python tests/tsan.py        a minute or two; Linux, gcc with libtsan
+    python tests/tsan.py        some minutes; Linux, gcc with libtsan
 
-It builds an instrumented copy of attention and all below it in a temporary folder and lets four sessions go on from one
-beginning, each on a thread of its own, forking as they go.  One thread per session: libgomp's barriers are not
-instrumented.  Exit 0 when no race was found, 66 and the sanitizer's report otherwise.
+It builds an instrumented copy of the compiled floor in a temporary folder, with tsan_gomp.c in place of libgomp, whose
+forks, joins and barriers the sanitizer does not see.  Then it runs
+
+* the barrier of a step, alone (tsan_barrier.c), with threads that come late;
+* four sessions that go on from one beginning, each on a thread of its own, forking and leaving the pool as they go;
+* the bundled model on teams of three threads: two sessions at a time that fork one prefix, which an earlier engine has
+  stored in a file, over both kinds of head and two instruction sets.  Their answers must be those of a session alone.
+
+Exit 0 when no race was found, 66 and the sanitizer's report otherwise.
 """
 
 from __future__ import annotations
@@ -17,9 +23,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: attention and all it needs
-MODULES = ("attention", "budget", "cpu", "kv", "memory", "page", "policy", "pool", "spill")
-
 SESSIONS = """
 import array, random, threading
 from pyx.attention import attention
@@ -50,25 +53,83 @@ for kv_type, policy in (("int8", "recent"), ("f16", "recent"), ("int8", "heavy")
     print(kv_type, policy, first.pool.pages, flush=True)
 """
 
+MODEL = """
+import os, sys, tempfile, threading
+import edge, pyx
+
+assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
+SYSTEM = "You sell tickets, coffee and umbrellas at the harbour, and you answer politely and briefly. " * 3
+QUESTIONS = ("What does a coffee cost?", "Where is the lift?")
+
+def ask(session, question):
+    return session.ask(question, temperature=0, max_tokens=8, ignore_eos=True).text
+
+def go(engine, question, answers):
+    session = engine.session(SYSTEM)
+    answers[question] = ask(session, question)
+
+for isa, head, kv in (("scalar", "auto", "int8"), (None, "two-stage", "f16"), (None, "auto", "int4")):
+    options = dict(threads=3, parallel=2, ctx=512, head=head, isa=isa, kv=kv)
+    with tempfile.TemporaryDirectory() as folder:
+        with edge.load(**options) as engine:
+            alone = {question: ask(engine.session(SYSTEM), question) for question in QUESTIONS}
+            engine.prefixes.share(64 << 20, folder)
+            engine.session(SYSTEM).warm()
+        with edge.load(**options) as engine:
+            engine.prefixes.share(64 << 20, folder)
+            for turn in range(2):  # from the file, then from memory
+                answers = {}
+                threads = [threading.Thread(target=go, args=(engine, question, answers)) for question in QUESTIONS]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert answers == alone, (answers, alone)
+            assert engine.prefixes.hits == 4, engine.prefixes.hits
+    print(isa, head, kv, "two sessions, one prefix", flush=True)
+"""
+
+
+def build(copy: Path) -> None:
+    """The compiled floor, instrumented, in this folder."""
+    shutil.copytree(ROOT / "pyx", copy / "pyx", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    if (ROOT / "build" / "cython").is_dir():  # C that is newer than its .pyx is used again
+        shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
+    setup = (ROOT / "setup.py").read_text()
+    for plain, instrumented in (
+        ('"-g0"', '"-g1", "-fsanitize=thread"'),
+        ('"-O3"', '"-O1", "-Wno-maybe-uninitialized"'),  # less optimised, the compiler sees less
+        ('"-Wl,-s"', '"-fsanitize=thread"'),
+    ):
+        assert setup.count(plain) == 1, plain
+        setup = setup.replace(plain, instrumented)
+    (copy / "setup.py").write_text(setup)
+    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
+
 
 def main() -> int:
     library = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        shutil.copytree(ROOT / "pyx", copy / "pyx", ignore=shutil.ignore_patterns("*.so", "*.pyx"))
-        for name in MODULES:
-            shutil.copy(ROOT / "pyx" / f"{name}.pyx", copy / "pyx")
-        setup = (ROOT / "setup.py").read_text()
-        instrumented = setup.replace('"-g0"', '"-g", "-fsanitize=thread"').replace('"-Wl,-s"', '"-fsanitize=thread"')
-        assert instrumented.count("-fsanitize=thread") == 2
-        (copy / "setup.py").write_text(instrumented)
-        subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=copy, check=True)
-        # without address randomisation, which old sanitizers do not survive
-        return subprocess.run(
-            ["setarch", "-R", sys.executable, "-c", SESSIONS],
-            cwd=copy,
-            env={**os.environ, "PYTHONPATH": folder, "LD_PRELOAD": library.stdout.strip()},
-        ).returncode
+        gcc = ["gcc", "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread"]
+        for source, *rest in (
+            ("tsan_gomp.c", "-shared", "-fPIC", "-o", "gomp.so"),
+            ("tsan_barrier.c", "-fsanitize=thread", "-I", str(ROOT / "pyx" / "kernels"), "-o", "barrier"),
+        ):
+            subprocess.run([*gcc, str(ROOT / "tests" / source), *rest], cwd=copy, check=True)
+        build(copy)
+        preload = f"{library.stdout.strip()}:{copy / 'gomp.so'}"
+        runs: list[tuple[list[str], dict[str, str]]] = [
+            *(([str(copy / "barrier"), threads, "2000"], {}) for threads in ("2", "3", "5")),
+            *(([sys.executable, "-c", text], {"PYTHONPATH": folder, "LD_PRELOAD": preload})
+              for text in (SESSIONS, MODEL)),
+        ]  # fmt: skip
+        for command, environment in runs:
+            # without address randomisation, which old sanitizers do not survive
+            done = subprocess.run(["setarch", "-R", *command], cwd=copy, env={**os.environ, **environment})
+            if done.returncode:
+                return done.returncode
+    return 0
 
 
 if __name__ == "__main__":
