@@ -1,7 +1,7 @@
 /* The part of libgomp that the compiled floor calls, over pthreads, for tests/tsan.py.
  *
- * ThreadSanitizer sees pthreads and not libgomp, whose own forks, joins and barriers it would report as races.  A library
- * of these functions, loaded in front of libgomp, takes their place; each region makes its threads anew. */
+ * ThreadSanitizer sees pthreads and not libgomp, whose own forks, joins and barriers it would report as races.  A
+ * library of these functions, loaded in front of libgomp, takes their place; each region makes its threads anew. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
