@@ -221,3 +221,7 @@ def test_any_operations_leave_a_state_that_adds_up(sequence: list[object]) -> No
             continue
     assert all(CAFE.item(line.item) for line in state.lines)
     assert as_dict(CAFE, state)["total"] == total(CAFE, state)
+
+
+def test_nothing_empty_is_confirmed() -> None:
+    assert not apply(CAFE, apply(CAFE, State(), Plain("done")), Plain("confirm")).confirmed

@@ -21,6 +21,7 @@ from edge.kiosk.check import check
 from edge.kiosk.deliver import Command, File, delivery
 from edge.kiosk.guards import LONGEST, is_emergency, is_foreign
 from edge.kiosk.house import EXAMPLE, House, load, parse
+from edge.kiosk.state import State
 from edge.kiosk.visit import Visit, event
 from tests.http_service import serving
 from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
@@ -54,7 +55,7 @@ def test_nothing_is_named_that_was_not_ordered(text: str) -> None:
 @pytest.mark.parametrize("text", ["150 lattes", "ten thousand lattes", "1000 large lattes and a soup"])
 def test_more_than_can_be_ordered_is_refused(text: str) -> None:
     visit = Visit(HOUSE)
-    assert visit.turn(text).say == "You can order at most 99 of one thing."
+    assert visit.turn(text).say == "You can order 1 to 99 of one thing."
     assert not visit.state.lines
 
 
@@ -120,6 +121,48 @@ def test_a_whole_visit() -> None:
     [order] = orders
     assert order["total"] == 780 and [line["item"] for line in order["lines"]] == ["Latte", "Brownie"]
     assert visit.state.empty
+
+
+@pytest.mark.parametrize("turns", [
+    ["that's all", "yes"], ["cancel the table", "that's all", "yes"],
+    ["a brownie", "cancel my order", "that's all", "yes"], ["a brownie", "remove the brownie", "that's all", "yes"],
+    ["that's all", "order"],
+    ["a table for two tomorrow at 7", "cancel the table", "that's all", "yes"],
+])  # fmt: skip
+def test_nothing_empty_is_delivered(turns: list[str]) -> None:
+    orders: list[dict[str, Any]] = []
+    visit = Visit(HOUSE, orders.append)
+    for text in turns:
+        assert visit.turn(text).order is None, text
+        assert not visit.state.confirmed
+    assert orders == [] and visit.state.empty
+
+
+def test_after_goodbye_the_visit_starts_anew() -> None:
+    visit = Visit(HOUSE)
+    visit.turn("my name is Anna")
+    assert visit.state.name == "Anna"
+    assert visit.turn("that's all").say == "Goodbye." and visit.state == State()
+
+
+@pytest.mark.parametrize(("turns", "count", "end"), [
+    (["make it two", "no, three"], 3, "Anything else?"), (["make it two", "no, three please"], 3, "Anything else?"),
+    (["make it two", "that's all", "no, three please"], 3, "Is that right?"),
+    (["that's all", "no wait, two"], 2, "Is that right?"), (["can we have 2 more"], 3, "Anything else?"),
+    (["order"], 1, "Is that right?"),
+])  # fmt: skip
+def test_counts_are_corrected(turns: list[str], count: int, end: str) -> None:
+    visit = Visit(HOUSE)
+    said = [visit.turn(text).say for text in ("a flat white", *turns)]
+    assert [line.count for line in visit.state.lines] == [count]
+    assert said[-1].endswith(end) and said[-1].count("Your order") == 1
+    assert (visit.turn("yes").order is not None) == (end == "Is that right?")
+
+
+def test_cancel_everything_and_order() -> None:
+    assert talk("cancel everything") == ["Your order is empty."]
+    assert talk("a flat white", "that's all", "cancel everything", "that's all")[-1] == "Goodbye."
+    assert talk("order")[0].startswith("You can order: Espresso")
 
 
 def test_what_could_be_two_things_is_asked() -> None:

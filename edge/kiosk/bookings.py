@@ -92,6 +92,8 @@ class Bookings(Reading):
                 wants = False
             if re.search(r"\b(?:don'?t|do not|didn'?t|haven'?t|without)\b", low):
                 wants = False
+            if phrases("remove").search(low) and not (slotted or choices):
+                wants = False  # "cancel the table" where none is booked
             if any(m.kind == "item" for m in mentions) and not verb and not slotted:
                 wants = False
             if not wants:

@@ -21,6 +21,8 @@ _NO_I_MEAN = re.compile(
 )
 
 
+#: what stands before a count that corrects another: "no wait, two"
+_HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions"})
 def _too_many(turn: list[Word], mentions: list[Mention]) -> bool:
@@ -56,7 +58,7 @@ class Orders(Drafts):
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.pronoun(low, mentions)
         if _too_many(turn, mentions):
-            self.found.too_many = True
+            self.found.no_count = True
             return True
         drafts, loose = self.drafts(turn, mentions)
         removing = bool(phrases("remove").search(low))
@@ -398,9 +400,10 @@ class Orders(Drafts):
             )
         if numbers and re.search(r"\bmore\b", low) and len(low.split()) < 8:
             return self.emit(Add(line.item, min(numbers[0], MAX_COUNT), line.size, line.extras, line.without))
+        only = _HESITANT.sub("", low)
         if numbers and 0 < numbers[0] <= MAX_COUNT and (
             phrases("count").search(low)
-            or len([w for w in phrases("filler").sub(" ", low).split() if number_word(w) is None]) == 0
+            or len([w for w in phrases("filler").sub(" ", only).split() if number_word(w) is None]) == 0
         ):  # fmt: skip
             return self.emit(Change(number, numbers[-1] if re.search(r"\bso \w+\W*$", low) else numbers[0]))
         return False

@@ -18,13 +18,22 @@ class Understood:
     """What a turn meant.
 
     ``unclear``: (words of the turn, the items it may be) for what could not be decided; ``missed``: words of the turn
-    that order something which is not on the menu; ``too_many``: more of one thing than can be ordered.
+    that order something which is not on the menu; ``unnoted``: wishes that an order has no place for ("without nuts");
+    ``impossible``: days, times and numbers that there are not; ``no_count``: a thing was ordered less than once or
+    more than MAX_COUNT times.
     """
 
     operations: list[Operation] = field(default_factory=list)
     unclear: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
-    too_many: bool = False
+    unnoted: list[str] = field(default_factory=list)
+    impossible: list[str] = field(default_factory=list)
+    no_count: bool = False
+
+    @property
+    def remarks(self) -> bool:
+        """Whether there is something to tell the guest beside what the operations are."""
+        return bool(self.unclear or self.missed or self.unnoted or self.impossible or self.no_count)
 
 
 class Reading:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Answer, Book, Name, Operation, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, Answer, Book, Name, Plain, Talk
+from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
 #: what is asked for a field of a booking, by its kind
@@ -21,6 +22,11 @@ _ASK = {
 def listed(texts: list[str], last: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}" if texts else ""
+
+
+def quoted(texts: Sequence[str]) -> list[str]:
+    """Each text in quotation marks, as often as it was said: once."""
+    return [f"“{text}”" for text in dict.fromkeys(texts)]
 
 
 def line_text(line: Line) -> str:
@@ -80,12 +86,10 @@ def reply(
     house: House,
     before: State,
     after: State,
-    operations: list[Operation],
-    unclear: list[tuple[str, tuple[str, ...]]],
-    missed: Sequence[str] = (),
-    too_many: bool = False,
+    understood: Understood,
 ) -> str:
-    """The answer to a turn that led from ``before`` to ``after``; for the last three see reading.Understood."""
+    """The answer to a turn that led from ``before`` to ``after``."""
+    operations = understood.operations
     parts: list[str] = []
     words = [each.word for each in operations if isinstance(each, Plain)]
     asked = [each.number for each in operations if isinstance(each, Answer)]
@@ -96,14 +100,18 @@ def reply(
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
     if after.confirmed:
         return " ".join([*parts, finished(house, after)])
-    for word, names in unclear:
+    for word, names in understood.unclear:
         parts.append(f"“{word}”: {listed(list(names), 'or')}?")
-    if missed:
-        quoted = [f"“{thing}”" for thing in missed]
-        parts.append(f"I could not find {listed(quoted, 'or')} on the menu.")
-    if too_many:
-        parts.append(f"You can order at most {MAX_COUNT} of one thing.")
-    if after.lines != before.lines:
+    if understood.missed:
+        parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
+    if understood.unnoted:
+        parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
+    if understood.no_count:
+        parts.append(f"You can order 1 to {MAX_COUNT} of one thing.")
+    if understood.impossible:
+        parts.append(f"{listed(quoted(understood.impossible))} cannot be booked.")
+    reads_back = after.done and not after.empty and not question(house, after)
+    if after.lines != before.lines and not reads_back:
         parts.append(f"Your order: {order_text(house, after)}" if after.lines else "Your order is empty now.")
     for name in dict.fromkeys(each.booking for each in operations if isinstance(each, Book)):
         if name in after.bookings and after.bookings[name] != before.bookings.get(name):
@@ -127,7 +135,7 @@ def reply(
         parts.append("All right.")
     elif asking and (after != before or not any(parts)):
         parts.append(asking)
-    elif after.lines != before.lines and after.lines and not unclear:
+    elif after.lines != before.lines and after.lines and not understood.unclear:
         parts.append("Anything else?")
     text = " ".join(part for part in parts if part)
     return text or question(house, after) or house.texts["unclear"]

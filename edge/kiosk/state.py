@@ -32,7 +32,8 @@ class Line:
 class State:
     """What has been ordered and booked so far.
 
-    ``bookings`` name -> field -> value; ``done``: the guest wants nothing more; ``confirmed``: and said yes to it.
+    ``bookings`` name -> field -> value; ``done``: the guest wants nothing more; ``confirmed``: and said yes to it,
+    which an empty order never is.
     ``offered``: the item whose price was told last; "I'd like one" means it.
     """
 
@@ -86,7 +87,7 @@ def apply(house: House, state: State, operation: Operation) -> State:
         case Plain("done"):
             return replace(state, done=True)
         case Plain("confirm"):
-            return replace(state, confirmed=state.done and not missing(house, state))
+            return replace(state, confirmed=state.done and not state.empty and not missing(house, state))
         case Plain("deny"):
             return replace(state, done=False, confirmed=False)
     return state

@@ -14,7 +14,7 @@ from edge.kiosk.bookings import Bookings
 from edge.kiosk.drafts import thing_at
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Talk
+from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Change, Remove, Talk
 from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
 from edge.kiosk.reading import Understood, asks, clauses
@@ -59,6 +59,8 @@ class _Turn(Orders, Bookings):
         for clause, ends in clauses(rest):
             self.clause(self.spoken(clause), ends)
         self.whole()
+        if self.before.done and not self.state.done and self.state.lines and self.corrected():
+            self.emit(DONE)  # "Is that right?" "No, two please": asked again
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
         return self.found
@@ -76,11 +78,15 @@ class _Turn(Orders, Bookings):
             return f"{clause[: found.end()]} {self.offered}{clause[found.end() :]}"
         return clause
 
+    def corrected(self) -> bool:
+        """Whether the turn only changes what was ordered."""
+        return all(isinstance(each, (Change, Remove)) for each in self.found.operations)
+
     def whole(self) -> None:
         """Where no clause was understood or answered, the turn as a whole may be a question."""
         operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
         rest = [each for each in operations if each not in open_]
-        if self.found.missed or self.found.too_many or self.found.unclear:
+        if self.found.remarks:
             return
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
@@ -109,6 +115,12 @@ class _Turn(Orders, Bookings):
         ):
             self.emit(RESTART)
             return
+        if phrases("all").search(low) and phrases("remove").search(low) and not named and not asking:
+            self.emit(Talk("order"))  # nothing is there that could be cancelled
+            return
+        if low in ("order", "order now", "my order", "place order", "place the order", "place my order"):
+            self.emit(Talk("help") if self.state.empty else CONFIRM if self.state.done else DONE)
+            return
         if phrases("can do").search(low) and not named & {"item", "extra"}:
             self.emit(Talk("help"))
             return
@@ -119,6 +131,9 @@ class _Turn(Orders, Bookings):
         if greeting and not menu and len(low.split()) <= 4 and not re.search(r"\b(?:till|until|open|hours)\b", low):
             self.emit(Talk("greeting"))
             return
+        more = named == {"number"} and re.search(r"\bmore\b", low)
+        if ordering and more and self.pronoun(low, mentions):
+            return  # "can we have 2 more"
         if asking and self.question(text, low, mentions, ordering, menu):
             return
         if menu and self.order(text, low, turn, mentions):

@@ -11,7 +11,7 @@ from edge.errors import EdgeError
 from edge.kiosk import say
 from edge.kiosk.guards import guard, is_foreign
 from edge.kiosk.house import House
-from edge.kiosk.operations import UNKNOWN, Operation, write
+from edge.kiosk.operations import UNKNOWN, Operation, Talk, write
 from edge.kiosk.state import State, apply, as_dict, line_price, total
 from edge.kiosk.understand import Understood, understand
 from edge.kiosk.words import words
@@ -58,14 +58,11 @@ class Visit:
         after = before
         for operation in operations:
             after = apply(house, after, operation)
-        nothing = not (understood.unclear or understood.missed or understood.too_many)
-        if operations == [UNKNOWN] and nothing and is_foreign(text):
+        if operations == [UNKNOWN] and not understood.remarks and is_foreign(text):
             return Turn(house.texts["language"], tuple(operations), "language")
-        said = say.reply(
-            house, before, after, operations, understood.unclear, understood.missed, understood.too_many
-        )
+        said = say.reply(house, before, after, understood)
         order = None
-        if after.confirmed:
+        if after.confirmed and not after.empty:
             order = {"id": secrets.token_hex(8), "house": house.name, **as_dict(house, after)}
             try:
                 self.deliver(order)
@@ -73,6 +70,8 @@ class Visit:
                 self.state = before
                 return Turn(f"Your order could not be passed on. {house.texts['unknown']}", tuple(operations))
             after = State()
+        elif after.empty and (after.done or Talk("goodbye") in operations):
+            after = State()  # the guest leaves without an order: the next turn is of a new visit
         self.state = after
         return Turn(said, tuple(operations), order=order)
 
