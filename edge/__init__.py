@@ -70,7 +70,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'edge' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ImportError as error:
+        from edge.errors import unbuilt
+
+        if cause := unbuilt(error):
+            raise cause from error
+        raise
     globals()[name] = value
     return value
 

@@ -7,6 +7,17 @@ is a bug.
 
 from __future__ import annotations
 
+import functools
+import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: the compiled part
+PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pyx")
+
 
 class EdgeError(Exception):
     """Base of all expected failures; ``exit_code`` is what the command line returns."""
@@ -59,6 +70,10 @@ class ContextFull(EdgeError):
     exit_code = 7
 
 
+class NotBuilt(EdgeError):
+    """The compiled part is missing or older than its source."""
+
+
 class Busy(EdgeError):
     """Another process uses the resource; try again later."""
 
@@ -79,10 +94,40 @@ EXIT_CODES = {
     3: "model not found",
     4: "invalid file: a model, tokenizer or session file is damaged or not supported",
     5: "not enough memory: the plan does not fit, nothing was loaded",
-    6: "processor: the instruction set is not supported",
+    6: "processor not supported: it does not have the instruction set",
     7: "context full (--overflow stop)",
-    75: "busy: another process uses the socket or is saving the session",
+    75: "in use: another process has the port, the socket, the session or the output file",
     124: "timeout (--timeout): the partial answer was printed",
     130: "interrupted (SIGINT)",
     143: "terminated (SIGTERM)",
 }
+
+
+def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt | None:
+    """The error to report if the compiled part may be the cause of ``error``: usually git pull without a build."""
+    reason = ""
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
+        reason = f"the compiled part is missing or does not match the source ({' '.join(str(error).split())})"
+    else:
+        from pathlib import Path
+
+        for source in Path(folder).glob("*.p[yx][xd]"):  # an installed copy has none
+            for module in Path(folder).glob(f"{source.stem}.*.so"):
+                if module.stat().st_mtime < source.stat().st_mtime:
+                    reason = f"the compiled part is older than its source ({source.name})"
+    return NotBuilt(f"{reason}; build it with: python setup.py build_ext --inplace") if reason else None
+
+
+def needs_build(function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, whose ImportError is NotBuilt if the compiled part is the cause."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except ImportError as error:
+            if cause := unbuilt(error):
+                raise cause from error
+            raise
+
+    return checked

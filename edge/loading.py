@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.engine import Engine
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError, needs_build
 from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.kv.space import KVSpace
 from edge.model.footprint import Footprint, available_memory
@@ -44,6 +44,7 @@ STILL_TO_COME = 600_000
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+@needs_build
 def load(
     model: str | os.PathLike[str] | None = None,
     *,
@@ -383,11 +384,8 @@ def _any_open() -> bool:
 
 def _choose_isa(isa: str | None) -> None:
     """Force an instruction set, or see that the one in BITNET_EDGE_ISA can be used."""
-    try:
-        from pyx import cpu
-    except ImportError as error:
-        raise EdgeError(f"the compiled part is missing or does not fit this Python ({error}): "
-                        "python setup.py build_ext --inplace builds it") from error
+    from pyx import cpu
+
     try:
         before = cpu.isa() if isa is None or _any_open() else None
         if isa is not None:

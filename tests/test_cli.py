@@ -26,8 +26,8 @@ from click.testing import CliRunner, Result
 import edge
 from edge.cli import options, output
 from edge.cli.command import CONTEXT, Context, Escaped
-from edge.cli.group import COMMANDS, cli, unbuilt
-from edge.errors import ContextFull, UsageError
+from edge.cli.group import COMMANDS, cli
+from edge.errors import ContextFull, UsageError, unbuilt
 from edge.serve import records
 from edge.session.sampling import PRESETS, Sampling
 
@@ -113,16 +113,16 @@ def test_what_is_not_built_is_named(tmp_path: Path) -> None:
     source, module = tmp_path / "draft.pyx", tmp_path / "draft.cpython-311-x86_64-linux-gnu.so"
     source.touch()
     bug = AttributeError("no attribute 'propose'")
-    assert unbuilt(bug, tmp_path) == ""  # nothing built at all: the import says so
+    assert unbuilt(bug, tmp_path) is None  # nothing built at all: the import says so
     module.touch()
     os.utime(source, (100, 100))
-    assert unbuilt(bug, tmp_path) == ""
+    assert unbuilt(bug, tmp_path) is None
     os.utime(module, (99, 99))
-    assert "older than its source (draft.pyx)" in unbuilt(bug, tmp_path)
+    assert "older than its source (draft.pyx)" in str(unbuilt(bug, tmp_path))
     source.unlink()
-    assert unbuilt(bug, tmp_path) == ""
-    assert "missing" in unbuilt(ModuleNotFoundError("No module named 'pyx.draft'", name="pyx.draft"), tmp_path)
-    assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) == ""
+    assert unbuilt(bug, tmp_path) is None
+    assert "missing" in str(unbuilt(ModuleNotFoundError("No module named 'pyx.draft'", name="pyx.draft"), tmp_path))
+    assert unbuilt(ModuleNotFoundError("No module named 'jinja2'", name="jinja2"), tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ALL)

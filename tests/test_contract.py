@@ -172,6 +172,12 @@ def test_not_built(call: Any) -> None:
         done = call("run", "hello", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
         assert "the compiled part" in done.stderr and "setup.py build_ext --inplace" in done.stderr
+        failed = json.loads(call("run", "hello", "--json", command=[sys.executable, "-c", program]).stdout)["error"]
+        assert failed["code"] == "not_built" and f"bitnet-edge: {failed['message']}\n" == done.stderr
+    for modules in (["pyx.cpu"], ["pyx.page"], [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]):
+        program = f"import sys; sys.modules.update(dict.fromkeys({modules})); import edge; edge.load()"
+        done = call(command=[sys.executable, "-c", program])
+        assert done.stderr.splitlines()[-1].startswith("edge.errors.NotBuilt: the compiled part"), done.stderr
 
 
 def test_bugs_ask_for_a_report(call: Any) -> None:
@@ -380,7 +386,7 @@ def test_full_disk(env: dict[str, str]) -> None:
     with open("/dev/full", "wb") as full:
         for args in (["run", "hello"], ["run", "hello", "--json"], []):
             done = subprocess.run([*FAKE, *args], input=b"", stdout=full, stderr=subprocess.PIPE, env=env)
-            assert done.returncode == 1 and done.stderr == b"bitnet-edge: No space left on device\n"
+            assert done.returncode == 1 and done.stderr == b"bitnet-edge: standard output: No space left on device\n"
 
 
 def test_closed_output(env: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from edge.cli.group import cli
 from edge.errors import UsageError
 from edge.kv import table as kv_table
 from edge.kv.config import KVConfig
-from edge.model import shapes
+from edge.model import library, shapes
 from pyx.kv import KVCache
 
 CONTEXTS = (512, 1024, 2048, 4096)
@@ -93,6 +93,16 @@ def test_names_of_published_models() -> None:
     assert shapes.find("microsoft/BitNet-b1.58-2B-4T") == config("2B-4T")
     assert shapes.find("gpt-5") is None
     assert set(shapes.ALIASES.values()) <= set(shapes.SHAPES)
+    for name in library.KNOWN:
+        assert shapes.find(name) is not None, name
+        assert invoke(name, "-c", "512").exit_code == 0, name
+
+
+def test_a_ternary_head_is_planned_as_one() -> None:
+    """Bonsai's embedding is ternary, also as the output head: 34 bytes for 128 weights, as are all other matrices."""
+    weights = json.loads(invoke("bonsai-1.7b", "--json").stdout)["weights"]
+    assert weights["head"] == 151669 * 2048 // 128 * 34
+    assert weights["projections"] == 28 * (2 * 2048 * (2048 + 1024) + 3 * 2048 * 6144) // 128 * 34
 
 
 def test_a_published_shape_is_that_of_a_file_made_from_it(tmp_path) -> None:

@@ -13,7 +13,7 @@ from edge.cli.command import CONTEXT, Context, suggestion
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
-from edge.errors import EdgeError
+from edge.errors import EdgeError, unbuilt
 
 
 # One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
@@ -125,8 +125,6 @@ def _completion() -> click.Command:
     return completion
 
 
-#: the compiled part
-PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "pyx")
 
 #: name -> (loader, short help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
@@ -278,25 +276,12 @@ def guard(out: Output, work: Callable[[], int]) -> int:
     except Exception as error:  # a bug of ours: say so, and how to help
         if out.verbose:
             _traceback()
-        if reason := unbuilt(error):
-            out.error(f"{reason}; build it with: python setup.py build_ext --inplace")
-            return 1
+        if cause := unbuilt(error):
+            out.error(str(cause))
+            return cause.exit_code
         hint = "" if out.verbose else " with the output of the same command with -v"
         out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
         return 1
-
-
-def unbuilt(error: Exception, folder: str = PYX) -> str:
-    """What is wrong with the compiled part, if that may be the cause of ``error``: usually git pull without a build."""
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
-        return f"the compiled part is missing or does not match the source ({one_line(str(error))})"
-    from pathlib import Path
-
-    for source in Path(folder).glob("*.p[yx][xd]"):  # an installed copy has none
-        for module in Path(folder).glob(f"{source.stem}.*.so"):
-            if module.stat().st_mtime < source.stat().st_mtime:
-                return f"the compiled part is older than its source ({source.name})"
-    return ""
 
 
 def _traceback() -> None:

@@ -11,7 +11,7 @@ from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import ModelNotFound
-from edge.model.shapes import find, names
+from edge.model.shapes import ALIASES, SHAPES, find, names
 
 if TYPE_CHECKING:
     from edge.config import ModelConfig
@@ -37,14 +37,16 @@ def kv() -> None:
 @click.argument("model", required=False, type=Text())
 @heading(
     "Context and memory",
-    option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Context lengths in tokens. "
-           "Default: 512, 1024, ... up to the model's training length."),
-    option("--kv", "types", type=Text(), metavar="TYPE,TYPE", help="KV types (default: all)."),
-    option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also show windows of N tokens."),
-    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="First tokens that are never "
-           "dropped (default 4)."),
+    option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Context lengths in tokens, "
+           "such as 2048,8192. Default: 512, doubled up to the length the model was trained on."),
+    option("--kv", "types", type=Text(), metavar="TYPE,TYPE", help="Number formats of the cache, such as "
+           "int8,int4. Default: all."),
+    option("--window", "windows", type=Numbers(), default="", metavar="N,N", help="Also show "
+           "caches that keep only the last N tokens and the sinks."),
+    option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="Number of sinks: "
+           "first tokens that are never dropped (default 4)."),
     option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also show the budget "
-           "in FILE, written by bitnet-edge calibrate."),
+           "in FILE: how many tokens each head keeps, as written by bitnet-edge calibrate."),
 )
 @heading(
     "Output",
@@ -92,7 +94,7 @@ def plan(
 
 def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
     """Dimensions of the model file and the type its output head is stored in; or those of the published model of that
-    name, which has no file."""
+    name, which is not on this machine."""
     from edge.formats import open_checkpoint
 
     if model is None or os.path.exists(model):
@@ -102,7 +104,7 @@ def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
     if published is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(model.lower(), names(), n=3, cutoff=0.5)
+        near = get_close_matches(model.lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
         raise ModelNotFound(f"{model} is neither a file nor the name of a published model; {hint}")
-    return published, ""
+    return published, SHAPES[published.name].table

@@ -114,7 +114,8 @@ _kv_options = heading(
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
            help="Context length in tokens (default 2048). Default for models trained on less: their training length."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4 or "
-           "int4c. int4c has scales per channel; KEYS:VALUES such as int8:int4 sets both."),
+           "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES "
+           "such as int8:int4 sets both."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
            help="Memory limit of the whole process, such as 1500M or 2G. A shorter context, then a smaller KV type is "
            "chosen to fit; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
@@ -171,8 +172,8 @@ _answer_options = heading(
     option("--temp", "--temperature", "temperature", type=float, metavar="T",
            help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
     option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
-           help="Stop after SEC seconds and print the partial answer. Exit code 124; run counts the time of loading, "
-           "too."),
+           help="End an answer after SEC seconds. What was written until then is kept; run exits with 124, and "
+           "counts the time of loading, too."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
            help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),

@@ -63,8 +63,12 @@ class Output:
         """Part of an answer: to standard output, at once."""
         if sys.stdout is None or not text:  # None: started with standard output closed (>&-)
             return
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            error.filename = "standard output"
+            raise
 
     def line(self, text: str = "") -> None:
         """One line of result."""

@@ -21,6 +21,7 @@ from pyx.page import MARKS, NAMES
 #: all of them, and the usual one with two
 TYPES = (*NAMES, "int8:int4")
 TERNARY_BITS = 2.0  # of a weight in memory
+GROUP_BITS = TERNARY_BITS + 16 / 128  # with a float16 scale for each 128 weights (Ternary-Bonsai)
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 
 
@@ -51,9 +52,10 @@ class Weights:
         norms = 2 * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
         tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
         parameters = c.n_layer * (layer + norms) + c.hidden + tables
+        bits = GROUP_BITS if c.activation_quant == "int8-128" else TERNARY_BITS
         return cls(
             parameters,
-            int(c.n_layer * layer * TERNARY_BITS / 8),
+            int(c.n_layer * layer * bits / 8),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )

@@ -29,6 +29,7 @@ class Shape:
     tied: bool
     vocabulary: str  # "llama3", "falcon", "qwen2", "tiny" (byte-level BPE) or "sentencepiece"
     n_merge: int | None = None  # None: one per way to split a word
+    table: str = "F16"  # type of the embedding, and of an untied output head, in the published file
 
     @property
     def sub_norm(self) -> bool:
@@ -73,24 +74,29 @@ SHAPES = {
     "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
     "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
     "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
-    # 24 layers and an untied head are published; the other numbers are assumed from the size of the file
+    # Falcon-E: layers and an untied head are published; the other numbers are assumed from the size of the file
     "falcon-e-1b": Shape("llama", 24, 2048, 8192, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
-    "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387),
-    "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387),
-    "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387),
+    "falcon-e-3b": Shape("llama", 32, 2048, 13312, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
+    "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
+    "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
 }
 
-#: the names under which they were published
+#: the names under which they were published, and those of `pull`
 ALIASES = {
     "bitnet-b1.58-2b-4t": "2b-4t",
     "bitnet-2b-4t": "2b-4t",
     "bitnet_b1_58-large": "large",
+    "bitnet-large": "large",
     "bitnet_b1_58-xl": "xl",
+    "bitnet-xl": "xl",
     "bitnet_b1_58-3b": "3b",
+    "bitnet-3b": "3b",
     "llama3-8b-1.58-100b-tokens": "llama3-8b",
     "falcon3-1b-instruct-1.58bit": "falcon3-1b",
     "falcon3-3b-instruct-1.58bit": "falcon3-3b",
     "falcon-e-1b-instruct": "falcon-e-1b",
+    "falcon-e-3b-instruct": "falcon-e-3b",
     "ternary-bonsai-1.7b": "bonsai-1.7b",
     "ternary-bonsai-4b": "bonsai-4b",
     "ternary-bonsai-8b": "bonsai-8b",
@@ -104,6 +110,12 @@ def names() -> dict[str, list[str]]:
 
 def find(name: str) -> ModelConfig | None:
     """The configuration of a published model by one of its names, None if there is none of that name."""
+    shape = shape_of(name)
+    return None if shape is None else SHAPES[shape].config(shape)
+
+
+def shape_of(name: str) -> str | None:
+    """The short name, a key of SHAPES, of a published model by one of its names; None if there is none."""
     short = name.lower().rpartition("/")[2]
     short = ALIASES.get(short, short)
-    return SHAPES[short].config(short) if short in SHAPES else None
+    return short if short in SHAPES else None

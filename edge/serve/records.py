@@ -17,8 +17,10 @@ from edge.errors import (
     InvalidFile,
     MemoryRefused,
     ModelNotFound,
+    NotBuilt,
     UnsupportedCPU,
     UsageError,
+    unbuilt,
 )
 from edge.session.usage import Timings, Usage
 
@@ -45,6 +47,7 @@ CODES = {
     "invalid_file": "the model file is damaged, or was truncated while in use",
     "model_not_found": "run only: there is no such model",
     "unsupported_cpu": "run only: the processor lacks the instruction set",
+    "not_built": "run only: the compiled part is missing or older than its source",
     "engine": "the answer failed; the message says why",
     "internal": "a bug",
 }
@@ -58,6 +61,7 @@ _CODE_OF: dict[type[EdgeError], str] = {
     InvalidFile: "invalid_file",
     ModelNotFound: "model_not_found",
     UnsupportedCPU: "unsupported_cpu",
+    NotBuilt: "not_built",
 }
 
 
@@ -159,6 +163,8 @@ def error(code: str, message: str) -> dict[str, Any]:
 
 def error_of(exception: BaseException) -> dict[str, Any]:
     """The error event of an exception: ``ContextFull`` is code ``context_full``; surprises are ``internal``."""
+    if isinstance(exception, Exception) and not isinstance(exception, EdgeError):
+        exception = unbuilt(exception) or exception
     if isinstance(exception, EdgeError):
         return error(_CODE_OF.get(type(exception), "engine"), str(exception))
     return error("internal", f"{type(exception).__name__}: {exception}")
