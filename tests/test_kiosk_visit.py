@@ -52,6 +52,49 @@ def test_nothing_is_named_that_was_not_ordered(text: str) -> None:
     assert "could not find" not in Visit(HOUSE).turn(text).say
 
 
+@pytest.mark.parametrize(("text", "wish", "item"), [
+    ("a brownie without nuts", "without nuts", "Brownie"), ("a vegan brownie", "vegan", "Brownie"),
+    ("flat white, gluten free please", "gluten free", "Flat white"), ("a latte without milk", "without milk", "Latte"),
+    ("a decaf flat white", "decaf", "Flat white"), ("an iced latte", "iced", "Latte"),
+    ("flat white with cheese", "with cheese", "Flat white"), ("a medium latte", "medium", "Latte"),
+    ("half a croissant", "half", "Croissant"), ("a large croissant", "large", "Croissant"),
+    ("can I have a gluten-free brownie?", "gluten-free", "Brownie"),
+    ("a flat white with 2% milk", "with 2% milk", "Flat white"),
+])  # fmt: skip
+def test_a_wish_without_a_place_in_the_order_is_named(text: str, wish: str, item: str) -> None:
+    visit = Visit(HOUSE)
+    assert f"I could not note “{wish}”. Please ask a member of staff." in visit.turn(text).say
+    assert [(line.item, line.count) for line in visit.state.lines] == [(item, 1)]
+
+
+def test_a_wish_after_the_order_is_named() -> None:
+    said = talk("a brownie", "no nuts please", "without nuts", "make it decaf", "with cheese")
+    for text, wish in zip(said[1:], ("no nuts", "without nuts", "decaf", "cheese")):
+        assert f"I could not note “{wish}”." in text
+
+
+@pytest.mark.parametrize("text", [
+    "a latte with oat milk, no rush", "a large latte with a friend", "a small oat milk latte and a nice brownie",
+    "I'd like two large lattes, no sugar, thanks", "half a dozen croissants", "hello latte please", "large latte to go",
+    "a plain croissant with butter", "no thanks, a brownie",
+])  # fmt: skip
+def test_nothing_is_named_that_is_not_a_wish(text: str) -> None:
+    assert "could not note" not in Visit(HOUSE).turn(text).say
+
+
+@pytest.mark.parametrize(("text", "fact"), [
+    ("I am allergic to nuts, what can I have?", 10), ("I am allergic to nuts", 10),
+    ("I am vegan, what can I have?", 11),
+    ("my son has a fish allergy, what can he eat?", None), ("I am allergic to nuts. A brownie please", 10),
+])  # fmt: skip
+def test_a_stated_allergy_is_never_answered_with_the_menu(text: str, fact: int | None) -> None:
+    visit = Visit(HOUSE)
+    said = visit.turn(text).say
+    assert HOUSE.texts["unknown"] in said and "You can order" not in said
+    assert fact is None or said.startswith(HOUSE.facts[fact])
+    assert bool(visit.state.lines) == ("A brownie" in text)
+
+
 @pytest.mark.parametrize("text", ["150 lattes", "ten thousand lattes", "1000 large lattes and a soup"])
 def test_more_than_can_be_ordered_is_refused(text: str) -> None:
     visit = Visit(HOUSE)

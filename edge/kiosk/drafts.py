@@ -24,7 +24,7 @@ _EVERY = re.compile(r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three
 
 
 #: where the name of a thing ends
-_ENDS = frozenset(
+ENDS = frozenset(
     "and or but with without for to from on in at of by if so that then as too also plus no not instead please thanks "
     "is are would will can could & , . ; ! ? ( )".split()
 )
@@ -47,7 +47,7 @@ def thing_at(turn: list[Word], start: int, taken: set[int]) -> str:
     if turn[start].fold not in ("a", "an", "another", "some") and number(turn[start].fold) is None:
         return ""
     end = start + 1
-    while end < len(turn) and turn[end].fold not in _ENDS and end - start <= 3:
+    while end < len(turn) and turn[end].fold not in ENDS and end - start <= 3:
         end += 1
     name = turn[start + 1 : end]
     if not name or {name[0].fold, name[0].stem} & _NO_THING or not name[0].fold.isalpha():

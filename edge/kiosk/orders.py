@@ -152,6 +152,7 @@ class Orders(Drafts):
         extras = [extra for extra in dict.fromkeys(draft.extras) if extra in item.extras]
         without = [extra for extra in dict.fromkeys(draft.without) if extra in item.extras and extra not in extras]
         size = draft.size if draft.size in item.sizes else ""
+        self.unoffered(draft, item.extras)
         if draft.more and lines and not (extras or without or size):
             like = self.state.lines[lines[0] - 1]
             done = self.emit(Add(like.item, draft.count, like.size, like.extras, like.without))
@@ -165,10 +166,16 @@ class Orders(Drafts):
         """The change of a line that a draft describes, held to what the item offers."""
         known = self.house.item(item or self.state.lines[number - 1].item)
         offered = known.extras if known else ()
+        self.unoffered(draft, offered)
         size = self.size_for((known.name,), tuple(draft.size.split("|"))) if known and draft.size else ""
         extras = tuple(extra for extra in dict.fromkeys(draft.extras) if extra in offered)
         without = tuple(extra for extra in dict.fromkeys(draft.without) if extra in offered and extra not in extras)
         return Change(number, count, size, item, extras, without)
+
+    def unoffered(self, draft: Draft, offered: tuple[str, ...]) -> None:
+        """Note the extras of a draft that the item does not come with."""
+        self.found.unnoted += [f"with {extra}" for extra in draft.extras if extra not in offered]
+        self.found.unnoted += [f"without {extra}" for extra in draft.without if extra not in offered]
 
     def divide(self, number: int, count: int, draft: Draft) -> bool:
         """Change ``count`` of a line only."""

@@ -19,6 +19,7 @@ from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
 from edge.kiosk.reading import Understood, asks, clauses
 from edge.kiosk.state import State, missing
+from edge.kiosk.wishes import unnoted
 from edge.kiosk.words import NUMBERS, Word, folded, words
 
 __all__ = ["Understood", "understand"]
@@ -49,6 +50,8 @@ _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "w
 class _Turn(Orders, Bookings):
     """One turn: its clauses one after the other, after what is booked in it."""
 
+    allergy = False  # the guest has told what they may not eat
+
     def read(self) -> Understood:
         rest = self.text
         if self.state.bookings:  # sentence by sentence: a question beside a value is not about the booking
@@ -61,6 +64,7 @@ class _Turn(Orders, Bookings):
         self.whole()
         if self.before.done and not self.state.done and self.state.lines and self.corrected():
             self.emit(DONE)  # "Is that right?" "No, two please": asked again
+        self.found.unnoted = list(dict.fromkeys(self.found.unnoted))
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
         return self.found
@@ -86,7 +90,7 @@ class _Turn(Orders, Bookings):
         """Where no clause was understood or answered, the turn as a whole may be a question."""
         operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
         rest = [each for each in operations if each not in open_]
-        if self.found.remarks:
+        if self.found.remarks or self.allergy:
             return
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
@@ -104,6 +108,12 @@ class _Turn(Orders, Bookings):
         asking = bool(ends or asks(low))
         ordering = bool(phrases("ordering").search(low))
         menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
+        if phrases("allergy").search(low):
+            self.allergy = True  # a fact may help, but only a person can promise anything
+            number = facts.choose(self.house, self.text, True)
+            self.found.operations += [Answer(number), Answer(0)] if number else [Answer(0)]
+            if not (menu and ordering):
+                return
         if phrases("restart").search(low):
             self.emit(RESTART)
             return
@@ -122,7 +132,8 @@ class _Turn(Orders, Bookings):
             self.emit(Talk("help") if self.state.empty else CONFIRM if self.state.done else DONE)
             return
         if phrases("can do").search(low) and not named & {"item", "extra"}:
-            self.emit(Talk("help"))
+            if not self.allergy:
+                self.emit(Talk("help"))
             return
         if phrases("read back").search(low) and not menu:
             self.emit(Talk("order"))
@@ -137,6 +148,10 @@ class _Turn(Orders, Bookings):
         if asking and self.question(text, low, mentions, ordering, menu):
             return
         if menu and self.order(text, low, turn, mentions):
+            if not (self.allergy or self.found.no_count):
+                self.found.unnoted += unnoted(self.house, text, turn, mentions)
+            return
+        if self.state.lines and not asking and self.wishes(text, low, turn, mentions):
             return
         if (
             not menu
@@ -164,6 +179,18 @@ class _Turn(Orders, Bookings):
             self.found.missed.append(thing)
         elif not self.found.operations:
             self.emit(UNKNOWN)
+
+    def wishes(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
+        """Whether a clause that names no item only wishes for what the order has no place for."""
+        if any(mention.kind in ("item", "booking", "choice") for mention in mentions) or phrases("done").search(low):
+            return False
+        wishing = re.match(r"(?:no|with|without|add)\b", low)
+        if len(low.split()) > 5 and not wishing:
+            return False  # "my mum walks with a stick"
+        extras = [mention.value for mention in mentions if mention.kind == "extra" and wishing]
+        found = unnoted(self.house, text, turn, mentions)
+        self.found.unnoted += [*found, *extras]
+        return bool(found or extras)
 
     def unlisted(self, turn: list[Word]) -> str:
         """What a clause orders that the menu does not have: "a scone please", "I'd like two scones"; "" for nothing."""

@@ -1,0 +1,93 @@
+"""Wishes that an order has no place for: "without nuts", "decaf", "half a", "gluten free".
+
+They are told to the guest beside the order, so that nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk.drafts import DEFINITE, ENDS, named
+from edge.kiosk.house import House
+from edge.kiosk.mentions import SIZES, Mention
+from edge.kiosk.phrases import listed, phrases
+from edge.kiosk.words import COMMON, Word, folded, number
+
+_WITH = frozenset({"with", "without", "no", "w/o", "minus"})
+_ARTICLES = frozenset({"a", "an", "any", "some", "the", "extra", "more", "just", "only", "lots", "plenty", "%"})
+#: what may stand before an adjective
+_OPENERS = DEFINITE | {"a", "an", "some", "another", "and", "plus", ",", "want", "like", "have", "get", "take", "me"}
+#: words of size that say nothing special
+_USUAL = frozenset({"regular", "normal", "standard", "usual", "full", "whole", "single", "piece"})
+
+
+def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) -> list[str]:
+    """The wishes of a clause that names ``mentions``, as they were said; [] where there are none.
+
+    Extras that the house has are not told here: whether an item comes with them is known where the item is ordered.
+    """
+    taken = named(mentions)
+    found: dict[int, str] = {}
+    low = folded(text) if len(folded(text)) == len(text) else text.lower()
+    for match in phrases("diet").finditer(low):
+        span = [at for at, word in enumerate(turn) if match.start() <= word.start < match.end()]
+        if span and not taken & set(span):
+            found[span[0]] = text[match.start() : match.end()]
+            taken |= set(span)
+    for at, word in enumerate(turn):
+        if word.fold in _WITH and at not in taken and (last := _thing(turn, at, taken)):
+            found[at] = text[word.start : turn[last].end]
+            taken |= set(range(at, last + 1))
+    for mention in mentions:
+        if mention.kind == "item":
+            for at in _adjectives(house, turn, mentions, mention, taken):
+                found[at] = turn[at].text
+    return [found[at] for at in sorted(found)]
+
+
+def _thing(turn: list[Word], at: int, taken: set[int]) -> int:
+    """Where the thing ends that "with" or "no" at ``at`` speaks of, 0 where it is none or one the house knows."""
+    start = at + 1
+    while start < len(turn) and (turn[start].fold in _ARTICLES or number(turn[start].fold) is not None):
+        start += 1
+    end = start
+    while end < len(turn) and end - start < 3 and turn[end].fold not in ENDS and turn[end].fold.isalpha():
+        end += 1
+    if end == start or taken & set(range(at, end + 1)):
+        return 0
+    first = turn[start]
+    if first.stem in COMMON or first.fold in listed("no wish") or number(first.fold) is not None:
+        return 0
+    return end - 1
+
+
+def _adjectives(
+    house: House, turn: list[Word], mentions: list[Mention], item: Mention, taken: set[int]
+) -> list[int]:
+    """Where words stand right before an item that nothing of the house explains."""
+    sizes = {size for value in item.values if (known := house.item(value)) for size in known.sizes}
+    found = []
+    at = item.first - 1
+    if at > 0 and turn[at].fold in ("a", "an", "the") and turn[at - 1].fold == "half":
+        return [at - 1]
+    while at >= 0 and item.first - at <= 3:
+        size = next((m for m in mentions if m.kind == "size" and m.first <= at < m.last), None)
+        if size is not None:
+            if not sizes & set(size.values):
+                found.append(at)
+            at = size.first - 1
+            continue
+        word = turn[at]
+        if at in taken or not word.fold.isalpha() or word.fold in ENDS or number(word.fold) is not None:
+            break
+        of_size = word.fold in SIZES and word.fold not in _USUAL or word.fold == "half"
+        if not of_size and (word.stem in COMMON or word.fold in listed("no wish") or _polite(word.fold)):
+            break
+        found.append(at)
+        at -= 1
+    opened = at < 0 or turn[at].fold in _OPENERS or number(turn[at].fold) is not None or not turn[at].fold.isalpha()
+    return found if opened else []
+
+
+def _polite(word: str) -> bool:
+    return not re.sub(r"\W", "", phrases("filler").sub("", word)) or bool(phrases("ordering").search(word))
