@@ -18,27 +18,32 @@ from edge.config import ModelConfig  # noqa: E402
 from edge.formats.names import layer_shapes  # noqa: E402
 from edge.model.families import FAMILIES, REFUSED  # noqa: E402
 from edge.model.library import KNOWN  # noqa: E402
-from edge.model.shapes import SHAPES  # noqa: E402
+from edge.model.shapes import SHAPES, shape_of  # noqa: E402
 from pyx.kv import KVCache  # noqa: E402
 
 CTX = 2048
 #: bytes of 128 weights: I2_S and our rows; Q2_0 of 128 and PQ2_0, with their scales
 PLAIN, GROUPED = 32, 34
+Q8_0 = 34 / 32
 
 
 @dataclass(frozen=True)
 class Model:
-    """A published model: its name, its shape, and the type of its embedding in the file (bytes a weight)."""
+    """A published model: its name, and its name in edge.model.shapes."""
 
     name: str
     shape: str
-    table: float = 2.0  # F16
+
+    @property
+    def table(self) -> float:
+        """Bytes a weight of the embedding and the output head as stored: `pull` converts F16 to Q8_0."""
+        return GROUPED / 128 if SHAPES[self.shape].table == "PQ2_0" else Q8_0
 
 
 MODELS = (
-    Model("Ternary-Bonsai 1.7B", "bonsai-1.7b", GROUPED / 128),
-    Model("Ternary-Bonsai 4B", "bonsai-4b", GROUPED / 128),
-    Model("Ternary-Bonsai 8B", "bonsai-8b", GROUPED / 128),
+    Model("Ternary-Bonsai 1.7B", "bonsai-1.7b"),
+    Model("Ternary-Bonsai 4B", "bonsai-4b"),
+    Model("Ternary-Bonsai 8B", "bonsai-8b"),
     Model("BitNet-b1.58-2B-4T", "2b-4t"),
     Model("bitnet_b1_58-large", "large"),
     Model("bitnet_b1_58-xl", "xl"),
@@ -46,6 +51,7 @@ MODELS = (
     Model("Falcon3-1B-Instruct-1.58bit", "falcon3-1b"),
     Model("Falcon3-3B-Instruct-1.58bit", "falcon3-3b"),
     Model("Falcon-E-1B-Instruct (sizes partly assumed)", "falcon-e-1b"),
+    Model("Falcon-E-3B-Instruct (sizes partly assumed)", "falcon-e-3b"),
     Model("Llama3-8B-1.58-100B-tokens", "llama3-8b"),
 )
 
@@ -54,9 +60,11 @@ INTRO = """The ternary language models that are supported, with their size and m
 from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`), and a
 test checks it. The published weights were not available when this was written: sizes are computed from the published
 dimensions, and each architecture is compared with `transformers` or NumPy on tiny models."""
-BY_MODEL = f"""Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program itself needs another 30 to
-60 MB. Speed: the tokens per second that the memory of a board allows at most, after 512 tokens, with the memory speeds
-assumed in `benchmarks/board_model.py`; nothing has been measured on these boards."""
+BY_MODEL = f"""Download: the published file, about (`edge/model/library.py`; `pull` shows the exact size first).
+Stored: the file that `pull` keeps; an output head in F16 and other packings are converted once. Memory: weights,
+output head and an int8 KV cache of {CTX} tokens; the program itself needs another 30 to 60 MB. Speed: the tokens per
+second that the memory of a board allows at most, after 512 tokens, with the memory speeds assumed in
+`benchmarks/board_model.py`; nothing has been measured on these boards."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, and rotary scaling (linear, YaRN, Llama 3, and the short factors of longrope)."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PTQ1_0, STQ1_0,
@@ -85,14 +93,14 @@ def row(model: Model) -> str:
     """A line of the table of models."""
     c = SHAPES[model.shape].config(model.name)
     tables = 1 if c.tied else 2
-    file = ternary_bytes(c) + int(tables * c.n_vocab * c.hidden * model.table)
+    stored = ternary_bytes(c) + int(tables * c.n_vocab * c.hidden * model.table)
     kv = KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, CTX, "int8")
     memory = ternary_bytes(c) + head_bytes(c, model.table) + kv
     token = memory - kv + KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8")
     speeds = " | ".join(" to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
-    pull = next((known.name for known in KNOWN.values() if known.name in (model.shape, f"bitnet-{model.shape}")), None)
-    command = f"`bitnet-edge pull {pull}`" if pull else "`bitnet-edge run -m FILE`"
-    return f"| {model.name} | {c.arch} | {command} | {file / 1e6:.0f} MB | {memory / 1e6:.0f} MB | {speeds} |"
+    known = next(known for known in KNOWN.values() if shape_of(known.name) == model.shape)
+    sizes = f"{known.nbytes / 1e6:.0f} MB | {stored / 1e6:.0f} MB"
+    return f"| {model.name} | {c.arch} | `bitnet-edge pull {known.name}` | {sizes} | {memory / 1e6:.0f} MB | {speeds} |"
 
 
 def page() -> str:
@@ -107,8 +115,8 @@ def page() -> str:
         "",
         fill(BY_MODEL, 120),
         "",
-        f"| model | architecture | command | file | memory | {boards} |",
-        "|---" * (5 + len(BOARDS)) + "|",
+        f"| model | architecture | command | download | stored | memory | {boards} |",
+        "|---" * (6 + len(BOARDS)) + "|",
         *(row(model) for model in MODELS),
         "",
         "## By architecture",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from docs import make_models
+from docs import make_boards, make_models
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.families import FAMILIES, REFUSED
+from edge.model.library import KNOWN
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,3 +50,15 @@ def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(handmade.hf_config(architectures=[architecture], model_type="x")))
     with pytest.raises(InvalidFile, match=f"'{architecture}' is not supported: it is .*{said}"):
         open_checkpoint(tmp_path)
+
+
+def test_the_list_of_known_models_agrees_with_the_pages() -> None:
+    """Every known model is on both pages, with its download; the smallest board is the one of the table."""
+    page = make_models.PAGE.read_text(encoding="utf-8")
+    assert {make_boards.pulled(model) for model in make_models.MODELS} == set(KNOWN)
+    for model in make_models.MODELS:
+        known = KNOWN[make_boards.pulled(model) or ""]
+        assert f"`bitnet-edge pull {known.name}` | {known.nbytes / 1e6:.0f} MB |" in page
+        fits = [board for board in make_boards.BOARDS
+                if make_boards.bytes_at(model, make_models.CTX, "int8") <= make_boards.FREE * board]  # fmt: skip
+        assert known.about.endswith(f"fits a {min(fits) >> 30} GB board"), known
