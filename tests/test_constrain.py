@@ -9,6 +9,8 @@ import dataclasses
 import enum
 import json
 import re
+import subprocess
+import sys
 from array import array
 from pathlib import Path
 from typing import Any, Literal
@@ -118,6 +120,103 @@ def test_what_cannot_be_obeyed_is_refused_by_name(asked: dict[str, Any], words: 
     with pytest.raises(UsageError, match=re.escape(words)) as error:
         Spec.of(**asked)
     assert "\n" not in str(error.value)
+
+
+def chained(n: int, name: str = "r") -> str:
+    rules = "".join(f'{name}{i}: "a" {name}{i + 1}\n' for i in range(n))
+    return f'start: {name}0\n{rules}{name}{n}: "x"'
+
+
+def referring(n: int, around: Any) -> str:
+    defs = {f"a{i}": around({"$ref": f"#/$defs/a{i + 1}"}) for i in range(n)}
+    return json.dumps({"$ref": "#/$defs/a0", "$defs": {**defs, f"a{n}": {"type": "integer"}}})
+
+
+def deep(schema: Any) -> Any:
+    for _ in range(20):
+        schema = {"items": schema}
+    return schema
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
+    "rules": ({"grammar": chained(3000)}, "3002 rules and terminals; the limit is 512"),
+    "terminals": ({"grammar": chained(3000, "R")}, "3002 rules and terminals; the limit is 512"),
+    "inner grammars": ({"grammar": "start: x\nx: %lark {\n" + chained(3000) + "\n}"}, "rules and terminals"),
+    "commented rules": ({"grammar": chained(1500).replace(":", "// :\n:")}, "rules and terminals"),
+    "references": ({"schema": referring(1300, lambda ref: ref)}, "too deep"),
+    "items": ({"schema": referring(1000, lambda ref: {"items": ref})}, "too deep"),
+    "allOf": ({"schema": referring(1000, lambda ref: {"allOf": [ref]})}, "too deep"),
+    "properties": ({"schema": referring(1000, lambda ref: {"properties": {"a": ref}})}, "too deep"),
+    "wide levels": ({"schema": referring(80, deep)}, "too deep"),
+    "schema in a grammar": ({"grammar": "start: %json " + referring(1000, lambda ref: {"items": ref})}, "too deep"),
+    "many references": ({"schema": referring(3000, lambda ref: ref)}, "too deep"),
+    "nested lists": ({"schema": '{"const": ' + "[" * 900 + "]" * 900 + "}"}, "too deep"),
+    "brackets of a regex": ({"regex": "(" * 65536}, "regex is wrong"),
+    "closed brackets of a regex": ({"regex": "(" * 30000 + "a" + ")" * 30000}, "regex is wrong"),
+    "classes": ({"regex": "[" * 65536}, "regex is wrong"),
+    "brackets of a grammar": ({"grammar": "start: " + "(" * 30000 + '"a"' + ")" * 30000}, "too deeply nested"),
+    "optional brackets": ({"grammar": "start: " + "[" * 30000 + '"a"' + "]" * 30000}, "too deeply nested"),
+    "nested repetitions": ({"regex": "((((a{100}){100}){100}){100}){100}"}, "65536 characters when its repetitions"),
+    "repetitions of terminals": ({"grammar": "start: A\nA: B{100}\nB: C{100}\nC: D~100\nD: /d{100}/"}, "repetitions"),
+    "doubled terminals": ({"grammar": "start: A0\n" + "".join(f"A{i}: A{i + 1} A{i + 1}\n" for i in range(60))
+                           + 'A60: "x"'}, "65536 characters when its repetitions"),
+    "a long repetition": ({"regex": "a{100000}"}, "65536 characters when its repetitions"),
+    "a pattern": ({"schema": {"type": "string", "pattern": "(a{1000}){1000}"}}, "65536 characters when"),
+    "many repetitions": ({"regex": ".*" * 32000}, "more than 1000 repetitions"),
+    "a long text": ({"grammar": 'start: "' + "x" * 70000 + '"'}, "the limit is 65536"),
+    "long choices": ({"choices": [str(i) for i in range(200_000)]}, "the limit is 65536"),
+    "a long schema": ({"schema": {"enum": [str(i) for i in range(200_000)]}}, "the limit is 65536"),
+}
+
+
+def test_hostile_forms_are_refused_in_little_memory() -> None:
+    """In processes of their own: some of them overflowed the stack, others took more than a gigabyte."""
+    code = """if True:
+        import json, resource, sys
+        from edge.constrain.spec import Spec
+        from edge.errors import UsageError
+        asked = json.load(sys.stdin)
+        Spec.of(regex="a")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            Spec.of(**asked)
+            print("taken")
+        except UsageError as error:
+            print(error)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"""
+    for name, (asked, words) in HOSTILE.items():
+        done = subprocess.run([sys.executable, "-c", code], input=json.dumps(asked), capture_output=True, text=True,
+                              timeout=120)  # fmt: skip
+        assert done.returncode == 0, (name, done.returncode, done.stderr)
+        said, grown = done.stdout.splitlines()  # one line
+        assert words in said and len(said) < 500, (name, said)
+        assert int(grown) < 40 << 10, (name, grown)
+
+
+@pytest.mark.parametrize("asked", [
+    {"grammar": "start: a\na: b\nb: a"},
+    {"schema": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}},
+])
+def test_forms_that_no_answer_can_have_are_the_callers_mistake(engine, asked: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no answer can have this form"):
+        engine.session().ask("Hello", max_tokens=4, **asked)
+
+
+def test_forms_of_the_largest_size_are_taken(engine) -> None:
+    for asked in ({"grammar": chained(500)}, {"schema": referring(200, lambda ref: ref)}, {"regex": "a{60000}"},
+                  {"regex": "[]()]{3}/(x{2,}|y{0,3})"}):  # fmt: skip
+        vocabulary, spec = engine.model.vocabulary(), Spec.of(**asked)
+        assert Constraint(vocabulary, spec, "", 8).mask()
+    words = [f"answer {i}" for i in range(5000)]
+    ids, whole = walk(engine.model.vocabulary(), Spec.of(choices=words), 1, 40)
+    assert whole and text_of(engine.model.vocabulary(), ids) in words
+
+
+def test_few_large_grammars_are_kept(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    for i in range(8):
+        vocabulary.matcher(Spec.of(grammar=f'start: "{i}{"x" * 20000}"').rules())
+    assert len(vocabulary.compiled) == 3
 
 
 def test_deep_schemas_are_refused() -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from edge.constrain import closing
-from edge.constrain.spec import Spec, one_line
+from edge.constrain.spec import Spec, why
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import EdgeError
 
@@ -76,18 +76,20 @@ class Constraint:
             bits = self._stops
         else:
             bits = vocabulary.allowed(self._matcher, self._spec) & ~self._refused
+            if self._matcher.is_error():
+                raise EdgeError(f"the grammar cannot continue: {why(self._matcher)}")
             if self._rambles(vocabulary.newline):
                 bits &= ~vocabulary.blank
             if self.satisfied:
                 bits |= self._stops
         if not bits:
-            raise EdgeError(f"the grammar allows no token: {one_line(self._matcher.get_error()) or 'it has no end'}")
+            raise EdgeError(f"the grammar allows no token: {why(self._matcher)}")
         return bits.to_bytes((vocabulary.n_vocab + 8) // 8, "little")
 
     def accept(self, token: int) -> None:
         """The next token is chosen; it is one that :meth:`allows`."""
         if not self._matcher.consume_token(token):
-            raise EdgeError(f"the grammar cannot continue: {one_line(self._matcher.get_error())}")
+            raise EdgeError(f"the grammar cannot continue: {why(self._matcher)}")
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
         data = self._vocabulary.token_bytes(token)
         rest = data.rstrip()

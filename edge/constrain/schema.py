@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from edge.constrain.bounds import check_schema, check_text
 from edge.errors import UsageError
 
 #: keys that llguidance obeys, by what their values are
@@ -48,6 +49,7 @@ def parse(given: Any) -> tuple[str, type | None]:
         given = dict(given)
     if not isinstance(given, (dict, bool)):
         raise UsageError("must be a JSON object, its text, a dataclass or a pydantic model", argument="schema")
+    check_schema(given)
     unknown = sorted(set(_unsupported(given, "", 0)))
     patterns, names = set[str](), set[str]()
     _collect(given, patterns, names)
@@ -58,9 +60,11 @@ def parse(given: Any) -> tuple[str, type | None]:
     if unknown:
         raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
     try:
-        return json.dumps(given, ensure_ascii=False), into
+        text = json.dumps(given, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
+    check_text(len(text), "schema")
+    return text, into
 
 
 def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edge.constrain import lark
+from edge.constrain import bounds, lark
 from edge.errors import UsageError
 
-MOST_TEXT = 4 << 20  # characters of a grammar
+MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar; a state takes one or two kB
 #: how JSON is written where it is free to choose: these are tried as drafts, see Constraint.forced
 _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
 
@@ -50,20 +50,27 @@ class Spec:
             text, into = parse(schema)
             spec = cls(text, True, into)
         elif name == "regex":
-            spec = cls(f"start: /{_checked(regex, name).replace('/', chr(92) + '/')}/")
+            bounds.check_regex(_checked(regex, name), name)
+            spec = cls(f"start: /{str(regex).replace('/', chr(92) + '/')}/")
         elif name == "choices":
-            spec = cls(f"start: {lark.choice(_texts(choices))}")
+            spec = cls(f"start: CHOICE\nCHOICE: {lark.choice(_texts(choices))}")  # a terminal: it may have thousands
         else:
-            spec = cls(_checked(grammar, name))
+            bounds.check_lark(_checked(grammar, name))
+            spec = cls(str(grammar))
         if error := spec.problem():
             raise UsageError(f"is wrong: {error}", argument=name)
         return spec
 
     def problem(self) -> str:
         """What llguidance has against the grammar, in one line; "" if nothing."""
-        from llguidance import LLMatcher
+        from llguidance import LLMatcher, LLTokenizer
 
-        return one_line(LLMatcher.validate_grammar(self.rules()))
+        rules = self.rules()
+        if error := LLMatcher.validate_grammar(rules, limits=limits()):
+            return one_line(error)
+        matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=limits())
+        matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
+        return why(matcher) if matcher.is_error() else ""
 
     def rules(self, lead: str = "", style: int | None = None) -> str:
         """The grammar as llguidance takes it.  ``lead``: blanks that may come first; ``style``: of JSON."""
@@ -97,8 +104,7 @@ class Spec:
 def _checked(text: Any, name: str) -> str:
     if not isinstance(text, str) or not text:
         raise UsageError("must have at least one character", argument=name)
-    if len(text) > MOST_TEXT:
-        raise UsageError(f"has {len(text)} characters; the limit is {MOST_TEXT}", argument=name)
+    bounds.check_text(len(text), name)
     return text
 
 
@@ -106,7 +112,21 @@ def _texts(choices: Any) -> list[str]:
     texts = [choices] if isinstance(choices, str) else list(choices)
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise UsageError("must have at least one character each", argument="choices")
-    return [_checked(text, "choices") for text in texts]
+    bounds.check_text(sum(map(len, texts)), "choices")
+    return texts
+
+
+def limits() -> Any:
+    """Bounds of one grammar for llguidance."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
+
+
+def why(matcher: Any) -> str:
+    """What llguidance has against a grammar, in one line."""
+    said = one_line(matcher.get_error())
+    return "no answer can have this form" if "NoExtensionBias" in said else said or "it has no end"
 
 
 def one_line(message: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from edge.constrain.spec import Spec, one_line
+from edge.constrain.bounds import MOST_TEXT
+from edge.constrain.spec import Spec, limits, why
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,20 +16,12 @@ if TYPE_CHECKING:
 
 #: bytes of llguidance's trees and tables, by tokens; measured, see docs/constrain.md
 BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
-MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar; a state takes one or two kB
-KEPT = 16  # grammars that are not compiled again
+KEPT, KEPT_TEXT = 16, MOST_TEXT  # grammars that are not compiled again: their number, their characters
 
 
 def bytes_for(n_vocab: int) -> int:
     """What a vocabulary of so many tokens takes."""
     return BASE_BYTES + n_vocab * TOKEN_BYTES
-
-
-def limits() -> Any:
-    """Bounds of one grammar: as they come, a hostile one could take hundreds of megabytes."""
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
 
 
 class Vocabulary:
@@ -56,22 +49,22 @@ class Vocabulary:
         self.newline = single.get(b"\n", -1)
         self.quote = single.get(b'"', -1)
         self.tokens = LLTokenizer(_Tokens(tokenizer, texts))  # type: ignore[arg-type]
-        self._compiled: OrderedDict[str, Any] = OrderedDict()
+        self.compiled: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
 
     def matcher(self, rules: str) -> Any:
         """A matcher at the beginning of a grammar, see Spec.rules.  Raises UsageError if it is too large."""
         with self._lock:
-            made = self._compiled.pop(rules, None)
+            made = self.compiled.pop(rules, None)
             if made is None:
                 from llguidance import LLMatcher
 
                 made = LLMatcher(self.tokens, rules, log_level=0, limits=limits())
                 if made.is_error():
-                    raise UsageError(f"the grammar cannot be used: {one_line(made.get_error())}")
-            self._compiled[rules] = made
-            if len(self._compiled) > KEPT:
-                self._compiled.popitem(last=False)
+                    raise UsageError(f"the form of the answer cannot be used: {why(made)}")
+            self.compiled[rules] = made
+            while len(self.compiled) > KEPT or len(self.compiled) > 1 and sum(map(len, self.compiled)) > KEPT_TEXT:
+                self.compiled.popitem(last=False)
             return made.deep_copy()
 
     def allowed(self, matcher: Any, spec: Spec) -> int:

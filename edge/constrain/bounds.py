@@ -1,0 +1,226 @@
+"""Bounds of a form, checked before llguidance sees it: no request may take more stack, memory or time than is planned.
+
+llguidance follows references by recursion and takes memory for every character that a repetition stands for.  All
+checks here are loops: they need no stack themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from edge.errors import UsageError
+
+MOST_TEXT = 1 << 16  # characters of a form; and again with repetitions and terminals written out: 350 bytes each
+MOST_RULES = 512  # rules and terminals of a grammar, and so the longest chain of them; a few thousand overflow a stack
+MOST_LEVELS = 768  # levels of a schema and of everything its references name, one behind the other
+MOST_REPEATS = 1000  # signs of repetition; memory grows with their square, to 16 MB
+
+#: one sign of a regular expression: a class is found sign by sign
+_REGEX = re.compile(r"\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.|\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}|.", re.DOTALL)
+#: one sign of a Lark grammar: comment, text, regular expression, embedded part, repetition, definition, name
+_LARK = re.compile(
+    r"""(?P<skip>//[^\n]*|\#[^\n]*|\s+)
+      | (?P<text>"(?:\\.|[^"\\])*"i?)
+      | (?P<regex>/(?:\\.|[^/\\\n])+/[a-z]*)
+      | %(?P<part>[a-z]+)
+      | [{~]\s*(?P<low>\d*)\s*(?P<more>,|\.\.)?\s*(?P<high>\d*)\s*\}?
+      | [!?]?(?P<name>@?[A-Za-z_]\w*)(?P<defined>(?:\[[^\]]*\]|\.-?\d+|::[^\n:]*)?(?:\s|//[^\n]*|\#[^\n]*)*:(?!:))?
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def check_regex(text: str, name: str) -> int:
+    """Characters of a regular expression when its repetitions are written out.  Raises UsageError."""
+    size = _Size(name)
+    in_class = False
+    for found in _REGEX.finditer(text):
+        sign = found[0]
+        if in_class:
+            in_class = sign != "]"
+        elif sign == "[":
+            in_class = True
+            size.add(1)
+        elif found[2] is not None:
+            size.repeat(found[1], found[3])
+        else:
+            size.sign(sign)
+    return size.total()
+
+
+def check_lark(text: str, name: str = "grammar") -> None:
+    """A Lark grammar.  Raises UsageError."""
+    bodies: dict[str, list[re.Match[str]]] = {}
+    body: list[re.Match[str]] = []
+    at, n_rules, n_repeats = 0, 0, 0
+    while at < len(text) and (found := _LARK.match(text, at)):
+        at = found.end()
+        if found["defined"]:
+            body = bodies.setdefault(found["name"], [])
+            n_rules += 1  # also where a grammar inside the grammar has the same name
+        elif found["part"] == "json":
+            at = _embedded(text, at, name)
+        elif not found["skip"]:
+            n_repeats += found[0] in ("*", "+", "?") or found["low"] is not None
+            body.append(found)
+    if n_rules > MOST_RULES:
+        raise UsageError(f"has {n_rules} rules and terminals; the limit is {MOST_RULES}", argument=name)
+    if n_repeats > MOST_REPEATS:
+        raise UsageError(f"has more than {MOST_REPEATS} repetitions", argument=name)
+    # Terminals are written out by llguidance, rules are not.
+    sizes: dict[str, int] = {}
+    refs = {each: {found["name"] for found in body if found["name"] in bodies and _terminal(found["name"])}
+            for each, body in bodies.items()}  # fmt: skip
+    for first in bodies:
+        waiting = [first]
+        while waiting:
+            each = waiting[-1]
+            missing = refs[each] - sizes.keys() - set(waiting) if each not in sizes else set()
+            if missing:
+                waiting.append(missing.pop())
+            else:
+                if each not in sizes:
+                    sizes[each] = _size_of(bodies[each], sizes, name)
+                waiting.pop()
+
+
+def check_schema(schema: Any, name: str = "schema") -> None:
+    """A JSON schema, as JSON's own types.  Raises UsageError."""
+    levels, targets = 0, dict[str, None]()
+    waiting: list[tuple[Any, int]] = [(schema, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        levels = max(levels, depth)
+        if depth > MOST_LEVELS:
+            break
+        if isinstance(value, list):
+            waiting += ((each, depth + 1) for each in value)
+        elif isinstance(value, dict):
+            waiting += ((each, depth + 1) for each in value.values())
+            if isinstance(target := value.get("$ref"), str):
+                targets[target] = None
+            for key in ("pattern", "patternProperties"):
+                given = value.get(key)
+                for pattern in given if isinstance(given, dict) else [given]:
+                    if isinstance(pattern, str):
+                        check_regex(pattern, name)
+    for target in targets:
+        if levels > MOST_LEVELS:
+            break
+        levels += _levels(_target(schema, target))
+    if levels > MOST_LEVELS:
+        raise UsageError(f"is too deep: it and what its references name have more than {MOST_LEVELS} levels",
+                         argument=name)
+
+
+def check_text(n: int, name: str) -> None:
+    """``n`` characters.  Raises UsageError."""
+    if n > MOST_TEXT:
+        raise UsageError(f"has {n} characters; the limit is {MOST_TEXT}", argument=name)
+
+
+class _Size:
+    """Characters of an expression with brackets and repetitions, written out.  ``name``: of the argument."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: list[int] = []  # of the brackets around
+        self._sum = self._last = 0  # of this bracket, without what came last; of that
+        self._repeats = 0
+
+    def add(self, n: int) -> None:
+        self._sum, self._last = self._sum + self._last, n
+
+    def repeat(self, low: str, high: str) -> None:
+        times = max(int(each[:9] or 1) if len(each) < 10 else 1 << 30 for each in (low, high))
+        self._last = min(self._last * max(1, times), 1 << 40)
+        self._count()
+
+    def _count(self) -> None:
+        self._repeats += 1
+        if self._repeats > MOST_REPEATS:
+            raise UsageError(f"has more than {MOST_REPEATS} repetitions", argument=self._name)
+
+    def sign(self, sign: str) -> None:
+        if sign in "([":
+            self.add(0)
+            self._open.append(self._sum)
+            self._sum = 0
+        elif sign in ")]":
+            inside = self._sum + self._last
+            self._sum, self._last = (self._open.pop() if self._open else 0), inside
+        elif sign in "*+?":
+            self._count()
+        else:
+            self.add(1)
+
+    def total(self) -> int:
+        n = sum(self._open) + self._sum + self._last
+        if n > MOST_TEXT:
+            raise UsageError(f"has more than {MOST_TEXT} characters when its repetitions are written out",
+                             argument=self._name)
+        return n
+
+
+def _size_of(body: list[re.Match[str]], sizes: dict[str, int], name: str) -> int:
+    size = _Size(name)
+    for found in body:
+        if found["text"]:
+            size.add(len(found["text"]))
+        elif found["regex"]:
+            size.add(check_regex(found["regex"][1:].rpartition("/")[0], name))
+        elif found["low"] is not None:
+            size.repeat(found["low"], found["high"])
+        elif found["name"]:
+            size.add(sizes.get(found["name"], 1) if _terminal(found["name"]) else 1)
+        elif found["sign"]:
+            size.sign(found["sign"])
+    return size.total()
+
+
+def _terminal(name: str) -> bool:
+    return name.lstrip("_")[:1].isupper()
+
+
+def _embedded(text: str, at: int, name: str) -> int:
+    """Behind a schema inside a grammar, which is checked."""
+    start = at + len(text[at:]) - len(text[at:].lstrip())
+    try:
+        schema, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return at  # llguidance says what is wrong with it
+    check_schema(schema, name)
+    return end
+
+
+def _target(schema: Any, ref: str) -> Any:
+    """What a reference within a schema names; None for any other, which llguidance refuses."""
+    from urllib.parse import unquote
+
+    if not ref.startswith("#"):
+        return None
+    for part in _parts(unquote(ref[1:])):
+        if isinstance(schema, list) and part.isdigit() and len(part) < 10:
+            schema = dict(enumerate(schema)).get(int(part))
+        else:
+            schema = schema.get(part) if isinstance(schema, dict) else None
+    return schema
+
+
+def _parts(pointer: str) -> Iterator[str]:
+    for part in pointer.split("/")[1:]:
+        yield part.replace("~1", "/").replace("~0", "~")
+
+
+def _levels(value: Any) -> int:
+    """How deep a value is."""
+    levels, waiting = 1, [value]
+    while waiting := [each for one in waiting if isinstance(one, (list, dict))
+                      for each in (one.values() if isinstance(one, dict) else one)]:  # fmt: skip
+        levels += 1
+        if levels > MOST_LEVELS:
+            break
+    return levels
