@@ -140,6 +140,36 @@ def test_what_only_sounds_like_one(text: str) -> None:
     assert not is_emergency(text)
 
 
+def test_the_list_for_development() -> None:
+    """160 emergencies and 160 look-alikes in strangers' words: all of the first are found, one of the second is too."""
+    turns = [json.loads(line) for line in (ROOT / "tests/vectors/kiosk/emergencies.jsonl").read_text().splitlines()]
+    found = [turn["text"] for turn in turns if turn["emergency"] and is_emergency(turn["text"])]
+    alarms = [turn["text"] for turn in turns if not turn["emergency"] and is_emergency(turn["text"])]
+    assert (len(turns), len(found), len(alarms)) == (320, 160, 1), alarms
+
+
+@pytest.mark.parametrize("text", [
+    "my uncle is clutching his arm and going grey", "a lad is floating face down in the pool", "hes not breathng",
+    "were trapped in the lift", "she ate one by accident and her face is all puffy, allergic",
+    "a van just crashed into the terrace",
+    "my aunt drank drain cleaner", "he is waving a machete at the staff", "the bin is smoking",
+    "there won't be a tomorrow for me", "he won't let me leave and has my passport", "someone took my little girl",
+])
+def test_emergencies_in_other_words(text: str) -> None:
+    assert is_emergency(text)
+
+
+@pytest.mark.parametrize("text", [
+    "Thanks for all your help!", "is there a hospital nearby?", "my mum had a heart attack last year, anything light?",
+    "the first aid museum", "I'm not dying, just hungry", "is the sauna safe for pregnant women",
+    "which floor is the roof bar on", "please hurry, my train leaves in five minutes", "my key is locked in the room",
+    "she has a knife and fork already", "diabetic, so no sugar please", "shaking with excitement", "low on sugar lol",
+    "he has a bottle of water",
+])
+def test_more_that_only_sounds_like_one(text: str) -> None:
+    assert not is_emergency(text)
+
+
 def test_other_languages_and_long_turns() -> None:
     for text in ("Ich möchte bitte einen Kaffee haben", "je voudrais un café s'il vous plaît", "コーヒーをください",
                  "quiero un café por favor"):

@@ -1,15 +1,19 @@
 """Guards: turns that are answered by the owner's fixed text before anything is understood in them.
 
 An emergency must never become an order, so this errs on the side of the owner's emergency text.  What only sounds like
-one ("death by chocolate", "I am dying for a coffee") is listed as harmless in emergencies.txt and cut out first.
+one ("death by chocolate", "I am dying for a coffee") is listed as harmless in emergencies.txt and cut out first; that
+file tells what its sections do.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
+from edge.kiosk import vectors
 from edge.kiosk.house import House
+from edge.kiosk.words import distance
 
 #: characters of a turn; more than a person says at once
 LONGEST = 600
@@ -17,8 +21,8 @@ LONGEST = 600
 READ = 8000
 
 
-def _patterns() -> dict[str, re.Pattern[str]]:
-    """emergencies.txt: section -> one pattern of all its lines."""
+def _sections() -> dict[str, list[str]]:
+    """emergencies.txt: section -> its lines, classes filled in."""
     sections: dict[str, list[str]] = {}
     classes: dict[str, str] = {}
     lines: list[str] = []
@@ -26,17 +30,33 @@ def _patterns() -> dict[str, re.Pattern[str]]:
         for line in map(str.rstrip, file):
             if line.startswith("["):
                 lines = sections.setdefault(line.strip("[]"), [])
-            elif lines is sections.get("classes") and " = " in line:
-                name, alternatives = line.split(" = ")
-                classes[f"<{name}>"] = f"(?:{alternatives})"
             elif line and not line.startswith("#"):
                 for name, alternatives in classes.items():
                     line = line.replace(name, alternatives)
-                lines.append(f"(?<!\\w)(?:{line})")  # from the beginning of a word: "espressos" is not an SOS
-    return {name: re.compile("|".join(lines), re.IGNORECASE) for name, lines in sections.items() if lines}
+                if lines is sections.get("classes"):
+                    name, alternatives = line.split(" = ")
+                    classes[f"<{name}>"] = f"(?:{alternatives})"
+                else:
+                    lines.append(line)
+    return sections
 
 
-_PATTERNS = _patterns()
+def _any(lines: list[str], end: str = "") -> re.Pattern[str]:
+    """One pattern of all lines, each from the beginning of a word: "espressos" is not an SOS."""
+    return re.compile("|".join(f"(?<!\\w)(?:{line}){end}" for line in lines), re.IGNORECASE)
+
+
+_SECTIONS = _sections()
+_EMERGENCY, _HARMLESS, _ASIDE = (_any(_SECTIONS[name]) for name in ("emergency", "harmless", "aside"))
+_TOGETHER = [[_any([part], r"\b") for part in line.split(" + ")] for line in _SECTIONS["together"]]
+_SPELLING = " ".join(_SECTIONS["spelling"]).split()
+_CLAUSE = re.compile(r"(?<=[,;.!?]) ")
+_SENTENCE = re.compile(r"(?<=[.!?]) ")
+_CONTRACTED = [
+    (re.compile(r"\b(ca|wo|do|is|are|does|did|has|have|had|could|was|would)nt\b", re.IGNORECASE), r"\1n't"),
+    (re.compile(r"\b(he|she|there|that|what|who|where)s\b", re.IGNORECASE), r"\1's"),
+    (re.compile(r"\b(i)(m|ve)\b", re.IGNORECASE), r"\1'\2"),
+]
 
 #: words that only another language uses, at least two of which make a turn foreign
 _FOREIGN = frozenset(
@@ -65,7 +85,24 @@ def guard(house: House, text: str) -> tuple[str, str] | None:
 def is_emergency(text: str) -> bool:
     """Whether a turn speaks of danger to life, or of harming oneself."""
     plain = " ".join(text.replace("\u2019", "'").split())
-    return _PATTERNS["emergency"].search(_PATTERNS["harmless"].sub(" ", plain)) is not None
+    for pattern, full in _CONTRACTED:
+        plain = pattern.sub(full, plain)
+    plain = re.sub(r"[^\W\d_]{5,}", lambda word: _spelled(word[0].lower()) or word[0], plain)
+    plain = " ".join(clause for clause in _CLAUSE.split(plain) if not _ASIDE.search(clause))
+    plain = _HARMLESS.sub(" ", plain)
+    if _EMERGENCY.search(plain):
+        return True
+    return any(
+        all(part.search(sentence) for part in parts) for sentence in _SENTENCE.split(plain) for parts in _TOGETHER
+    )
+
+
+@lru_cache(4096)
+def _spelled(word: str) -> str:
+    """The word of danger that an unknown word is one slip away from, or ""."""
+    if word in vectors.table()[0]:
+        return ""
+    return next((key for key in _SPELLING if key[0] == word[0] and distance(word, key, 1) == 1), "")
 
 
 def is_foreign(text: str) -> bool:
