@@ -95,7 +95,9 @@ def test_a_stated_allergy_is_never_answered_with_the_menu(text: str, fact: int |
     assert bool(visit.state.lines) == ("A brownie" in text)
 
 
-@pytest.mark.parametrize("text", ["150 lattes", "ten thousand lattes", "1000 large lattes and a soup"])
+@pytest.mark.parametrize("text", [
+    "150 lattes", "ten thousand lattes", "1000 large lattes and a soup", "-3 espressos", "0 lattes", "zero lattes",
+])
 def test_more_than_can_be_ordered_is_refused(text: str) -> None:
     visit = Visit(HOUSE)
     assert visit.turn(text).say == "You can order 1 to 99 of one thing."
@@ -231,6 +233,27 @@ def test_counts_are_corrected(turns: list[str], count: int, end: str) -> None:
     assert [line.count for line in visit.state.lines] == [count]
     assert said[-1].endswith(end) and said[-1].count("Your order") == 1
     assert (visit.turn("yes").order is not None) == (end == "Is that right?")
+
+
+@pytest.mark.parametrize(("text", "wrong", "kept"), [
+    ("a table for 0 people tomorrow at 25:00", ("25:00", "0"), {"day": "tomorrow"}),
+    ("a table for two on 31 February at 7 pm", ("31 February",), {"time": "7 pm", "people": "2"}),
+    ("a table for two on 30/02 at 7:75", ("30/02", "7:75"), {"people": "2"}),
+    ("a table for two on 29 February at 23:59", (), {"day": "29 February", "time": "23:59", "people": "2"}),
+])  # fmt: skip
+def test_what_there_is_not_cannot_be_booked(text: str, wrong: tuple[str, ...], kept: dict[str, str]) -> None:
+    visit = Visit(HOUSE)
+    said = visit.turn(text).say
+    assert visit.state.bookings == {"table": kept}
+    assert all(f"“{each}”" in said for each in wrong) and ("cannot be booked" in said) == bool(wrong)
+    assert said.endswith("?")
+
+
+def test_an_impossible_answer_is_asked_again() -> None:
+    said = talk("a table for two tomorrow", "25:00", "7 pm")
+    assert "“25:00” cannot be booked." in said[1] and said[1].endswith("at what time?")
+    assert "time 7 pm" in said[2]
+    assert talk("a table tomorrow at 7 pm", "-2")[1] == "“-2” cannot be booked. Table: for how many?"
 
 
 def test_cancel_everything_and_order() -> None:
@@ -454,6 +477,35 @@ def test_check_and_mistakes(tmp_path: Path) -> None:
         'finished orders go to standard output; [orders] file = "orders.jsonl" keeps them']
     with pytest.raises(InvalidFile):
         load(tmp_path / "none.toml")
+
+
+def test_check_looks_where_orders_go(tmp_path: Path) -> None:
+    path = tmp_path / "house.toml"
+    path.write_text('name = "H"\n[[items]]\nname = "Tea"\nprice = 1\n[orders]\nfile = "none/orders.jsonl"\n')
+    assert f"orders cannot be written to {tmp_path}/none/orders.jsonl" in kiosk("check", str(path)).stdout
+    (tmp_path / "none").mkdir()
+    assert "cannot be written" not in kiosk("check", str(path)).stdout
+
+
+def test_interrupt_clears_a_line_that_is_being_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edge.cli import chat
+    from edge.cli import kiosk as command
+    from edge.cli.output import Output
+    from edge.cli.repl import Interrupted
+
+    class Keys:
+        interactive = True
+        left: list[Any] = [Interrupted(True), "hello", Interrupted(False), "never read"]
+
+        def read(self, prompt: str) -> str:
+            key = self.left.pop(0)
+            if isinstance(key, Interrupted):
+                raise key
+            return str(key)
+
+    monkeypatch.setattr(chat, "choose_reader", lambda *_: Keys())
+    assert command.converse(Output(), Visit(HOUSE)) == 130
+    assert Keys.left == ["never read"]
 
 
 def test_the_service(tmp_path: Path) -> None:

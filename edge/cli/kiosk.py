@@ -29,6 +29,7 @@ HELP = """\
 /order   the current order
 /new     start with the next guest
 /help    this list
+Ctrl-C   clear the line; on an empty line, quit
 Ctrl-D   quit"""
 
 
@@ -147,11 +148,12 @@ def by_model(engine: Any) -> Any:
 def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
     """Load and look."""
     from edge.kiosk.check import check as work
+    from edge.kiosk.check import unwritable
     from edge.kiosk.house import load
 
     out = ctx.ensure_object(Output)
     house = load(path)
-    doubts = list(work(house))
+    doubts = [*work(house), *unwritable(house, os.path.dirname(os.path.abspath(path)))]
     if as_json:
         out.json({"name": house.name, "items": len(house.items), "facts": len(house.facts),
                   "bookings": len(house.bookings), "doubts": doubts})
@@ -178,7 +180,9 @@ def converse(out: Output, visit: Visit) -> int:
             if reader.interactive:
                 out.line()
             return 0
-        except Interrupted:
+        except Interrupted as stop:
+            if stop.had_text:
+                continue  # the line that was being typed is cleared
             return 130
         if not text:
             continue

@@ -173,7 +173,8 @@ class Bookings(Reading):
         if asked and plain.get(asked) == "count" and asked not in got:
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             if numbers and not any(m.kind == "item" for m in mentions):
-                got[asked] = numbers[0]
+                below = re.match(r"\W*[-−–]\d+", rest)
+                got[asked] = below[0].strip() if below else numbers[0]
         name_keys = [key for key, kind in plain.items() if kind == "name"]
         if name_keys:
             bare_name = asked in name_keys and not phrases("remove").search(folded(text))
@@ -184,8 +185,13 @@ class Bookings(Reading):
                 got[name_keys[0]] = self.state.name
         if asked and plain.get(asked) == "text" and not got and not asks(folded(text)):
             got[asked] = text
+        refused = {key: value for key, value in got.items() if slots.impossible(self.kind_of(booking.name, key), value)}
+        for key, value in refused.items():  # asked again
+            self.found.impossible.append(value)
+            del got[key]
+            rest = rest.replace(value, " ")
         if not got and not fresh:
-            return text
+            return "" if refused else text
         if fresh:
             self.emit(Book(booking.name))
         for key, value in got.items():

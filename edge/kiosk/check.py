@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
@@ -39,6 +40,17 @@ def check(house: House) -> Iterator[str]:
         yield "there is nothing to order, to book or to ask about"
     if (house.items or house.bookings) and house.orders == {"to": "stdout"}:
         yield 'finished orders go to standard output; [orders] file = "orders.jsonl" keeps them'
+
+
+def unwritable(house: House, folder: str) -> Iterator[str]:
+    """Why orders cannot be written to the file of the house; ``folder``: what its relative path starts from."""
+    if "file" in house.orders:
+        path = os.path.join(folder, house.orders["file"])
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            yield f"orders cannot be written to {path}: the folder does not exist"
+        elif not os.access(path if os.path.exists(path) else parent, os.W_OK) or os.path.isdir(path):
+            yield f"orders cannot be written to {path}"
 
 
 def _contradictions(house: House) -> Iterator[str]:

@@ -25,13 +25,16 @@ _NO_I_MEAN = re.compile(
 _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions"})
-def _too_many(turn: list[Word], mentions: list[Mention]) -> bool:
-    """Whether a number above MAX_COUNT stands right before an item: "150 lattes", "ten thousand large teas"."""
+def _no_count(turn: list[Word], mentions: list[Mention]) -> bool:
+    """Whether a number that is not a count of 1 to MAX_COUNT stands right before an item: "150 lattes", "-3 teas"."""
     taken = named(mentions)
     items = [mention.first for mention in mentions if mention.kind == "item"]
     for at, word in enumerate(turn):
-        large = word.fold in _LARGE or word.fold.isdecimal() and int(word.fold[:9]) > MAX_COUNT
-        if large and at not in taken and any(0 < first - at <= 3 for first in items):
+        digits = word.fold.isdecimal()
+        wrong = word.fold in _LARGE or word.fold == "zero" or digits and not 1 <= int(word.fold[:9]) <= MAX_COUNT
+        if digits and at and turn[at - 1].fold in "-−–" and turn[at - 1].end == word.start:
+            wrong = at == 1 or turn[at - 2].end < turn[at - 1].start  # "-3", not "3-4"
+        if wrong and at not in taken and any(0 < first - at <= 3 for first in items):
             return True
     return False
 
@@ -57,7 +60,7 @@ class Orders(Drafts):
         """A clause that names items, sizes or extras of the menu."""
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.pronoun(low, mentions)
-        if _too_many(turn, mentions):
+        if _no_count(turn, mentions):
             self.found.no_count = True
             return True
         drafts, loose = self.drafts(turn, mentions)

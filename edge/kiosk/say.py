@@ -133,7 +133,7 @@ def reply(
         parts.append("What should be different?")
     elif "deny" in words:
         parts.append("All right.")
-    elif asking and (after != before or not any(parts)):
+    elif asking and (after != before or understood.impossible or not any(parts)):
         parts.append(asking)
     elif after.lines != before.lines and after.lines and not understood.unclear:
         parts.append("Anything else?")

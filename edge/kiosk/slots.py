@@ -137,6 +137,34 @@ def time(text: str, bare: bool = False) -> str | None:
     return None
 
 
+_DAYS = {"jan": 31, "feb": 29, "mar": 31, "apr": 30, "may": 31, "jun": 30, "jul": 31, "aug": 31, "sep": 30, "oct": 31,
+         "nov": 30, "dec": 31}  # fmt: skip
+
+
+def impossible(kind: str, value: str) -> bool:
+    """Whether there is no such day, time or number of people ("31 February", "25:00", "0"), whoever is asked."""
+    low = folded(value)
+    numbers = [int(digits) for digits in re.findall(r"\d+", low)]
+    if kind == "count":
+        return number_of(low) in ("0", "-0") or low.startswith("-")
+    if kind == "time" and numbers:
+        hour, minute = numbers[0], numbers[1] if len(numbers) > 1 else 0
+        if re.search(r"\b(?:past|to|after)\b", low):  # "10 past 9"
+            hour, minute = numbers[-1], 0
+        return hour > 24 or (hour == 0 and low.endswith("m")) or minute > 59 or (hour == 24 and minute > 0)
+    if kind == "day" and numbers:
+        month = re.search(_MONTH, low)
+        if month:
+            return not 1 <= numbers[0] <= _DAYS[month[0][:3]]
+        if re.search(r"\d[/.]\d", low):  # day and month, in either order
+            first, second = numbers[:2]
+            pairs = ((first, second), (second, first)) if "/" in low else ((first, second),)
+            months = list(_DAYS.values())
+            return not any(1 <= m <= 12 and 1 <= d <= months[m - 1] for d, m in pairs)
+        return not 1 <= numbers[0] <= 31
+    return False
+
+
 def counts(text: str) -> dict[str, str]:
     """Unit ("people", "nights", "children", or "" where none was said) -> number."""
     low = text.lower()
