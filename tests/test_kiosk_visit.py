@@ -479,6 +479,16 @@ def test_check_and_mistakes(tmp_path: Path) -> None:
         load(tmp_path / "none.toml")
 
 
+def test_help_shows_the_options_and_errors_the_whole_path(tmp_path: Path) -> None:
+    shown = kiosk("--help").stdout
+    assert all(each in shown for each in ("--jsonl", "--socket", "--model", "check", "Examples:"))
+    path = tmp_path / "house.toml"
+    path.write_text("no house\n")
+    done = kiosk(str(path))
+    assert done.returncode == 4 and f"{path}, line 1: " in done.stderr
+    assert kiosk(str(tmp_path / "none.toml")).returncode == 4
+
+
 def test_check_looks_where_orders_go(tmp_path: Path) -> None:
     path = tmp_path / "house.toml"
     path.write_text('name = "H"\n[[items]]\nname = "Tea"\nprice = 1\n[orders]\nfile = "none/orders.jsonl"\n')

@@ -45,6 +45,10 @@ class Kiosk(click.Group):
                 args = ["open", *args]
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.commands["open"].format_options(ctx, formatter)  # [FILE] [OPTIONS] without a word is open
+        self.format_commands(ctx, formatter)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or self.commands["open"]  # the name of a house file
 

@@ -31,7 +31,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -147,7 +146,7 @@ def load(path: str | os.PathLike[str]) -> House:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InvalidFile(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
-    return parse(text, Path(path).name)
+    return parse(text, os.fspath(path))
 
 
 def parse(text: str, source: str = "house") -> House:
