@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import signal
@@ -376,6 +377,36 @@ def test_who_goes_away_ends_his_answer(stream: bool) -> None:
         state = server.until(running=0, waiting=0)
         assert state["cancelled"] == 4 and state["status"] == "ok"
         assert server.chat("Two teas.")["choices"]
+
+
+def test_silent_connections_do_not_hold_the_service() -> None:
+    with serving("--queue", "1") as server, contextlib.ExitStack() as held:
+        silent = [held.enter_context(socket.create_connection((server.host, server.port), timeout=BOUND))
+                  for _ in range(80)]  # fmt: skip
+        assert server.ask("GET", "/health")[0] == 200
+        silent[-1].sendall(b"GET /health HTTP/1.1\r\nHost: local")  # never complete: closed after 10 seconds
+        for connection in (silent[0], silent[-1]):
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+
+
+def test_a_guest_with_an_order_is_not_forgotten_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edge.kiosk.house import load
+    from edge.serve import kiosk
+
+    monkeypatch.setattr(kiosk, "VISITS", 3)
+    desk = kiosk.Desk(load(str(ROOT / "tests/vectors/kiosk/houses/bakery.toml")), lambda order: None)
+    guest = desk.turn(None, "two Sourdough loaf")
+    assert guest["lines"]
+    for _ in range(5):
+        assert desk.turn(None, None)["session"] != guest["session"]
+    assert desk.turn(guest["session"], None)["lines"] == guest["lines"]
+
+
+def test_long_texts_are_not_tokenized(server: Server) -> None:
+    for path, body in (("/tokenize", {"content": "tea " * 70_000}), ("/detokenize", {"tokens": [5] * 300_000})):
+        status, _, found = server.ask("POST", path, body)
+        assert status == 413 and "the limit is 262144" in found["error"]["message"]
 
 
 def test_the_place_in_the_queue_is_told(server: Server) -> None:

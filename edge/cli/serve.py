@@ -115,6 +115,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     import uvicorn
 
     from edge.serve.app import RESERVE
+    from edge.serve.connections import Connection
 
     ended = threading.Event()
     failure: list[BaseException] = []
@@ -146,7 +147,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     most = flags["parallel"] + flags["queue"] + SPARE
     config = uvicorn.Config(
         application(service, load, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
-        http="h11", loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
+        http=Connection, loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 BODY_LIMIT = 4 << 20  # bytes of a request
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
+TEXT_LIMIT = 1 << 18  # characters to tokenize, tokens to detokenize: a tenth of a second
 RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
 QUIET = 15.0  # seconds after which a stream that says nothing sends a comment, so that no proxy closes it
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
@@ -518,15 +519,19 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         engine, _c = service.ready()
         fields = Fields(await body_of(request))
         text = fields.text("content") or fields.text("prompt") or fields.text("text") or ""
-        return answer_json({"tokens": list(engine.tokenizer.encode(text))})
+        if len(text) > TEXT_LIMIT:
+            raise Refusal(413, f"the text has {len(text)} characters; the limit is {TEXT_LIMIT}", "too_large")
+        return answer_json({"tokens": list(await asyncio.to_thread(engine.tokenizer.encode, text))})
 
     async def detokenize(request: Request) -> Response:
         engine, _c = service.ready()
         tokens = Fields(await body_of(request)).body.get("tokens")
+        if isinstance(tokens, list) and len(tokens) > TEXT_LIMIT:
+            raise Refusal(413, f"tokens has {len(tokens)} ids; the limit is {TEXT_LIMIT}", "too_large")
         if not isinstance(tokens, list) or not all(
                 type(token) is int and 0 <= token < engine.config.n_vocab for token in tokens):
             raise bad("tokens is not a list of token ids", "tokens")
-        return answer_json({"content": engine.tokenizer.decode(tokens)})
+        return answer_json({"content": await asyncio.to_thread(engine.tokenizer.decode, tokens)})
 
     async def health(_: Request) -> Response:
         if service.failure is not None:

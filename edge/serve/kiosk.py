@@ -20,7 +20,7 @@ from edge.serve.calls import Refusal, checked_text
 from edge.serve.client import LINE_LIMIT, Channel, Client, Full, Job
 from edge.serve.jsonl import identity, parse
 
-VISITS = 1000  # kept; the one used longest ago is forgotten first
+VISITS = 1000  # kept; the one used longest ago is forgotten first, those without an order before the others
 
 
 class Desk:
@@ -38,8 +38,9 @@ class Desk:
             if session is None or session not in self._visits:
                 session = secrets.token_urlsafe(12)
                 self._visits[session] = Visit(self.house, self._deliver)
-                while len(self._visits) > VISITS:
-                    self._visits.popitem(last=False)
+                if len(self._visits) > VISITS:
+                    idle = (name for name, each in self._visits.items() if each.state.empty and name != session)
+                    del self._visits[next(idle, next(iter(self._visits)))]
             self._visits.move_to_end(session)
             visit = self._visits[session]
             turn: Turn = visit.greet() if text is None else visit.turn(text)

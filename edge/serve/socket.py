@@ -26,6 +26,7 @@ from edge.serve.notify import Notifier
 #: bytes of a path in sockaddr_un.sun_path, its terminating NUL left out (unix(7))
 PATH_LIMIT = 107
 CLIENTS = 64  # connections at a time
+BACKLOG = 1024  # that wait to be accepted, if only to be told that there is no place
 BUFFER = 512 << 10  # bytes that may wait for a client to read them
 TICK = 0.2  # seconds between two looks at those who only listen, and at the watchdog
 LAST_SECONDS = 5.0  # for the last events: when the service ends, and for clients that are done
@@ -50,7 +51,7 @@ class Listener:
             self._clear()
             self.socket.bind(path)
             self._made = _identity(path)
-            self.socket.listen(CLIENTS)
+            self.socket.listen(BACKLOG)
             self.socket.setblocking(False)
         except OSError as error:
             self.socket.close()
@@ -203,7 +204,7 @@ class Server:
         """Listen; ``ready`` is called when clients are served."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_ignore)  # no file descriptor left: accept() is tried again
-        server = await loop.create_server(lambda: Connection(self), sock=self._listener.socket, backlog=CLIENTS)
+        server = await loop.create_server(lambda: Connection(self), sock=self._listener.socket, backlog=BACKLOG)
         self._notifier.send(f"READY=1\nSTATUS={self._status}")
         ready()
         try:
