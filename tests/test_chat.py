@@ -1,11 +1,19 @@
-"""Conversation: turns, undo, other answers, loading a history, and how full the context is."""
+"""Conversation: turns, undo, other answers, loading a history, and how full the context is; lines of a pipe."""
 
 from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
+from edge.cli import repl, signals
 from edge.errors import ContextFull, UsageError
 from edge.session.conversation import Conversation
 from edge.session.sampling import PRESETS, Sampling
@@ -157,3 +165,39 @@ def test_presets():
         Sampling.preset("precise", temperature=-1)
     assert not Sampling().penalises and Sampling(repeat_penalty=1.1).penalises
     assert not Sampling(repeat_penalty=1.1, repeat_last_n=0).penalises and Sampling(presence_penalty=-1).penalises
+
+
+# ---- lines of a pipe -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """(reader, write end) of a pipe that is standard input."""
+    out, into = os.pipe()
+    with open(out, encoding="utf-8") as stdin, open(into, "wb", buffering=0) as end:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield repl.PipeReader(), end
+
+
+def test_lines_come_whole_however_they_are_written(piped: Any) -> None:
+    reader, end = piped
+    for part in (b"one\ntw", b"o\r\n\n\xff", b"three"):
+        end.write(part)
+    assert [reader.read("") for _ in range(3)] == ["one", "two", ""]
+    end.close()
+    assert reader.read("") == "\udcffthree"
+    for _ in range(2):
+        with pytest.raises(EOFError):
+            reader.read("")
+
+
+def test_a_signal_that_got_lost_ends_the_wait(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exception was raised where Python drops exceptions, or it came just before the system call."""
+    reader, _ = piped
+    monkeypatch.setattr(reader, "INTERVAL", 0.01)
+    with signals.handle_sigterm():
+        with contextlib.suppress(signals.Terminated):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)  # the handler raises here
+        with pytest.raises(signals.Terminated):
+            reader.read("")

@@ -7,6 +7,8 @@ its cursor) and :class:`PipeReader` (no terminal: no decoration at all).
 from __future__ import annotations
 
 import dataclasses
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edge.amounts import count, human
 from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
-from edge.cli.signals import interrupting, stopping
+from edge.cli.signals import check_terminated, interrupting, stopping
 from edge.errors import EdgeError, UsageError
 from edge.serve import records
 from edge.session.conversation import Conversation
@@ -49,17 +51,47 @@ class Reader(Protocol):
 
 
 class PipeReader:
-    """Lines of standard input when it is no terminal."""
+    """Lines of standard input when it is not a terminal.
+
+    Waits in intervals: a signal that arrives just before a system call begins does not end it, and its handler would
+    run only after the next line.
+    """
 
     interactive = False
+    INTERVAL = 0.5  #: seconds between two looks at what has arrived
+
+    def __init__(self) -> None:
+        self._held = bytearray()  # read and not yet returned
+        self._searched = 0  # bytes of it that hold no newline
+        self._ended = False
 
     def read(self, prompt: str) -> str:
-        if sys.stdin is None:
-            raise EOFError
-        line = sys.stdin.buffer.readline()
+        line = self._line()
         if not line:
             raise EOFError
         return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+
+    def _line(self) -> bytes:
+        """The next line with its newline; b"" at the end of the input."""
+        if sys.stdin is None:
+            return b""
+        try:
+            fd = sys.stdin.fileno()
+        except OSError:  # not a file of the system: a program put something of its own there
+            return sys.stdin.buffer.readline()
+        while (at := self._held.find(b"\n", self._searched)) < 0 and not self._ended:
+            self._searched = len(self._held)
+            ready, _, _ = select.select([fd], [], [], self.INTERVAL)
+            check_terminated()
+            if ready:
+                data = os.read(fd, 1 << 16)
+                self._held += data
+                self._ended = not data
+        end = at + 1 if at >= 0 else len(self._held)
+        line = bytes(self._held[:end])
+        del self._held[:end]
+        self._searched = 0
+        return line
 
 
 class PlainReader:

@@ -23,8 +23,19 @@ class Terminated(BaseException):
     """SIGTERM arrived; like KeyboardInterrupt it must pass through ``except Exception``."""
 
 
+_terminated = False  # SIGTERM has arrived within handle_sigterm
+
+
 def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    global _terminated
+    _terminated = True
     raise Terminated
+
+
+def check_terminated() -> None:
+    """Raise Terminated if SIGTERM has arrived: an exception raised while Python destroys an object is lost."""
+    if _terminated:
+        raise Terminated
 
 
 def guard_maps() -> None:
@@ -133,6 +144,8 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
     """Within the block SIGTERM raises :class:`Terminated` in the main thread."""
 
     def __enter__(self) -> None:
+        global _terminated
+        _terminated = False
         self._old: Any = signal.signal(signal.SIGTERM, _terminate) if in_main_thread() else None
 
     def __exit__(self, *_: object) -> None:
