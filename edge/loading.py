@@ -39,6 +39,8 @@ LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
 #: bytes of the program that are not resident before the first answer: code of the kernels, Python's objects (measured)
 STILL_TO_COME = 600_000
+#: and what trying the readings of a file leaves behind, the first time it is opened (measured)
+LEFT_BY_SCORING = 900_000
 
 #: engines that may be open: the instruction set is the whole process's
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -139,9 +141,11 @@ def load(
 
     reading = None
     if checkpoint.open:
-        from edge.model.reading import remembered_at, settle
+        from edge.model.reading import remembered, remembered_at, settle
 
         reading = remembered_at(checkpoint)  # here, as what that takes stays and is part of the program's size
+        if remembered(reading, checkpoint) is None:
+            reserve += LEFT_BY_SCORING
     output = ahead.result() if ahead else None
     placement.release_pages(checkpoint)
     trim()  # what reading the vocabulary left free would count as the program's, and go later

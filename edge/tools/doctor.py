@@ -7,6 +7,7 @@ that are stored beside it.  Answers are bit-equal on every machine, so the same 
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
@@ -151,7 +152,7 @@ def _head() -> dict[str, Any]:
     """The output head that is taken where nobody asks for another, and the others."""
     from edge.loading import HEADS, load
 
-    default = (load.__kwdefaults__ or {}).get("head")
+    default = inspect.signature(load).parameters["head"].default
     return {"default": default, "kinds": list(HEADS)}
 
 
