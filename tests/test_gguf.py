@@ -182,7 +182,7 @@ def test_special_ids(tmp_path: Path) -> None:
     }
     c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
     assert c.tokenizer.eos_ids == (2, 5) and c.tokenizer.pad_id is None
-    assert "padding_token_id 4294967295 is no token" in c.notes[0]
+    assert "padding_token_id 4294967295 is not a token" in c.notes[0]
 
 
 def test_without_a_tokenizer(tmp_path: Path) -> None:
@@ -360,8 +360,8 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (handmade.model(proj=38), "TL1.*I2_S or TQ2_0"),
         (handmade.model(proj=39), r"MXFP4 \(or TL2\).*I2_S"),
         (handmade.model(proj=41), "Q1_0.*binary"),
-        (handmade.model(proj=135), "135 and .* no known layout"),
-        (handmade.model(proj=143), "143 and .* no known layout"),
+        (handmade.model(proj=135), "135 and .* not a known layout"),
+        (handmade.model(proj=143), "143 and .* not a known layout"),
         (handmade.model(proj=999), "id 999"),
         (handmade.model(tensors={"blk.0.ffn_up.weight": ((1536, 6912), 39, bytes(-(-TL2_SIZE // 32) * 32))}),
          "size of TL2"),

@@ -110,7 +110,7 @@ def test_trap_04_type_ids_mean_different_things(tmp_path: Path) -> None:
         (40, n // 16 * 9, "NVFP4"),
         (41, n // 128 * 18, "Q1_0"),
         (42, tl2, "TL2"),
-        (42, n // 8 * 3, "42 and .* bytes for .* no known layout"),
+        (42, n // 8 * 3, "42 and .* bytes for .* not a known layout"),
     ]:
         tensors = {"blk.0.ffn_up.weight": ((k, rows), type_id, bytes(size))}
         with pytest.raises(InvalidFile, match=what):

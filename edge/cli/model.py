@@ -168,7 +168,7 @@ def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> t
 
 
 def _facts_of(found: Sequence[Reading]) -> list[dict[str, Any]]:
-    # an overflow is no number in JSON
+    # JSON has no number for an overflow
     return [{"reading": r.words(), "nats": round(r.nats, 3) if r.nats < 1e6 else None} for r in found]
 
 

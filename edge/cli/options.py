@@ -469,7 +469,7 @@ def read_text(path: str) -> str:
 def decode_text(data: bytes, name: str) -> str:
     """UTF-8 with or without a byte order mark, line ends as \\n; UsageError naming the source otherwise.
 
-    A NUL is no text either: what holds one is a binary file or UTF-16.
+    A NUL is not text either: input with one is a binary file or UTF-16.
     """
     try:
         text = data.decode("utf-8-sig")

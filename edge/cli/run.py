@@ -185,7 +185,7 @@ def telling(out: Output, session: Session, ask: Ask) -> Ask:
 def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed: bool = True) -> str:
     """Prompt, file and piped standard input in this order, each after a blank line; empty only if not ``needed``.
 
-    Standard input is read when it is asked for by ``-`` or when it is no terminal.
+    Standard input is read when it is asked for by ``-`` or when it is not a terminal.
     """
     if word == "-":
         word, file_is_stdin = None, True

@@ -273,7 +273,7 @@ def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
         fitting = [form for form in candidates if 0 <= largest.span - (_size(largest, form) or -1) < header.alignment]
         if not fitting:
             header.fail(f"tensor {shown(largest.name)} has type {type_id} and {largest.span} bytes for "
-                        f"{math.prod(largest.dims)} weights, which is no known layout; {_AGAIN}")
+                        f"{math.prod(largest.dims)} weights, which is not a known layout; {_AGAIN}")
         meant[type_id] = fitting[0]
     types = {}
     for info in header.tensors.values():
@@ -583,7 +583,7 @@ def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
     def token_id(key: str) -> int | None:
         value = header.integer(f"tokenizer.ggml.{key}_token_id")
         if value is not None and not 0 <= value < n_vocab:
-            notes.append(f"tokenizer.ggml.{key}_token_id {value} is no token; ignored")
+            notes.append(f"tokenizer.ggml.{key}_token_id {value} is not a token; ignored")
             return None
         return value
 

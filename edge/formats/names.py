@@ -116,7 +116,7 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
 def zero_fraction(tensor: Tensor) -> float:
     """Share of zero weights in a small sample of a ternary tensor (1.0 when that type is not sampled).
 
-    Raises InvalidFile when the sample holds what the format never holds: code 3, or a scale that is no scale.
+    Raises InvalidFile when the sample holds what the format never holds: code 3, or an impossible scale.
     """
     if not (math.isfinite(tensor.scale) and tensor.scale != 0.0):
         raise InvalidFile(f"tensor {tensor.name} has scale {tensor.scale}; the file is damaged, get it again")

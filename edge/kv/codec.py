@@ -57,8 +57,8 @@ class Talk(NamedTuple):
 def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
     """Write a state, None for an empty one, and the talk to ``path``, replacing an older session file there.
 
-    Raises UsageError where that cannot be written or is no session file, Busy when another process is writing it, and
-    EdgeError when the disk is full or fails; then the old file is untouched.
+    Raises UsageError where that cannot be written or is not a session file, Busy when another process is writing it,
+    and EdgeError when the disk is full or fails; then the old file is untouched.
     """
     talk = talk or Talk()
     path = os.path.realpath(os.fspath(path))  # a link stays a link
@@ -116,7 +116,7 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
 def _replaceable(path: str) -> int:
     """The mode of the new file: that of the old one; conversations are private otherwise.  UsageError if it cannot be.
 
-    A file that is no session is not replaced: it is somebody's notes, and a slip of the keyboard.
+    A file that is not a session is not replaced: it is somebody's notes, and a slip of the keyboard.
     """
     try:
         facts = os.stat(path)

@@ -23,7 +23,7 @@ class Notifier:
         self._next = 0.0
 
     def send(self, state: str) -> None:
-        """One message, such as "READY=1"; lines may be joined.  A manager that does not listen is no failure."""
+        """One message, such as "READY=1"; lines may be joined.  A manager that does not listen is not an error."""
         if not self._address:
             return
         try:
