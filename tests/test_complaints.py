@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from edge.constrain.vocabulary import bytes_for
-from edge.serve import app as applications
+from edge.serve import exchange
 from tests.http_service import BOUND, GREEDY, Server, serving
 
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -85,15 +85,15 @@ def test_2_the_prompt_cache_is_outside_any_memory_plan(server: Server) -> None:
         assert gauge(server, "memory_resident_bytes") < gauge(server, "memory_planned_bytes")
     server.chat("Two teas.", choices=["yes", "no"], max_tokens=40)
     assert gauge(server, "memory_resident_bytes") < gauge(server, "memory_planned_bytes")
-    assert gauge(server, "memory_planned_bytes") > bytes_for(4096) + applications.RESERVE
+    assert gauge(server, "memory_planned_bytes") > bytes_for(4096) + exchange.RESERVE
 
 
 def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
     """Whoever sends large requests and waits holds memory: together at most what is planned."""
-    part = b"{" + b" " * (applications.BODY_LIMIT - 1000)
+    part = b"{" + b" " * (exchange.BODY_LIMIT - 1000)
     held = []
     try:
-        for _ in range(applications.BODIES_LIMIT // len(part)):
+        for _ in range(exchange.BODIES_LIMIT // len(part)):
             connection = socket.create_connection((sliding.host, sliding.port), timeout=BOUND)
             held.append(connection)
             connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
@@ -248,8 +248,9 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
     import asyncio
 
     from edge.serve import conversations
-    from edge.serve.app import Service, Settings, application
+    from edge.serve.app import application
     from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
 
     class Session:
         messages: list[Any] = []

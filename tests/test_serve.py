@@ -20,7 +20,9 @@ from typing import Any
 import pytest
 
 import edge
-from edge.serve import app as applications
+from edge.serve import exchange
+from edge.serve.calls import Refusal
+from edge.serve.service import Service, Settings
 from tests.http_service import BOUND, GREEDY, Server, serving
 from tests.services import REAL, ROOT, environment, short_folder
 
@@ -282,8 +284,8 @@ def test_what_is_not_json(server: Server) -> None:
     for data in (b"", b"{", b"[]", b"\xff", b'{"a":NaN}', b"[" * 100_000):
         status, _, body = server.ask("POST", "/v1/chat/completions", data)
         assert status == 400 and "error" in body, (data[:10], body)
-    status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (applications.BODY_LIMIT + 1))
-    assert status == 413 and str(applications.BODY_LIMIT) in body["error"]["message"]
+    status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (exchange.BODY_LIMIT + 1))
+    assert status == 413 and str(exchange.BODY_LIMIT) in body["error"]["message"]
 
 
 def test_unknown_places_are_json_too(server: Server) -> None:
@@ -513,12 +515,12 @@ def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPa
 
 
 def test_loading_is_503_and_a_failed_load_is_said() -> None:
-    service = applications.Service(applications.Settings())
-    with pytest.raises(applications.Refusal) as refused:
+    service = Service(Settings())
+    with pytest.raises(Refusal) as refused:
         service.ready()
     assert refused.value.status == 503 and refused.value.retry_after
     service.failure = "no model"
-    with pytest.raises(applications.Refusal) as refused:
+    with pytest.raises(Refusal) as refused:
         service.ready()
     assert refused.value.status == 500
 

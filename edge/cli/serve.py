@@ -81,7 +81,8 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
 def serve(ctx: click.Context, **flags: Any) -> int:
     """Open the port, load, answer until a signal ends it."""
     from edge.amounts import parse_size
-    from edge.serve.app import Service, Settings, application
+    from edge.serve.app import application
+    from edge.serve.service import Service, Settings
 
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
@@ -114,8 +115,8 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     import uvicorn
 
-    from edge.serve.app import RESERVE
     from edge.serve.connections import Connection
+    from edge.serve.exchange import RESERVE
 
     ended = threading.Event()
     failure: list[BaseException] = []

@@ -3,7 +3,11 @@
     calls          what any door asks for, validated: Call; and how a request is refused: Refusal
     conversations  sessions, their KV caches and the queue before them: Ticket
     openai ollama  the two dialects: a request's JSON -> Call, pieces -> response JSON
-    app            HTTP itself: routes, who may ask, limits, streams
+    app            HTTP: the routes
+    guard          which requests reach a route: host, origin, key
+    exchange       requests and responses: bodies, JSON, streams, limits
+    service        the model that is served, and what is checked before an answer begins
+    answers        a request of either API -> answers -> a response
     wyoming        the voice protocol of Home Assistant
     client jsonl   one client of JSON lines; the JSONL protocol: records are its events
     socket pipe    where that is spoken: a Unix socket, as a service of systemd (notify); the standard streams

@@ -17,7 +17,7 @@ from edge.errors import UsageError
 from edge.serve.calls import Call, Refusal
 
 if TYPE_CHECKING:
-    from edge.serve.app import Service
+    from edge.serve.service import Service
 
 LINE_LIMIT = 1 << 16
 DATA_LIMIT = 1 << 20

@@ -1,0 +1,183 @@
+"""Answers over HTTP: a request of OpenAI's or Ollama's API -> answers -> a response, whole or streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from edge.serve import ollama, openai
+from edge.serve.calls import Call, dump, refusal_of
+from edge.serve.conversations import Job, Ticket
+from edge.serve.exchange import Stream, answer_json, body_of, watched
+from edge.serve.service import Service
+
+# ---- OpenAI ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Collected:
+    """One choice, put together from its pieces."""
+
+    text: str = ""
+    thought: str = ""
+    tokens: int = 0
+    logprobs: list[Any] = field(default_factory=list)
+
+
+def _queue_headers(job: Job) -> dict[str, str]:
+    first = job.tickets[0]
+    return {"x-queue-position": str(first.position), "x-queue-seconds": f"{first.expected:.1f}"}
+
+
+def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
+    """Prompt, cached and answer tokens of all choices; the prompt counts once."""
+    usages = [ticket.answer.usage for ticket in tickets if ticket.answer is not None]
+    if not usages:
+        return 0, 0, 0
+    return usages[0].prompt, usages[0].cached, sum(usage.completion for usage in usages)
+
+
+def timings_of(ticket: Ticket) -> dict[str, Any]:
+    """Seconds, how much of the prompt was held already, and where what was held ended."""
+    answer = ticket.answer
+    if answer is None:
+        return {}
+    return {
+        **{name: round(value, 6) for name, value in asdict(answer.timings).items() if isinstance(value, float)},
+        "cached_tokens": answer.usage.cached,
+        **({"prefix_broke_at_message": ticket.broke} if ticket.broke is not None else {}),
+    }
+
+
+async def openai_answer(service: Service, request: Request, parse: Callable[..., Call]) -> Response:
+    """Both completions."""
+    call = parse(await body_of(request), service.settings.defaults)
+    engine, _ = service.ready()
+    job = await service.submit(call)
+    writer = openai.Writer(call, service.name)
+    if call.stream:
+        return Stream(_sse(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
+                      lambda: service.withdraw(job), b": waiting\n\n")
+    found = await watched(request, _collect(job), lambda: service.withdraw(job))
+    choices = [_choice(writer, i, each, ticket) for i, (each, ticket) in enumerate(zip(found, job.tickets))]
+    return answer_json(writer.whole(choices, openai.usage(*counts_of(job.tickets)), timings_of(job.tickets[0])),
+                       headers=_queue_headers(job))
+
+
+async def _collect(job: Job) -> list[Collected]:
+    """All choices of a call, to their ends."""
+    choices = [Collected() for _ in job.tickets]
+    async for batch in job.batches():
+        for index, piece in batch:
+            found = choices[index]
+            if piece is None:
+                continue
+            if piece.thought:
+                found.thought += piece.text
+            else:
+                found.text += piece.text
+                if job.call.logprobs is not None:
+                    found.logprobs += logprobs_of(job.tickets[index], piece, found.tokens)
+            found.tokens += len(piece.ids)
+    return choices
+
+
+def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
+    """The log probabilities of a piece's tokens, which come behind the first ``begin`` of the answer's."""
+    assert ticket.answer is not None
+    return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
+
+
+def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
+    return writer.choice(index, found.text, ticket.finish_reason, found.logprobs, found.thought, ticket.calls)
+
+
+async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
+    """Server-sent events: the chunks of all choices, as they come."""
+    call, tickets = job.call, job.tickets
+    taken = [0] * len(tickets)  # tokens of the answers
+    opened: set[int] = set()
+    try:
+        async for batch in job.batches():
+            events: list[bytes] = []
+            for index, piece in batch:
+                if index not in opened:
+                    opened.add(index)
+                    events += writer.first(index)
+                first, taken[index] = taken[index], taken[index] + (0 if piece is None else len(piece.ids))
+                if piece is None:
+                    if calls := tickets[index].calls:
+                        events.append(writer.called(index, calls))
+                    events.append(writer.last(index, tickets[index].finish_reason))
+                elif piece.thought:
+                    events.append(writer.thought(index, piece.text))
+                elif call.logprobs is not None:
+                    entries = logprobs_of(tickets[index], piece, first)
+                    events.append(writer.piece(index, piece.text, entries))
+                elif piece.text:
+                    events.append(writer.piece(index, piece.text))
+            if events:
+                yield b"".join(events)
+        end = b"data: [DONE]\n\n"
+        if call.include_usage:
+            end = writer.totals(openai.usage(*counts_of(tickets)), timings_of(tickets[0])) + end
+        yield end
+    except Exception as error:
+        yield openai.event(openai.error(refusal_of(error)))
+
+
+# ---- Ollama ---------------------------------------------------------------------------------------------------------
+
+
+async def ollama_answer(service: Service, request: Request, parse: Callable[..., Call], chat: bool) -> Response:
+    """``/api/chat`` and ``/api/generate``."""
+    body = await body_of(request)
+    engine, _ = service.ready()
+    prompt_free = body.get("messages") == [] if chat and isinstance(body, dict) else not _asks(body, chat)
+    if prompt_free:  # this is how Ollama's clients load and unload a model
+        return answer_json({"model": body.get("model", service.name), "created_at": ollama.now(), "done": True,
+                            "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
+                                                      else {"response": ""})})
+    call = parse(body, service.settings.defaults, engine.plan.n_ctx)
+    job = await service.submit(call)
+    ticket = job.tickets[0]
+    writer = ollama.Writer(call, service.name)
+    load_ns = int(engine.load_seconds * 1e9)
+
+    def end() -> dict[str, Any]:
+        prompt, _, completion = counts_of(job.tickets)
+        assert ticket.answer is not None
+        return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async for batch in job.batches():
+                said = [writer.line("", chat, piece.text) if piece.thought else writer.line(piece.text, chat)
+                        for _, piece in batch if piece is not None and piece.text]
+                if said:
+                    yield b"".join(dump(each) + b"\n" for each in said)
+            if calls := ticket.calls:
+                yield dump(writer.line("", chat, calls=_ollama_calls(calls))) + b"\n"
+            yield dump(writer.line("", chat, **end())) + b"\n"
+        except Exception as error:
+            yield dump({"error": str(refusal_of(error))}) + b"\n"
+
+    if call.stream:
+        return Stream(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
+    found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
+    calls = _ollama_calls(ticket.calls)
+    return answer_json(writer.line(found.text, chat, found.thought, calls, **end()))
+
+
+def _asks(body: Any, chat: bool) -> bool:
+    return not isinstance(body, dict) or chat or bool(body.get("prompt"))
+
+
+def _ollama_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"function": {"name": each["function"]["name"], "arguments": json.loads(each["function"]["arguments"])}}
+            for each in calls]

@@ -1,0 +1,128 @@
+"""Requests and responses of HTTP: a JSON body within its limits, JSON, errors, streams, and clients that disconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from edge.serve import openai
+from edge.serve.calls import Refusal, bad, dump
+
+BODY_LIMIT = 4 << 20  # bytes of a request
+BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
+RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
+QUIET = 15.0  # seconds after which a stream without data sends a comment, so that no proxy closes it
+
+
+def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(dump(value), status, dict(headers or {}), "application/json")
+
+
+def refused(refusal: Refusal, style: str = "openai") -> Response:
+    """An error as the client's dialect has it."""
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
+    if refusal.status in (400, 401, 403, 404, 413):
+        headers["x-should-retry"] = "false"
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    body = {"error": str(refusal)} if style == "ollama" else openai.error(refusal)
+    return answer_json(body, refusal.status, headers)
+
+
+class Stream(Response):
+    """A streamed response that notices at once when the client goes away, also while it says nothing.
+
+    ``body``: the chunks; ``gone`` is called when nobody reads them any more; ``comment``: what to send in silences.
+    """
+
+    def __init__(
+        self, body: AsyncIterator[bytes], kind: str, headers: Mapping[str, str], gone: Callable[[], object],
+        comment: bytes | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(b"", 200, dict(headers), kind)
+        self._chunks = body
+        self._gone = gone
+        self._comment = comment
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-store"
+        self.headers["x-accel-buffering"] = "no"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        sending = asyncio.ensure_future(self._send(send))
+        watcher = asyncio.ensure_future(_until_gone(receive))
+        try:
+            await asyncio.wait({sending, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        except OSError:
+            pass
+        finally:
+            self._gone()
+            sending.cancel()
+            watcher.cancel()
+
+    async def _send(self, send: Any) -> None:
+        comments = None if self._comment is None else asyncio.ensure_future(self._comments(send, self._comment))
+        try:
+            async for chunk in self._chunks:
+                self._silent = False
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            if comments is not None:
+                comments.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _comments(self, send: Any, comment: bytes) -> None:
+        while True:
+            self._silent = True
+            await asyncio.sleep(QUIET)
+            if self._silent:
+                await send({"type": "http.response.body", "body": comment, "more_body": True})
+
+
+async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], object]) -> Any:
+    """Await ``work``; a client that goes away meanwhile ends it.  Raises ClientDisconnect."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_until_gone(request.receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        gone()
+        watcher.cancel()
+        task.cancel()
+
+
+async def body_of(request: Request) -> Any:
+    """The JSON of a request, at most BODY_LIMIT bytes.  Raises Refusal."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > BODY_LIMIT:
+        raise Refusal(413, f"the request has {declared} bytes; the limit is {BODY_LIMIT}", "too_large")
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > BODY_LIMIT:
+            raise Refusal(413, f"the request has more than {BODY_LIMIT} bytes", "too_large")
+    try:
+        return json.loads(bytes(data).decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"the request is not JSON: {str(error)[:200]}", code="bad_json") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

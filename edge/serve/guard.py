@@ -1,0 +1,112 @@
+"""Guard: which requests reach a route.  Host and Origin are checked before anything else, then the API key.
+
+A page of another site, or a host name that somebody points at this machine, must not reach the model.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from edge.serve.calls import Refusal
+from edge.serve.exchange import BODIES_LIMIT, refused
+from edge.serve.service import Service
+
+
+class Guard:
+    """Who may ask: the name under which it is asked for (Host), the page that asks (Origin), the key.
+
+    A name that an attacker points at this machine (DNS rebinding) is not one of ours; a page of another site has an
+    Origin that is not ours.  Both are refused before a route sees the request.
+    """
+
+    #: paths that are answered without the key: a probe and the page have none
+    OPEN = ("/", "/health", "/v1/health")
+
+    def __init__(self, app: Any, service: Service) -> None:
+        self._app = app
+        self._service = service
+        self._bodies = 0  # bytes of requests that are not answered yet
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        held = 0
+
+        async def counted() -> Any:
+            nonlocal held
+            message = await receive()
+            n = len(message.get("body", b""))
+            if self._bodies + n > BODIES_LIMIT:
+                raise Refusal(503, f"requests in progress take {BODIES_LIMIT} bytes; try again later", "memory",
+                              retry_after=2)
+            held += n
+            self._bodies += n
+            return message
+
+        try:
+            await self._guarded(scope, counted, send)
+        finally:
+            self._bodies -= held
+
+    async def _guarded(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        style = "ollama" if scope["path"].startswith("/api/") else "openai"
+        settings = self._service.settings
+        host, origin = headers.get("host", ""), headers.get("origin")
+        allowed = self._origin(origin, host)
+        if not self._host(host):
+            response = refused(Refusal(403, f"the host name '{host[:80]}' is not allowed; add it with "
+                                       "--host-name", "host_refused"), style)
+        elif origin is not None and allowed is None:
+            response = refused(Refusal(403, f"requests from {origin[:80]} are not allowed; add this origin with --cors",
+                                       "origin_refused"), style)
+        elif scope["method"] == "OPTIONS" and allowed:
+            response = Response(b"", 204, {
+                "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": "600",
+                "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "*")[:500]})
+        elif settings.api_key is not None and scope["path"] not in self.OPEN and not self._key(headers):
+            response = refused(Refusal(401, "the API key is missing or wrong", "invalid_api_key"), style)
+        else:
+            response = self._app
+
+        async def with_cors(message: Any) -> None:
+            if allowed and message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"],
+                           (b"access-control-allow-origin", allowed.encode()), (b"vary", b"Origin")]}
+            await send(message)
+
+        await response(scope, receive, with_cors if allowed else send)
+
+    def _host(self, host: str) -> bool:
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        name = name.strip("[]").lower().rstrip(".")
+        if not name:
+            return True  # HTTP/1.0 and Unix sockets; no browser sends none
+        try:
+            ipaddress.ip_address(name)
+            return True  # no name at all: cannot have been pointed here
+        except ValueError:
+            pass
+        own = os.uname().nodename.lower()
+        return name in ("localhost", own, f"{own}.local", *self._service.settings.hosts)
+
+    def _origin(self, origin: str | None, host: str) -> str | None:
+        """What to allow: "" for this server's own pages, the origin for one that was named; None: refuse."""
+        if origin is None:
+            return ""
+        if origin in (f"http://{host}", f"https://{host}"):
+            return ""
+        cors = self._service.settings.cors
+        return origin if origin in cors or "*" in cors else None
+
+    def _key(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get("authorization", "")
+        given = given[7:] if given[:7].lower() == "bearer " else headers.get("x-api-key", "")
+        return hmac.compare_digest(given.encode("latin-1").strip(), (self._service.settings.api_key or "").encode())

@@ -1,0 +1,157 @@
+"""Service: the model that is served, its settings, and what is checked before an answer begins."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edge.serve import openai
+from edge.serve.calls import Call, Refusal, bad
+from edge.serve.conversations import Conversations, Job
+
+if TYPE_CHECKING:
+    from array import array
+
+    from edge.engine import Engine
+    from edge.tools.embed import Embedder
+
+
+@dataclass
+class Settings:
+    """How the service behaves.  ``hosts``: names it answers to beside addresses, localhost and this machine's."""
+
+    name: str | None = None  # of the model, as clients see it; None: that of the file
+    api_key: str | None = None
+    hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()  # origins of other sites that may ask; "*": all
+    metrics: bool = False
+    kiosk: Any = None  # edge.serve.kiosk.Desk: the house behind /kiosk/turn, which the page then shows
+    parallel: int = 1
+    queue: int = 64
+    timeout: float | None = None  # seconds for one answer
+    state: str | None = None
+    state_bytes: int = 1 << 30
+    system: str | None = None  # for conversations that bring none
+    defaults: dict[str, Any] = field(default_factory=dict)  # arguments of chat and complete
+
+
+class Service:
+    """What the routes share.  The engine comes later (:meth:`open`): until then the answer is 503."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine: Engine | None = None
+        self.conversations: Conversations | None = None
+        self.embedder: Embedder | None = None  # in place of the two above
+        self.embedding = threading.Lock()
+        self.failure: str | None = None
+        self.begun = time.time()
+        self.name = settings.name or ""
+
+    def open(self, engine: Engine) -> None:
+        """Answer with this engine from now on."""
+        s = self.settings
+        self.name = s.name or engine.config.name
+        self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
+        self.engine = engine
+
+    def open_embedder(self, embedder: Embedder) -> None:
+        """Compute embeddings from now on, and nothing else."""
+        self.name = self.settings.name or embedder.config.name
+        self.embedder = embedder
+
+    def close(self) -> None:
+        """End all answers and save the conversations."""
+        if self.conversations is not None:
+            self.conversations.close()
+
+    def ready(self) -> tuple[Engine, Conversations]:
+        """Raises Refusal (503) while the model is loading."""
+        if self.failure is not None:
+            raise Refusal(500, self.failure, "load_failed")
+        if self.embedder is not None:
+            raise bad(f"{self.name} is served for embeddings only (--embeddings)", "model", "embeddings_only")
+        if self.engine is None or self.conversations is None:
+            raise Refusal(503, "the model is being loaded", "loading", retry_after=2)
+        return self.engine, self.conversations
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens that a prompt or a text may have.  Raises Refusal while the model is loading."""
+        if self.embedder is not None:
+            return self.embedder.config.n_ctx_train
+        return self.ready()[0].plan.n_ctx
+
+    def vectors(self, inputs: list[str | list[int]], gone: threading.Event) -> tuple[list[array[float]], int]:
+        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  Raises EdgeError."""
+        embedder = self.embedder
+        if embedder is None:
+            raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
+                      "model", "not_an_embedding_model")
+        texts = [embedder.tokens(each) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+        found: list[array[float]] = []
+        with self.embedding:
+            for ids in texts:
+                if gone.is_set():
+                    break
+                found.append(embedder.of_tokens(ids))
+        return found, sum(map(len, texts))
+
+    # ---- a call -----------------------------------------------------------------------------------------------------
+
+    def with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages, with the service's own system prompt where they bring none."""
+        system = self.settings.system
+        if system and messages and messages[0]["role"] != "system":
+            return [{"role": "system", "content": system}, *messages]
+        return messages
+
+    def check(self, call: Call) -> None:
+        """Refuse what cannot be answered before a stream has begun with status 200: a form that is not supported, and
+        what does not fit, with the counts, instead of cutting it silently.  Blocks.  Raises Refusal, EdgeError.
+        """
+        engine, _ = self.ready()
+        if call.options.keys() & {*openai.FORMS, "tools"}:
+            with engine.session("") as session:
+                session.request(call.options)
+        if call.messages is not None:
+            tools, messages, definitions = call.options.get("tools"), call.messages, None
+            if tools is not None:
+                form = tools.form(engine.template, engine.tokenizer)
+                messages, definitions = form.messages(messages), form.definitions
+            n = len(engine.model.encode(messages, definitions))
+        elif isinstance(call.prompt, str):
+            n = len(engine.tokenizer.encode(call.prompt)) + 1
+        else:
+            n = len(call.prompt or ())
+        n_ctx = engine.plan.n_ctx
+        if n >= n_ctx and engine.plan.overflow == "stop":
+            raise bad(f"the prompt has {n} tokens, and the context {n_ctx}; shorten it, or start the server with a "
+                      "larger --ctx", "messages" if call.messages is not None else "prompt",
+                      "context_length_exceeded")
+
+    async def submit(self, call: Call) -> Job:
+        """The call, on its way: a ticket for each of its choices.  Raises Refusal."""
+        _, conversations = self.ready()
+        if self.settings.timeout is not None:
+            call.options.setdefault("timeout", self.settings.timeout)
+        if call.messages is not None:
+            call.messages = self.with_system(call.messages)
+        await asyncio.to_thread(self.check, call)
+        job = Job(call)
+        try:
+            for i in range(call.n):
+                conversations.submit(job.ticket(call.choice(i)))
+        except Refusal:
+            self.withdraw(job)
+            raise
+        return job
+
+    def withdraw(self, job: Job) -> None:
+        """Nobody wants its answers any more."""
+        if self.conversations is not None:
+            for ticket in job.tickets:
+                self.conversations.withdraw(ticket)
