@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.engine import Engine
-from edge.errors import EdgeError, InvalidFile, MemoryRefused, ModelNotFound, UnsupportedCPU, UsageError, needs_build
+from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
 from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.kv.space import KVSpace
 from edge.model.footprint import Footprint, available_memory
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
 
-#: the model that ships inside the package
-MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundled")
 #: how the output head may lie in memory; native: exactly the values of the file; auto: see head_for
 HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
 #: codes of an output head from which on reading less of it pays: smaller ones lie in caches, or take little time
@@ -80,7 +78,7 @@ def load(
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
-    """Load a model: a file, a folder, or the name of a pulled model.  None: the bundled model.
+    """Load a model: a file, a folder, or the name of a pulled model.  None or "bundled": the bundled model.
 
     ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all that begin with kv: see
     :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: number of threads; default: up to
@@ -122,6 +120,7 @@ def load(
     from edge.formats import open_checkpoint
     from edge.model import placement
     from edge.model import weights as building
+    from edge.model.library import bundled
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from pyx import cpu
@@ -405,10 +404,3 @@ def _choose_isa(isa: str | None) -> None:
             argument="isa",
             hint="close that engine first, or leave isa out")
 
-
-def bundled() -> str:
-    """The path of the model that ships inside.  Raises ModelNotFound."""
-    models = sorted(name for name in os.listdir(MODELS) if name.endswith(".gguf")) if os.path.isdir(MODELS) else ()
-    if not models:
-        raise ModelNotFound("this copy has no bundled model; give the path of a .gguf file or a Hugging Face folder")
-    return os.path.join(MODELS, models[0])

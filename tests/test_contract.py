@@ -169,10 +169,11 @@ def test_quiet_or_verbose(call: Any) -> None:
 def test_not_built(call: Any) -> None:
     for module in ("pyx.cpu", "pyx.draft"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
-        done = call("run", "hello", command=[sys.executable, "-c", program])
+        done = call("run", "hello", "-m", "bundled", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
         assert "the compiled part" in done.stderr and "setup.py build_ext --inplace" in done.stderr
-        failed = json.loads(call("run", "hello", "--json", command=[sys.executable, "-c", program]).stdout)["error"]
+        asked = ("run", "hello", "-m", "bundled", "--json")
+        failed = json.loads(call(*asked, command=[sys.executable, "-c", program]).stdout)["error"]
         assert failed["code"] == "not_built" and f"bitnet-edge: {failed['message']}\n" == done.stderr
     for modules in (["pyx.cpu"], ["pyx.page"], [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]):
         program = f"import sys; sys.modules.update(dict.fromkeys({modules})); import edge; edge.load()"
@@ -253,6 +254,62 @@ def test_environment(call: Any) -> None:
     assert call("run", "hello", "-n", "8", BITNET_EDGE_MAX_TOKENS="3").stdout == "You said\n"
     assert call("run", "hello", BITNET_EDGE_KV="f16", BITNET_EDGE_JSON="1").stdout.count('"f16"') == 1
     assert call("run", "hello", BITNET_EDGE_STOP=" ", BITNET_EDGE_PROMPT="x").stdout == "You said: hello\n"
+
+
+# ---- without a model -------------------------------------------------------------------------------------------------
+
+HOUSE = "Corner Café"
+
+
+def test_without_a_model(call: Any, env: dict[str, str]) -> None:
+    teas = "Your order: 2 Green tea. That is €5.60. Anything else?"
+    for args, stdin in ((("two green teas",), ""), (("-q", "-p", "two green teas"), ""), ((), "two green teas\n"),
+                        (("two",), "green teas\n"), (("-",), "two green teas")):  # fmt: skip
+        done = call("run", *args, stdin=stdin, command=REAL)
+        assert (done.returncode, done.stdout, done.stderr) == (0, teas + "\n", "")
+    told = json.loads(call("run", "--json", "two green teas", command=REAL).stdout)
+    assert (told["text"], told["finish_reason"], told["house"]) == (teas, "stop", HOUSE)
+    assert told["operations"] == ['add 2 "Green tea"'] and told["state"]["total"] == 560 and "guard" not in told
+    hurt = json.loads(call("run", "I am having a heart attack", command=REAL, BITNET_EDGE_JSON="1").stdout)
+    assert hurt["guard"] == "emergency" and "112" in hurt["text"]
+    assert call("run", "x" * 100_000, "--json", command=REAL).returncode == 0
+    assert call("run", command=REAL).returncode == 2 and call("run", stdin=b"\xff", command=REAL).returncode == 2
+    visit = "two green teas\nthat is all\nyes\n"
+    chat = call("chat", "--no-history", stdin=visit, command=REAL)
+    assert chat.returncode == 0 and chat.stdout.count(f'"house":"{HOUSE}"') == 1 and chat.stderr == ""
+    kiosk = call("kiosk", stdin=visit, command=REAL)
+    assert [line for line in chat.stdout.splitlines() if "{" not in line] == [
+        line for line in kiosk.stdout.splitlines() if "{" not in line]  # fmt: skip
+    assert call("chat", stdin="two green teas\n/exit\nnever\n", command=REAL).stdout.endswith(teas + "\n")
+    with Terminal([*REAL, "run", "two green teas"], env) as t:
+        t.expect(r"example kiosk.*pull bonsai-1\.7b.*Your order: 2 Green tea")
+        assert t.wait() == 0
+    with Terminal([*REAL, "chat"], env) as t:
+        banner = t.expect("> ")
+        assert f"{HOUSE}: a kiosk" in banner and "pull bonsai-1.7b" in banner
+        t.line("two green teas")
+        t.expect("Anything else.*> ")
+        t.type(CTRL_D)
+        assert t.wait() == 0
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_bundled_model(call: Any, env: dict[str, str]) -> None:
+    small = ("--greedy", "-c", "128", "-t", "1", "-n", "12")
+    named = call("run", "two green teas", "-m", "bundled", *small, command=REAL)
+    assert named.returncode == 0 and HOUSE not in named.stdout and "Your order" not in named.stdout
+    assert call("run", "two green teas", *small, command=REAL).stdout == named.stdout
+    for args in (("--raw",), ("--ctx", "128"), ("--kv", "int8"), ("--jsonl",), ("--stats",)):
+        done = call("run", *args, "two green teas", command=REAL)
+        assert done.returncode == 0 and "Your order" not in done.stdout, args
+    assert "Your order" not in call("run", "two green teas", command=REAL, BITNET_EDGE_CTX="128").stdout
+    ready = json.loads(call("chat", "--jsonl", command=REAL).stdout.splitlines()[0])
+    assert ready["model"] == json.loads(call("run", "--json", "-m", "bundled", "x", command=REAL).stdout)["model"]
+    assert json.loads(call("model", "show", "bundled", "--json", command=REAL).stdout)
+    assert call("run", "hi", "-m", "bundeld", command=REAL).stderr.rstrip().endswith("did you mean bundled?")
+    with Terminal([*REAL, "run", "hi", *small], env) as t:
+        t.expect("the bundled model answers")
+        assert t.wait() == 0
 
 
 # ---- exit codes ------------------------------------------------------------------------------------------------------
@@ -485,7 +542,7 @@ def test_run_imports_no_numpy(call: Any) -> None:
 def test_bare_command(call: Any) -> None:
     done = call()
     assert done.returncode == 0 and done.stderr == ""
-    assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat" in done.stdout
+    assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat -m" in done.stdout
 
 
 # ---- sessions --------------------------------------------------------------------------------------------------------

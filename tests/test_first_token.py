@@ -9,7 +9,7 @@ import pytest
 
 import edge
 from benchmarks import first_token
-from edge.loading import bundled
+from edge.model.library import bundled
 
 MODEL = bundled()
 

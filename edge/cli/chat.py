@@ -27,7 +27,7 @@ EPILOG = """\
 Examples:
   bitnet-edge chat -m bonsai-1.7b
   bitnet-edge chat -m bonsai-1.7b -c 8192 --memory 1500M
-  bitnet-edge chat --session talk.bes -sysf guide.txt
+  bitnet-edge chat -m bonsai-1.7b --session talk.bes -sysf guide.txt
 """
 
 DETAILS = """\
@@ -39,7 +39,8 @@ standard input is one message.
 
 @click.command(
     cls=Command,
-    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
+    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits. Without -m the example "
+    "kiosk opens; with other model options, the bundled model.",
     short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
     details=DETAILS,
@@ -47,7 +48,7 @@ standard input is one message.
 )
 @options.system_options
 @options.session_options
-@options.model_file_options
+@options.model_or_kiosk_options
 @options.model_options
 @options.kv_options
 @options.sampling_options
@@ -76,6 +77,10 @@ def chat(
 ) -> int:
     """Parse, load, talk."""
     out = ctx.ensure_object(Output)
+    if not options.asks_for_model(ctx, "no_history"):
+        from edge.cli.kiosk import example
+
+        return example(out)
     system = options.system_prompt(flags)
     arguments = options.ask_arguments(flags)
     keeper = Keeper(flags)

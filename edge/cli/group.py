@@ -166,8 +166,8 @@ NEIGHBOURS = {
 INTRO = """\
 Run ternary language models on this machine, offline.
 
-  bitnet-edge run "Where does the river begin?"
-  bitnet-edge chat"""
+  bitnet-edge run "Two large lattes, please."      # the example kiosk
+  bitnet-edge chat -m bonsai-1.7b                  # a model, after: bitnet-edge pull bonsai-1.7b"""
 
 
 class Group(click.Group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import CONTEXT, Command, Context, Text, heading, option
-from edge.cli.output import Output
+from edge.cli.output import Output, is_tty
 
 if TYPE_CHECKING:
     from edge.kiosk.visit import Reads, Visit
@@ -23,12 +24,16 @@ ABOUT = """\
 It says only what its owner wrote; it cannot chat. To chat, get a model: bitnet-edge pull bonsai-1.7b
 /help lists the commands, Ctrl-D quits."""
 
+#: of one answer, on a terminal
+NOTE = "(the example kiosk answers; to talk with a model: bitnet-edge pull bonsai-1.7b, then use -m bonsai-1.7b)"
+
 HELP = """\
 /facts   the facts of this house
 /menu    what can be ordered, with prices
 /order   the current order
 /new     start with the next guest
 /help    this list
+/exit    quit
 Ctrl-C   clear the line; on an empty line, quit
 Ctrl-D   quit"""
 
@@ -168,6 +173,34 @@ def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
     out.info(f"{house.name}: {', '.join(parts)}; {count(len(doubts), 'doubt') if doubts else 'no doubts'}")
 
 
+def example(out: Output) -> int:
+    """``chat`` without a model: the same as ``kiosk`` without a file."""
+    from edge.kiosk.deliver import delivery
+    from edge.kiosk.house import EXAMPLE, load
+    from edge.kiosk.visit import Visit
+
+    house = load(EXAMPLE)
+    return converse(out, Visit(house, delivery(house, os.getcwd(), out.line)))
+
+
+def answer(out: Output, text: str, as_json: bool) -> int:
+    """``run`` without a model: what the example kiosk replies to the first words of a guest."""
+    from edge.kiosk.house import EXAMPLE, load
+    from edge.kiosk.visit import Visit, event
+
+    visit = Visit(load(EXAMPLE))
+    turn = visit.turn(text)
+    if as_json:
+        told = event(visit, turn)
+        out.json({"text": told.pop("say"), "finish_reason": "stop", "house": visit.house.name,
+                  **{key: value for key, value in told.items() if key != "ev"}})  # fmt: skip
+    else:
+        if is_tty(sys.stderr):
+            out.info(NOTE, "dim")
+        out.line(turn.say)
+    return 0
+
+
 def converse(out: Output, visit: Visit) -> int:
     """In the terminal, or line by line in a pipe."""
     from edge.cli.chat import choose_reader
@@ -195,6 +228,8 @@ def converse(out: Output, visit: Visit) -> int:
         except UnicodeEncodeError:
             out.warn("this line is not UTF-8 text")
             continue
+        if text in ("/exit", "/bye", "/quit"):
+            return 0
         if text.startswith("/"):
             command(out, visit, text)
         else:

@@ -48,17 +48,39 @@ ACTIVATION = option(
     "scoring a text.",
 )
 
-_model_file = heading(
-    "Model",
-    option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or the name of a pulled model "
-           "(default: bundled). A folder is one from Hugging Face; the bundled model is a small demonstration."),
-)  # fmt: skip
+
+def _model_file(default: str) -> Any:
+    return heading(
+        "Model",
+        option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or the name of a pulled "
+               f"model (default: {default}). A folder is one from Hugging Face; the name bundled is a small model for "
+               "demonstrations."),
+    )  # fmt: skip
+
+
 _format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
 
 
 def model_file_options(command: Any) -> Any:
     """Which model, and what its file leaves open."""
-    return _model_file(_format_options(command))
+    return _model_file("bundled")(_format_options(command))
+
+
+def model_or_kiosk_options(command: Any) -> Any:
+    """The same for commands that go to the example kiosk unless :func:`asks_for_model`."""
+    return _model_file("kiosk")(_format_options(command))
+
+
+def asks_for_model(ctx: click.Context, *others: str) -> bool:
+    """Whether -m or any other option about a model was given, as an option or as a variable.
+
+    ``others``: names of the command's parameters that are not about a model; those of :data:`output_options` are known.
+    """
+    aside = {*others, "quiet", "verbose", "color"}
+    given = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+    return any(
+        ctx.get_parameter_source(str(param.name)) in given for param in ctx.command.params if param.name not in aside
+    )
 
 
 # fmt: off
@@ -360,7 +382,7 @@ def model_path(flags: Mapping[str, Any]) -> str:
     """The file or folder that --model names; without it the model that ships inside."""
     if flags.get("model") is not None:
         return str(flags["model"])
-    from edge.loading import bundled
+    from edge.model.library import bundled
 
     return bundled()
 

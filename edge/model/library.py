@@ -10,7 +10,6 @@ A pulled model is a folder below :func:`folder` that holds its files and ``pull.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import asdict, dataclass
@@ -85,6 +84,10 @@ class Pulled:
     converted: bool = False  # rewritten by `convert` after the download, so that it starts faster
 
 
+#: the name of the model that ships inside the package, and of the folder it lies in
+BUNDLED = "bundled"
+
+
 def folder() -> str:
     """The folder of pulled models: $BITNET_EDGE_MODELS, else the user's data folder (XDG_DATA_HOME)."""
     chosen = os.environ.get("BITNET_EDGE_MODELS")
@@ -94,11 +97,21 @@ def folder() -> str:
     return os.path.join(data, "bitnet-edge", "models")
 
 
+def bundled() -> str:
+    """The path of the model that ships inside the package.  Raises ModelNotFound."""
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), BUNDLED)
+    models = sorted(name for name in os.listdir(place) if name.endswith(".gguf")) if os.path.isdir(place) else ()
+    if not models:
+        raise ModelNotFound("this copy has no bundled model; give the path of a .gguf file or a Hugging Face folder")
+    return os.path.join(place, models[0])
+
+
 def checked_name(name: str) -> str:
     """Return ``name`` if it is a valid model name.  Raises UsageError."""
     if not NAME.fullmatch(name):
-        raise UsageError(f"'{name[:60]}' cannot be the name of a model; use small letters, digits, '.', '-' and '_'",
-                         )
+        raise UsageError(f"'{name[:60]}' cannot be the name of a model; use small letters, digits, '.', '-' and '_'")
+    if name == BUNDLED:
+        raise UsageError(f"'{name}' is the name of the model that ships with the program; use another name")
     return name
 
 
@@ -106,6 +119,8 @@ def find(name: str) -> Pulled | None:
     """The pulled model of that name; None if there is none, or its record cannot be read."""
     if not NAME.fullmatch(name):
         return None
+    import json
+
     place = os.path.join(folder(), name)
     try:
         with open(os.path.join(place, RECORD), "rb") as file:
@@ -128,6 +143,8 @@ def pulled() -> list[Pulled]:
 
 def write_record(model: Pulled, file: str | None) -> None:
     """Make the files in the folder of ``model`` a model: the last step of a pull, atomic."""
+    import json
+
     place = os.path.join(folder(), model.name)
     record: dict[str, Any] = {k: v for k, v in asdict(model).items() if k not in ("name", "path")}
     record["file"] = file
@@ -162,7 +179,7 @@ def near(name: str) -> list[str]:
     """Names of known and pulled models that are like ``name``, the likest first; three at most."""
     from difflib import get_close_matches
 
-    names = {*KNOWN, *(model.name for model in pulled())}
+    names = {BUNDLED, *KNOWN, *(model.name for model in pulled())}
     plain = name.lower()
     inside = sorted(each for each in names if len(plain) >= 4 and plain in each)
     return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
@@ -176,6 +193,8 @@ def resolve(model: str) -> str:
     """
     if os.path.exists(model):
         return model
+    if model == BUNDLED:
+        return bundled()
     name = model[len("hf:") :] if model.startswith("hf:") else model
     if model.startswith("hf:"):
         for each in pulled():

@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from edge.errors import EXIT_CODES
-from edge.loading import bundled
+from edge.model.library import bundled
 from tests.services import REAL, environment
 
 ASK = ("-n", "8", "--seed", "1", "hello")
