@@ -1,11 +1,12 @@
 """Beside other programs: tokens/s with each number of threads and with the engine's own choice, on idle and busy cores.
 
-    python benchmarks/busy.py [MODEL] [--busy 0,1,2] [--seconds 3] [--rounds 3]
+    python benchmarks/busy.py [MODEL] [--busy 0,1,2] [--seconds 3] [--rounds 3] [--held]
 
 ``--busy``: how many endless loops run beside it, each a process and a session of its own, as another service would be.
 Every setting answers for ``--seconds`` in turns, ``--rounds`` times; the table has medians, [least - most], and the own
 choice as a share of the best fixed number.  Then the loops end and the own choice goes on: how long until it is back at
-0.9 of the speed it had before them.
+0.9 of the speed it had before them.  ``--held``: a column for the own choice with its threads held on all allowed
+cores, in the way in which they are held on the fast ones where there are slow ones: what that costs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import edge
-from pyx import cpu
+from edge.model.cores import find
 
 #: tokens of one answer, so that every answer has the same depths
 ANSWER = 400
@@ -79,23 +81,28 @@ def main() -> None:
     parser.add_argument("--threads", help="fixed numbers, such as 1,2 (default: 1 to the number of cores)")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--held", action="store_true")
     options = parser.parse_args()
-    fixed = [int(n) for n in options.threads.split(",")] if options.threads else list(range(1, cpu.cores() + 1))
+    fixed = [int(n) for n in options.threads.split(",")] if options.threads else list(range(1, find().threads + 1))
     engines = {str(n): edge.load(options.model, threads=n, weights="map") for n in fixed}
     engines["own"] = edge.load(options.model, weights="map")
+    if options.held:
+        found = find()
+        with mock.patch("edge.model.cores.find", lambda: found._replace(allowed=(*found.allowed, 1023))):
+            engines["held"] = edge.load(options.model, weights="map")
     for engine in engines.values():
         answer(engine, 0.3)
     own: dict[int, float] = {}
     for n in map(int, options.busy.split(",")):
-        found: dict[str, list[float]] = {name: [] for name in engines}
+        speeds: dict[str, list[float]] = {name: [] for name in engines}
         with load(n):
             for _ in range(options.rounds):
                 for name, engine in engines.items():
-                    found[name].append(speed(answer(engine, options.seconds)))
-        own[n] = median(found["own"])
-        best = max(median(found[str(f)]) for f in fixed)
+                    speeds[name].append(speed(answer(engine, options.seconds)))
+        own[n] = median(speeds["own"])
+        best = max(median(speeds[str(f)]) for f in fixed)
         row = "  ".join(
-            f"{name}: {median(v):.5g} [{min(v):.5g} - {max(v):.5g}]" for name, v in found.items())
+            f"{name}: {median(v):.5g} [{min(v):.5g} - {max(v):.5g}]" for name, v in speeds.items())
         print(f"{n} busy  {row}  own/best {own[n] / best:.2f}", flush=True)
     if own.get(0):
         for n in (n for n in own if n):

@@ -19,6 +19,7 @@ from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
 from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.kv.space import KVSpace
+from edge.model.cores import choose
 from edge.model.footprint import Footprint, available_memory
 from edge.model.model import MAP, Model
 from edge.model.threads import claim, refuse_after_fork
@@ -82,9 +83,10 @@ def load(
 
     ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all that begin with kv: see
     :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: number of threads; default: up to
-    one for each fast core, fewer while other programs need the cores (see pyx.pace).  head: one of HEADS.
-    weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
-    between steps if there is enough memory, see :mod:`edge.model.placement`).  isa: force an instruction set.
+    one for each fast core, fewer while other programs need the cores (see pyx.pace); -N: N less than that.
+    head: one of HEADS.  weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start
+    with the map, and copy between steps if there is enough memory, see :mod:`edge.model.placement`).  isa: force an
+    instruction set.
     template: a chat template by name.  think: whether models that can think before they answer do so; None: the model
     decides.  i2s_layout and activation: for files that do not contain them.  system: the system prompt of sessions
     without one of their own; it is never dropped from a sliding context if ``sinks`` is None.  progress: called with
@@ -109,8 +111,11 @@ def load(
         raise UsageError(f"is {head!r}", argument="head", hint=f"it must be {', '.join(HEADS[:-1])} or {HEADS[-1]}")
     if weights not in ("auto", "map", "huge"):
         raise UsageError(f"is {weights!r}", argument="weights", hint="it must be auto, map or huge")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 256):
-        raise UsageError(f"is {threads!r}", argument="threads", hint="it must be a whole number from 1 to 256")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)
+                                or not -256 <= threads <= 256 or threads == 0):
+        raise UsageError(
+            f"is {threads!r}", argument="threads",
+            hint="it must be a whole number from 1 to 256, or -N to leave N fast cores free")
     drafting = Drafting.parse(draft).under(wishes.kv_policy)
     _choose_isa(isa)
     report = progress or (lambda done, total: None)
@@ -123,13 +128,13 @@ def load(
     from edge.model.library import bundled
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
-    from pyx import cpu
     from pyx.memory import rss, trim
 
     path = bundled() if model is None else str(model)
     checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
-    n_threads, few = claim(threads or cpu.cores())
+    n_threads, cores = choose(threads)
+    n_threads, few = claim(n_threads)
     head = head_for(head, checkpoint, wishes, constrained)
     ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
@@ -168,7 +173,7 @@ def load(
             checkpoint, n_threads, reading, made, tokenizer, lambda done, total: report(3 + 6 * done / total, 10))
     try:
         transformer = building.build(
-            checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None)
+            checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None or threads < 0, cores=cores)
         if weights == "huge":
             placement.copy(transformer.matrices)
     except MemoryError as error:

@@ -1,4 +1,4 @@
-"""cpu: which kernels this processor can run, and which cores it has (see cpu.pyx)."""
+"""cpu: which kernels this processor can run (see cpu.pyx)."""
 
 def use(name: str) -> None:
     """Choose a kernel row by name, or the best with "auto".  ValueError: unknown; RuntimeError: cannot run here."""
@@ -11,9 +11,3 @@ def isas() -> list[str]:
 
 def supported() -> list[str]:
     """Rows that this processor can run, best last."""
-
-def quota(root: str = "/") -> float | None:
-    """Cores' worth of time that control groups allow this process; None: no limit."""
-
-def cores() -> int:
-    """Performance cores in our affinity mask."""

@@ -1,4 +1,5 @@
-# team: the threads of one step, which wait for each other between its stages, and the clock that says what these take.
+# team: the threads of one step, which wait for each other between its stages, the cores on which they stay, and the
+# clock that says what the stages take.
 from libc.stdint cimport int64_t
 
 cdef extern from "barrier.h" nogil:
@@ -7,6 +8,21 @@ cdef extern from "barrier.h" nogil:
         pass
     # Every one of the n threads calls it, and returns when all have.
     void team_barrier(team *, int n)
+
+cdef extern from "hold.h" nogil:
+    enum:
+        MOST_CORES
+    ctypedef struct core_set "cpu_set_t":
+        pass
+    # Some of the cores; all zero: any.
+    ctypedef struct cores "struct cores":
+        pass
+    void cores_add(cores *, int core)
+    # A worker of a step stays on the cores.
+    void keep_on(const cores *)
+    # The caller's own thread goes there if it is elsewhere; if so, its mask is to be given back after the step.
+    int move_to(const cores *, core_set *before)
+    void give_back(const core_set *before)
 
 cdef extern from "clock.h" nogil:
     # nanoseconds that only grow

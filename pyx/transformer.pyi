@@ -52,6 +52,7 @@ class Transformer:
         n_threads: int = 1,
         chunk: int = 128,
         adapt: bool = False,
+        cores: Iterable[int] | None = None,
     ) -> None: ...
     @property
     def scratch_bytes(self) -> int: ...

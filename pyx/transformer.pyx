@@ -33,7 +33,9 @@ from pyx.rotary cimport Rotary, angles_at
 from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.planes cimport answer
 from pyx.table cimport Table
-from pyx.team cimport EMBED, HEAD, WAIT, core_ns, lap, now_ns, stage_clock, team_barrier
+from pyx.team cimport (
+    EMBED, HEAD, MOST_CORES, WAIT, core_ns, core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns,
+    stage_clock, team_barrier)
 from pyx.ternary cimport TernaryMatrix
 
 
@@ -86,6 +88,19 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
     lap(clock, HEAD)
 
 
+cdef void run_on(const cores *c, step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
+    """The same on some of the cores."""
+    cdef core_set before
+    cdef bint moved = False
+    if tid == 0:
+        moved = move_to(c, &before)
+    else:
+        keep_on(c)
+    run_step(p, embedding, head, tid, n_thread)
+    if moved:
+        give_back(&before)
+
+
 cdef class Segment:
     """Tokens that a step appends to one cache: ids (int32 buffer [n]) behind what kv holds.
 
@@ -119,7 +134,8 @@ cdef class Transformer:
     attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection, such as ffn_up_norm_in.
     rope_freqs: float32 divisors [rope_dim / 2] or None.
     chunk: most tokens per step, of all its segments.  adapt: steps take fewer threads while other programs need the
-    cores (see pyx.pace).  One call at a time; the GIL is released inside.
+    cores (see pyx.pace).  cores: numbers of those on which the threads stay, the caller's own during a step; None: any.
+    One call at a time; the GIL is released inside.
 
     Raises ValueError naming the tensor whose shape does not fit the configuration.
     """
@@ -136,10 +152,11 @@ cdef class Transformer:
     cdef Workspace workspace
     cdef const float *output_norm
     cdef step_plan plan
+    cdef cores cores
 
     def __cinit__(
         self, config, Table embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
-        int n_threads=1, int64_t chunk=128, bint adapt=False):
+        int n_threads=1, int64_t chunk=128, bint adapt=False, cores=None):
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
         self.n_layer, self.hidden, self.ffn = config.n_layer, config.hidden, config.ffn
@@ -164,6 +181,10 @@ cdef class Transformer:
         self.rotary, self.workspace = Rotary(config, rope_freqs), Workspace()
         self._prepare(config)
         self.pace = Pace(n_threads) if adapt and n_threads > 1 else None
+        for core in cores or ():
+            if not 0 <= core < MOST_CORES:
+                raise ValueError(f"core {core} is out of range")
+            cores_add(&self.cores, core)
 
     def __dealloc__(self):
         free(self.layers)
@@ -392,7 +413,7 @@ cdef class Transformer:
         if self.pace is not None:
             n_threads, begun, begun_core = self.pace.threads(), now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
-            run_step(p, embedding, head, threadid(), omp_get_num_threads())
+            run_on(&self.cores, p, embedding, head, threadid(), omp_get_num_threads())
         if self.pace is not None:
             self.pace.took(n, begun, now_ns(), core_ns() - begun_core)
         for given in segments:

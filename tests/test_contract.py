@@ -466,6 +466,18 @@ def test_stats_line(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
+def test_threads_and_cores(call: Any) -> None:
+    """tests/test_cores.py has the machines with fast and slow cores, and the masks of real threads."""
+    asked = ("chat", "--jsonl", "--threads")
+    allowed = len(os.sched_getaffinity(0))
+    for given, expected in (("1", {1}), ("3", {3}), ("-1", set(range(1, allowed + 1))), ("-99", {1})):
+        done = call(*asked, given, stdin='{"op": "info"}\n', command=REAL)
+        assert json.loads(done.stdout.splitlines()[1])["threads"] in expected
+    refused = call(*asked, "0")
+    assert refused.returncode == 2 and "0 threads cannot work" in refused.stderr
+
+
+@pytest.mark.usefixtures("bundled_model")
 def test_drafts_change_nothing(call: Any) -> None:
     asked = ("run", "Two lattes and two lattes, please.", "-n", "40", "--ignore-eos", "--seed", "5", "--json")
     plain, drafted = (json.loads(call(*asked, "--draft", n, command=REAL).stdout) for n in ("off", "7"))

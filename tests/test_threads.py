@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import gc
 import mmap
-import os
 import struct
 import subprocess
 import sys
@@ -242,40 +241,3 @@ def test_memory_can_be_asked_while_sessions_come_and_go():
     finally:
         sys.setswitchinterval(interval)
     assert not errors
-
-
-# ---- how many --------------------------------------------------------------------------------------------------------
-
-
-def machine(root: Path, files: dict[str, str]) -> str:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return str(root)
-
-
-@pytest.mark.parametrize(("files", "expected"), [
-    ({}, None),
-    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, None),
-    ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2.0),
-    ({"proc/self/cgroup": "0::/a.slice/b.service\n", "sys/fs/cgroup/a.slice/cpu.max": "50000 100000\n",
-      "sys/fs/cgroup/a.slice/b.service/cpu.max": "max 100000\n"}, 0.5),
-    ({"proc/self/cgroup": "0::/outside/the/container\n", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
-    ({"proc/self/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n",
-      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "300000",
-      "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000"}, 3.0),
-    ({"proc/self/cgroup": "1:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
-      "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, None),
-    ({"proc/self/cgroup": "garbage\n\n1:cpu\n", "sys/fs/cgroup/cpu.max": "x y z"}, None),
-])
-def test_the_quota_of_control_groups(tmp_path, files, expected):
-    assert cpu.quota(machine(tmp_path, files)) == expected
-
-
-def test_the_affinity_mask_bounds_the_default():
-    mask = os.sched_getaffinity(0)
-    code = f"import os; os.sched_setaffinity(0, {{{min(mask)}}}); from pyx import cpu; print(cpu.cores())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, cwd=ROOT)
-    assert done.stdout == "1\n", done.stderr
-    assert 1 <= cpu.cores() <= len(mask)

@@ -264,6 +264,19 @@ class Whole(click.IntRange):
     name = "whole number"
 
 
+class Threads(Whole):
+    """A number of threads, or how many fast cores are to be left free: -1."""
+
+    def __init__(self) -> None:
+        super().__init__(min=-256, max=256)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = super().convert(value, param, ctx)
+        if number == 0:
+            self.fail("0 threads cannot work; use 1 or more, or -N to leave N fast cores free", param, ctx)
+        return int(number)
+
+
 class Numbers(click.ParamType):
     """``1,2,4``: whole numbers from 1; nothing is an empty list."""
 

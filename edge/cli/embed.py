@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Whole, heading, option
+from edge.cli.command import Command, Text, Threads, heading, option
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
@@ -24,7 +24,8 @@ from edge.errors import EdgeError, UsageError
 @options.model_file_options
 @heading(
     "Model",
-    option("-t", "--threads", type=Whole(min=1), metavar="N", help="Number of threads. Default: one per core."),
+    option("-t", "--threads", type=Threads(), metavar="N",
+           help="Number of threads (default: one per fast core; -N: N fewer)."),
 )
 @heading(
     "Output",
@@ -39,9 +40,9 @@ def embed(
 ) -> None:
     """Load, turn, print."""
     from edge.formats import open_checkpoint
+    from edge.model.cores import choose
     from edge.model.reading import settle
     from edge.tools import embed as work
-    from pyx import cpu
 
     out = ctx.ensure_object(Output)
     if not texts and sys.stdin is not None and not sys.stdin.isatty():
@@ -56,9 +57,9 @@ def embed(
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    n_threads = threads or cpu.cores()
+    n_threads, cores = choose(threads)
     with out.progress("loading the model") as progress:
-        embedder = work.Embedder(settle(checkpoint, n_threads, progress=progress), n_threads)
+        embedder = work.Embedder(settle(checkpoint, n_threads, progress=progress), n_threads, cores)
         progress.next("embedding", "texts")
         vectors: list[array[float]] = []
         for text in texts:

@@ -47,10 +47,10 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     """Open, describe, plan; weights stay in the file."""
     from edge.formats import open_checkpoint
     from edge.loading import expect, head_for
+    from edge.model.cores import find
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from edge.session.drafting import Drafting
-    from pyx import cpu
     from pyx.memory import rss
 
     out = ctx.ensure_object(Output)
@@ -63,7 +63,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    checkpoint, found = _read(checkpoint, cpu.cores(), every=False, out=out)
+    checkpoint, found = _read(checkpoint, find().threads, every=False, out=out)
     tokenizer = Tokenizer.build(checkpoint.tokenizer)
     facts = {
         "path": checkpoint.path,
@@ -83,7 +83,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
     drafting = Drafting.parse(flags["draft"]).under(wishes.kv_policy)
     head = head_for(flags["head"], checkpoint, wishes)
-    expected = expect(checkpoint, head, place, rss()["rss"], cpu.cores(), drafting)
+    expected = expect(checkpoint, head, place, rss()["rss"], find().threads, drafting)
     plan = wishes.plan(checkpoint.config, expected)
     facts["notes"] = [*checkpoint.notes, *plan.notes]
     facts["plan"] = {
@@ -123,7 +123,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     from edge.errors import InvalidFile
     from edge.formats import open_checkpoint
     from edge.model import reading
-    from pyx import cpu
+    from edge.model.cores import find
 
     out = ctx.ensure_object(Output)
     flags["model"] = path if path is not None else flags["model"]
@@ -135,7 +135,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     settled = checkpoint
     found: list[Reading] = []
     if not faults:
-        settled, found = _read(checkpoint, cpu.cores(), every=True, out=out)
+        settled, found = _read(checkpoint, find().threads, every=True, out=out)
         faults += reading.verdict(checkpoint, found)
     facts: dict[str, Any] = {"path": checkpoint.path, "sound": not faults, "faults": faults, "notes": settled.notes,
              "readings": _facts_of(found)}  # fmt: skip

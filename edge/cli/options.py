@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.cli.command import COMPARISONS, Escaped, Text, Whole, heading, option
+from edge.cli.command import COMPARISONS, Escaped, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.cli.signals import guard_maps
 from edge.errors import EdgeError, UsageError
@@ -102,9 +102,9 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
 
 _model_options = heading(
     "Model",
-    option("-t", "--threads", type=Whole(min=1), metavar="N",
-           help="Number of threads (default: one per fast core). By default fewer are used while other programs need "
-           "the cores."),
+    option("-t", "--threads", type=Threads(), metavar="N",
+           help="Number of threads (default: one per fast core; -N: N fewer). By default fewer are used while other "
+           "programs need the cores."),
     option("--think/--no-think", "think", default=None, help="Let the model think before it answers, or not. For "
            "models that support it (Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; "
            "JSON has them in a field of their own."),

@@ -170,14 +170,14 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 def embedder(flags: dict[str, Any]) -> Any:
     """The model, for embeddings."""
     from edge.formats import open_checkpoint
+    from edge.model.cores import choose
     from edge.model.reading import settle
     from edge.tools.embed import Embedder
-    from pyx import cpu
 
     path = options.model_path(flags)
     checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
-    n_threads = flags["threads"] or cpu.cores()
-    return Embedder(settle(checkpoint, n_threads), n_threads)
+    n_threads, cores = choose(flags["threads"])
+    return Embedder(settle(checkpoint, n_threads), n_threads, cores)
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:

@@ -6,6 +6,7 @@ The only place that knows which stored tensor becomes which part of a model.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import InvalidFile
@@ -25,14 +26,19 @@ RESIDUAL = ("attn_output", "ffn_down")
 
 
 def build(
-    checkpoint: Checkpoint, n_threads: int = 1, head: str | Head = "auto", chunk: int = 128, adapt: bool = False
+    checkpoint: Checkpoint,
+    n_threads: int = 1,
+    head: str | Head = "auto",
+    chunk: int = 128,
+    adapt: bool = False,
+    cores: Sequence[int] | None = None,
 ) -> Transformer:
     """The compiled transformer over the checkpoint's tensors.
 
     ``head``: a kind, see :mod:`pyx.head`, or one that :func:`output_head` has made.  Ternary tensors are used where
     they lie in the file's map, if their layout is ours; :mod:`edge.model.placement` may move them.  Raises
     InvalidFile naming the tensor that is missing or does not fit.  ``adapt``: steps take fewer threads while other
-    programs need the cores, see :mod:`pyx.pace`.
+    programs need the cores, see :mod:`pyx.pace`.  ``cores``: those on which the threads stay, None: any.
     """
     from pyx.transformer import Transformer
 
@@ -50,7 +56,8 @@ def build(
     divisors = None if freqs is None else _vector(checkpoint, freqs.name, config.rope_dim // 2)
     try:
         return Transformer(
-            config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt
+            config, embedding, output, layers, output_norm, divisors, n_threads=n_threads, chunk=chunk, adapt=adapt,
+            cores=cores,
         )
     except ValueError as error:
         raise InvalidFile(f"this model cannot be run: {error}") from None

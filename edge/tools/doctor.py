@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import EdgeError
+from edge.model.cores import find, spell
 from edge.tools.board import Board
 
 MODELS = Path(__file__).resolve().parents[1] / "bundled"
@@ -38,7 +39,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "memory": board.memory(),
         "memory_control": board.memory_control(),
         "isa": _isa(),
-        "cores": _cores(),
+        "cores": _cores(board.root),
         "page_size": os.sysconf("SC_PAGE_SIZE"),
         "huge_pages": board.huge_pages(),
         "huge_page_support": {**board.huge_page_support(), "collapse": _collapses(), "own": _gives()},
@@ -67,7 +68,7 @@ def lines(facts: dict[str, Any]) -> list[str]:
         ("system", f"{facts['system']}, Python {facts['python']}, bitnet-edge {facts['version']}"),
         ("instructions", isa["error"] or f"{isa['in_use']} in use; supported: {', '.join(isa['supported'])}"),
         ("not supported", ", ".join(name for name in isa["known"] if name not in isa["supported"])),
-        ("cores", f"{cores['performance']} used, {cores['allowed']} allowed, {cores['online']} online"),
+        ("cores", _cores_words(cores)),
         ("memory", f"{_size(memory['available'])} available of {_size(memory['total'])}, swap {_size(memory['swap'])}"),
         ("pages", f"{facts['page_size'] // 1024} KiB; transparent huge pages: {facts['huge_pages'] or 'unknown'}"),
         ("2 MiB pages", huge_page_line(facts["huge_page_support"])),
@@ -102,15 +103,32 @@ def _isa() -> dict[str, Any]:
         return {"known": [], "supported": [], "in_use": None, "error": str(error)}
 
 
-def _cores() -> dict[str, int | None]:
-    allowed = len(os.sched_getaffinity(0))
-    try:
-        from pyx import cpu
+def _cores(root: str) -> dict[str, Any]:
+    """How many threads work on which cores by default, and why."""
+    found = find(root)
+    held = found.held(found.threads)
+    return {
+        "online": os.cpu_count(),
+        "allowed": len(found.allowed),
+        "performance": found.threads,
+        "fast": list(found.fast),
+        "held": held is not None,
+        "source": found.source,
+        "quota": found.quota,
+        "openmp": found.openmp,
+    }
 
-        performance = cpu.cores()
-    except ImportError:
-        performance = allowed
-    return {"online": os.cpu_count(), "allowed": allowed, "performance": performance}
+
+def _cores_words(cores: dict[str, Any]) -> str:
+    """The same as one line: "4 used (threads stay on 4-7, the fast ones by ...), 8 allowed, 8 online"."""
+    fast = f"{spell(tuple(cores['fast']))}, the fast ones by {cores['source']}"
+    why = _join(
+        cores["source"] and f"{'threads stay on' if cores['held'] else 'as many as'} {fast}",
+        cores["source"] and cores["openmp"] and f"{cores['openmp']} is set, so OpenMP places them",
+        cores["performance"] < len(cores["fast"]) and f"a control group allows {cores['quota']:g} cores' worth of time",
+    )
+    used = f"{cores['performance']} used{f' ({why})' if why else ''}"
+    return f"{used}, {cores['allowed']} allowed, {cores['online']} online"
 
 
 def _libgomp() -> str | None:

@@ -23,7 +23,9 @@ CHUNK = 64  # tokens a step
 class Embedder:
     """A model that turns texts into vectors.  Raises InvalidFile, or UsageError for a model without a tokenizer."""
 
-    def __init__(self, checkpoint: Checkpoint, n_threads: int = 1) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, n_threads: int = 1, cores: Sequence[int] | None = None
+    ) -> None:
         from edge.model.weights import build
         from edge.prompt.tokenizer import Tokenizer
         from pyx.head import Head
@@ -37,7 +39,7 @@ class Embedder:
         self._tokenizer = Tokenizer.build(checkpoint.tokenizer)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
         head = Head(Table("F32", one, n, n), "f32", n_threads)
-        self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK)
+        self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
     def tokens(self, text: str) -> list[int]:
         """The ids of a text, with the beginning and the end that the model was trained with."""

@@ -1,0 +1,153 @@
+"""cores: how many threads a model gets, and the cores on which they stay.
+
+The threads of a step wait for each other, so the slowest core sets the pace: on a board with fast and slow cores
+(big.LITTLE, hybrid laptops) only the fast ones are used, and the threads stay on them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+#: cores at least so fast, as a share of the fastest, count as fast.  Three more cores of 0.7 make the threads of one
+#: fast core 2.8 times as fast together (a phone with 1 + 3 + 4 cores); little cores have 0.2 to 0.6.
+FAST = 0.7
+#: where the user has told OpenMP's library on which cores its threads run
+OPENMP = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+#: what tells how fast a core is, the best first; /sys/devices/cpu_core/cpus lists the fast cores of Intel's hybrids
+SPEEDS = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
+
+
+class Cores(NamedTuple):
+    """The cores of this process."""
+
+    allowed: tuple[int, ...]  # by its affinity mask (taskset, cpusets)
+    fast: tuple[int, ...]  # those of them that are used
+    source: str | None  # the system file that told which are fast; None: they are all the same, or nothing tells
+    quota: float | None  # cores' worth of time that control groups allow; None: no limit
+    openmp: str | None = None  # a variable of OPENMP that is set
+
+    @property
+    def threads(self) -> int:
+        """Threads worth having; at least 1."""
+        return len(self.fast) if self.quota is None else max(1, min(len(self.fast), round(self.quota)))
+
+    def held(self, threads: int) -> tuple[int, ...] | None:
+        """The cores on which so many threads stay; None: the system chooses.
+
+        That is where all allowed cores are as fast, where there are more threads than fast cores, and where the user
+        told OpenMP's library about cores.
+        """
+        if self.openmp or self.fast == self.allowed or threads > len(self.fast):
+            return None
+        return self.fast
+
+
+def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
+    """The cores of this process; ``root`` and ``allowed``: of another machine."""
+    mine = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))
+    fast, source = _fast(root, mine)
+    openmp = next((name for name in OPENMP if os.environ.get(name)), None)
+    return Cores(mine, fast, source, quota(root), openmp)
+
+
+def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:
+    """(number of threads, the cores on which they stay; None: any) for a user's wish.
+
+    None: one thread for each fast core, as far as the quota allows; negative: so many less, but at least 1.
+    """
+    found = find()
+    n = threads if threads is not None and threads > 0 else max(1, found.threads + (threads or 0))
+    return n, found.held(n)
+
+
+def parse(text: str) -> set[int]:
+    """A list of cores as Linux writes it, such as 0-3,8.  Raises ValueError."""
+    cores: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if not 0 <= int(first) <= int(last or first) < 1 << 16:
+            raise ValueError(f"{text!r} is not a list of cores")
+        cores.update(range(int(first), int(last or first) + 1))
+    return cores
+
+
+def spell(cores: tuple[int, ...]) -> str:
+    """Cores in ascending order as Linux writes them."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1][1:] = [core]
+        else:
+            runs.append([core])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+def _fast(root: str, allowed: tuple[int, ...]) -> tuple[tuple[int, ...], str | None]:
+    """Those of the cores that are fast, and the file that tells."""
+    hybrid = "/sys/devices/cpu_core/cpus"
+    try:
+        listed = parse(_read(root, hybrid) or "")
+    except ValueError:
+        listed = set()
+    fast = tuple(core for core in allowed if core in listed)
+    if fast:
+        return (fast, hybrid) if fast != allowed else (allowed, None)
+    for name in SPEEDS:
+        path = "/sys/devices/system/cpu/cpu{}/" + name
+        speeds = {core: _number(root, path.format(core)) for core in allowed}
+        if all(speeds.values()):
+            least = FAST * max(speed or 0 for speed in speeds.values())
+            fast = tuple(core for core in allowed if (speeds[core] or 0) >= least)
+            if fast != allowed:
+                return fast, path.format("*")
+    return allowed, None
+
+
+def quota(root: str = "/") -> float | None:
+    """Cores' worth of time that control groups (version 1 or 2) allow this process, such as 1.5; None: no limit."""
+    groups = "sys/fs/cgroup"
+    least = None
+    for line in (_read(root, "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2) if line.count(":") > 1 else ("", "", "")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        mounts = (controllers, "cpu") if controllers else ("", "unified")
+        while True:  # a group is bound by all groups above it; in a container the path may be one of outside
+            for mount in mounts:
+                found = _quota_of(root, os.path.join(groups, mount, path.strip("/")))
+                if found is not None and (least is None or found < least):
+                    least = found
+            if path.strip("/") == "":
+                break
+            path = os.path.dirname(path)
+    return least
+
+
+def _quota_of(root: str, folder: str) -> float | None:
+    """Cores' worth of one group, None: no limit."""
+    limit, _, period = (_read(root, os.path.join(folder, "cpu.max")) or "").partition(" ")
+    if not period:
+        limit = _read(root, os.path.join(folder, "cpu.cfs_quota_us")) or ""
+        period = _read(root, os.path.join(folder, "cpu.cfs_period_us")) or ""
+    try:
+        share, whole = int(limit), int(period)
+    except ValueError:  # "max"
+        return None
+    return share / whole if share > 0 and whole > 0 else None
+
+
+def _read(root: str, path: str) -> str | None:
+    """The text of a small system file; None where it cannot be read."""
+    try:
+        with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _number(root: str, path: str) -> int | None:
+    try:
+        return int(_read(root, path) or "")
+    except ValueError:
+        return None
