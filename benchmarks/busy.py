@@ -47,7 +47,7 @@ def load(n: int) -> Iterator[None]:
 
 def answer(engine: edge.Engine, seconds: float) -> list[float]:
     """Answer for so long; when each token came."""
-    greedy = edge.Sampling(temp=0.0)
+    greedy = edge.Sampling(temperature=0.0)
     times: list[float] = [time.perf_counter()]
     with engine.session() as session:
         while times[-1] - times[0] < seconds:
