@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -175,15 +176,26 @@ def answer(model: Transformer, n: int = 5) -> bytes:
     return logits.tobytes()
 
 
+def running() -> set[str]:
+    """The threads of this process, once none ends any more: the list may leave others out while some do."""
+    seen: set[str] = set()
+    for _ in range(500):
+        last, seen = seen, set(os.listdir("/proc/self/task"))
+        if seen == last:
+            break
+        time.sleep(0.02)
+    return seen
+
+
 def masks(work: Callable[[], object]) -> tuple[list[set[int]], set[int]]:
     """The masks of all threads that ``work`` starts, in a thread of its own, whose mask afterwards is the second."""
     found: list[set[int]] = []
     own: list[set[int]] = []
 
     def run() -> None:
-        before = set(os.listdir("/proc/self/task"))
+        before = running()
         work()
-        found.extend(os.sched_getaffinity(int(tid)) for tid in set(os.listdir("/proc/self/task")) - before)
+        found.extend(os.sched_getaffinity(int(tid)) for tid in running() - before)
         own.append(os.sched_getaffinity(0))
 
     thread = threading.Thread(target=run)
