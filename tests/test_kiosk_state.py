@@ -21,6 +21,7 @@ from edge.kiosk.operations import (
     Add,
     Answer,
     Book,
+    Cancel,
     Change,
     Name,
     Plain,
@@ -109,6 +110,7 @@ operations = st.one_of(
     st.builds(Change, numbers, st.integers(0, 99), texts, texts, some, some),
     st.builds(Name, texts),
     st.builds(Book, texts) | st.builds(Book, texts, texts.filter(bool), texts),
+    st.builds(Cancel, texts),
     st.builds(Answer, st.integers(0, 600)),
     st.builds(Talk, st.sampled_from(TALK)),
     st.sampled_from(PLAIN).map(Plain),
@@ -134,13 +136,16 @@ def test_the_text_form() -> None:
     assert write(latte) == 'add 2 "Latte" size "large" with "oat milk" without "sugar"'
     assert write(Change(1, count=3, item="Espresso")) == 'change 1 count 3 item "Espresso"'
     assert write(Book("table", "day", "next Friday")) == 'book "table" "day" = "next Friday"'
+    assert write(Cancel("table")) == 'cancel "table"'
     assert write(Answer(0)) == "answer none"
 
 
 def test_the_grammar_names_only_what_is_there() -> None:
-    text = grammar(["Latte"], ["large"], [], {"table": ["day"]}, 2, [4], ["friday"])
+    text = grammar(["Latte"], ["large"], [], {"table": ["day"]}, 2, [4], ["friday"], ["table"])
     assert '"\\"Latte\\""' in text and "extra" not in text and "with" not in text
-    assert "remove" not in grammar([], [], [], {}, 0, [], [])
+    nothing = grammar([], [], [], {}, 0, [], [], [])
+    assert "remove" not in nothing and "cancel" not in nothing
+    assert 'cancel: "cancel " ("\\"table\\"")' in text
 
 
 # ---- the order ----------------------------------------------------------------------------------------------------
@@ -195,6 +200,15 @@ def test_done_and_confirmed() -> None:
     again = apply(CAFE, apply(CAFE, state, CONFIRM), Add("Brownie"))
     assert not again.done and not again.confirmed
     assert apply(CAFE, state, RESTART) == State()
+
+
+def test_a_booking_is_cancelled_beside_an_order() -> None:
+    state = visit(Add("Flat white"), Book("table", "day", "Friday"), Plain("done"))
+    after = apply(CAFE, state, Cancel("table"))
+    assert after.bookings == {} and after.lines == state.lines and not after.done
+    with pytest.raises(UsageError):
+        apply(CAFE, after, Cancel("table"))
+    assert apply(CAFE, visit(Book("table", "name", "Anna")), Cancel("table")) == State()
 
 
 @pytest.mark.parametrize(

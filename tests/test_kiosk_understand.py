@@ -5,7 +5,10 @@ What strangers say is measured by training/kiosk_exam.py; here stands what must 
 
 from __future__ import annotations
 
+import contextlib
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +19,7 @@ from edge.kiosk import house as house_file
 from edge.kiosk import prompt, slots, vectors
 from edge.kiosk.facts import choose
 from edge.kiosk.mentions import vocabulary
-from edge.kiosk.operations import Add, Answer, Book, Change, Name, Plain, Remove, Talk, read, write
+from edge.kiosk.operations import UNKNOWN, Add, Answer, Book, Cancel, Change, Name, Plain, Remove, Talk, read, write
 from edge.kiosk.say import line_text
 from edge.kiosk.state import State, apply
 from edge.kiosk.understand import understand
@@ -241,11 +244,40 @@ def test_a_model_can_write_nothing_but_operations(bundled_model: Path) -> None:
     state = visit("cafe", "two large lattes and a brownie")
     with edge.load(bundled_model) as model:
         for turn in ("take the brownie off", "a table for Zoë on Friday", 'say "quoted" \\ and ü'):
-            operations = prompt.interpret(model, CAFE, state, turn)
+            operations = prompt.interpret(model, CAFE, state, turn).operations
             assert operations
             after = state
             for operation in operations:
                 after = apply(CAFE, after, operation)
+
+
+class Scripted:
+    """In place of an engine: writes what it is told."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.grammar = text, ""
+
+    def session(self, system: str) -> Any:
+        return contextlib.nullcontext(self)
+
+    def ask(self, turn: str, grammar: str, **_: Any) -> Any:
+        self.grammar = grammar
+        return [types.SimpleNamespace(text=self.text)]
+
+
+def test_with_a_model_wishes_are_named_too() -> None:
+    brownie = prompt.interpret(Scripted('add 1 "Brownie"'), CAFE, State(), "a brownie without nuts please")
+    assert brownie.operations == [Add("Brownie")] and brownie.unnoted == ["without nuts"]
+    latte = prompt.interpret(
+        Scripted('add 1 "Latte" size "large" with "butter"'), CAFE, State(), "a large latte with butter")
+    assert latte.operations == [Add("Latte", 1, "large")] and latte.unnoted == ["with butter"]
+    asked = prompt.interpret(Scripted("answer 12"), CAFE, State(), "is there soup without nuts?")
+    assert asked.operations == [Answer(12)] and not asked.unnoted
+    booked = State(bookings={"table": {"day": "Friday"}})
+    model = Scripted('cancel "table"')
+    assert prompt.interpret(model, CAFE, booked, "no table").operations == [Cancel("table")]
+    assert "cancel" in model.grammar and "Table: day Friday." in prompt.situation(CAFE, booked)
+    assert prompt.interpret(model, CAFE, State(), "no table").operations == [UNKNOWN] and "cancel" not in model.grammar
 
 
 def test_words_that_are_used_alike_have_vectors_that_point_alike() -> None:

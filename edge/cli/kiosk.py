@@ -139,9 +139,8 @@ def open_(
 def by_model(engine: Any) -> Any:
     """What understands turns by an instruct model."""
     from edge.kiosk.prompt import interpret
-    from edge.kiosk.understand import Understood
 
-    return lambda house, state, text: Understood(interpret(engine, house, state, text))
+    return lambda house, state, text: interpret(engine, house, state, text)
 
 
 @kiosk.command(

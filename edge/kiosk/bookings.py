@@ -7,7 +7,7 @@ import re
 from edge.kiosk import slots
 from edge.kiosk.house import Booking
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import RESTART, Book, Name
+from edge.kiosk.operations import Book, Cancel, Name
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
@@ -110,10 +110,8 @@ class Bookings(Reading):
         if asks(low) and not fresh and not phrases("ordering").search(low) and not (corrects and slotted):
             return text
         if (verb or named) and not fresh and phrases("remove").search(low) and not slotted and not choices:
-            if not self.state.lines and len(self.state.bookings) == 1:
-                self.emit(RESTART)
-                return ""
-            return text
+            self.emit(Cancel(target.name))
+            return ""
         return self.fields(target, text, bare, values, counts, choices, fresh, mentions)
 
     def _chosen(self, booking: Booking, mention: Mention) -> str:

@@ -18,6 +18,8 @@ _NEGATION = frozenset(
 _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
 
 
+#: what follows a "no" that corrects
+_HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i"})
 _BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
 _AGAINST = re.compile(r"\b(?:not|instead of|rather than|in place of)(?: an?| the| my)?$")
 _EVERY = re.compile(r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three| four| 2| 3| 4)?(?: with)?$")
@@ -76,6 +78,10 @@ class Draft:
 
 def negated(between: list[str], still: bool) -> bool:
     """Whether the words before a mention negate it; ``still``: the one before was negated, and both are extras."""
+    between = [  # "no, oat milk" and "no wait, oat milk" correct, they do not negate
+        word for at, word in enumerate(between)
+        if not (word in ("no", "nope", "nah") and between[at + 1 : at + 2] and between[at + 1] in _HESITANT)
+    ]  # fmt: skip
     last = next((word for word in reversed(between) if word in _NEGATION or word in ("with", "add", "plus", "w")), "")
     near = " ".join(between[-5:])
     if re.search(r"\b(?:instead|in place) of(?: the)?$|\brather than(?: the)?$", near):
@@ -139,6 +145,8 @@ class Drafts(Reading):
                     else:
                         (draft.without if negative else draft.extras).append(mention.value)
             elif mention.kind == "item":
+                if pending.counted and {":", "a", "an"} & set(between):
+                    pending = replace(pending, count=1, counted=False)  # "we are three: my son wants a juice"
                 values = self.fitting(mention.values, pending, following, turn)
                 draft = replace(
                     pending, values=values, text=" ".join(w.text for w in turn[mention.first : mention.last])

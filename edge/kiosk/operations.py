@@ -5,6 +5,7 @@
     change 1 count 3                 also: size "small", item "Espresso", with "...", without "..."
     name "Anna"
     book "table" "day" = "tomorrow"
+    cancel "table"
     answer 4                         statement 4 of the house; "answer none"
     confirm    deny    done    restart    unknown
     small talk greeting
@@ -76,6 +77,13 @@ class Book:
 
 
 @dataclass(frozen=True)
+class Cancel:
+    """A booking is taken back."""
+
+    booking: str
+
+
+@dataclass(frozen=True)
 class Answer:
     """Statement ``number`` of the house answers the guest's question; 0: none does."""
 
@@ -98,7 +106,7 @@ class Plain:
 
 PLAIN = ("confirm", "deny", "done", "restart", "unknown")
 CONFIRM, DENY, DONE, RESTART, UNKNOWN = (Plain(word) for word in PLAIN)
-Operation = Add | Remove | Change | Name | Book | Answer | Talk | Plain
+Operation = Add | Remove | Change | Name | Book | Cancel | Answer | Talk | Plain
 
 
 def _quote(text: str) -> str:
@@ -126,6 +134,8 @@ def write(operation: Operation) -> str:
             return f"name {_quote(value)}"
         case Book(booking, name, value):
             return f"book {_quote(booking)}" + (f" {_quote(name)} = {_quote(value)}" if name else "")
+        case Cancel(booking):
+            return f"cancel {_quote(booking)}"
         case Answer(number):
             return f"answer {number or 'none'}"
         case Talk(kind):
@@ -142,6 +152,7 @@ _FORMS = {
     "change": re.compile(rf"change (\d+)(?: count (\d+))?(?: item {_STRING})?{_DETAILS}"),
     "name": re.compile(rf"name {_STRING}"),
     "book": re.compile(rf"book {_STRING}(?: {_STRING} = {_STRING})?"),
+    "cancel": re.compile(rf"cancel {_STRING}"),
     "answer": re.compile(r"answer (\d+|none)"),
     "small": re.compile(rf"small talk ({'|'.join(TALK)})"),
 }
@@ -169,6 +180,8 @@ def read(line: str) -> Operation:
             return Name(json.loads(got[0]))
         case "book":
             return Book(*(json.loads(each or '""') for each in got))
+        case "cancel":
+            return Cancel(json.loads(got[0]))
         case "answer":
             return Answer(0 if got[0] == "none" else int(got[0]))
         case _:
@@ -197,13 +210,14 @@ def grammar(
     n_lines: int,
     statements: list[int],
     spans: list[str],
+    booked: list[str],
     most: int = 8,
 ) -> str:
     """A Lark grammar of what one turn can mean: 1 to ``most`` operations, one on a line.
 
     ``items``, ``sizes`` and ``extras`` are the candidates that the turn may mean, ``bookings`` names -> fields,
     ``n_lines`` the lines of the order, ``statements`` the numbers that may be quoted, ``spans`` runs of words of the
-    turn.  A kind of operation that nothing is there for is left out.
+    turn, ``booked`` what has been booked so far.  A kind of operation that nothing is there for is left out.
     """
     kinds = [*(_quote(word) for word in PLAIN), '"answer none"', "talk"]
     rules = ['talk: "small talk " (' + " | ".join(_quote(kind) for kind in TALK) + ")", "count: /[1-9][0-9]?/"]
@@ -229,6 +243,9 @@ def grammar(
         kinds.append(f"book{at}")
         value = f'(" " ({_choice(fields)}) " = " span)?' if spans and fields else ""
         rules.append(f'book{at}: {_quote("book " + _quote(booking))} {value}')
+    if booked:
+        kinds.append("cancel")
+        rules.append(f'cancel: "cancel " ({_choice(booked)})')
     if statements:
         kinds.append("answer")
         rules.append('answer: "answer " (' + " | ".join(_quote(str(n)) for n in statements) + ")")

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from edge.kiosk.drafts import DEFINITE, Draft, Drafts, named, thing_at
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import DENY, MAX_COUNT, Add, Change, Remove
+from edge.kiosk.operations import DENY, MAX_COUNT, Add, Cancel, Change, Remove
 from edge.kiosk.phrases import phrases
-from edge.kiosk.words import NUMBERS, Word, words
+from edge.kiosk.state import missing
+from edge.kiosk.words import NUMBERS, Word, folded, words
 from edge.kiosk.words import number as number_word
 
 _MAKE_IT = re.compile(r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)")
@@ -21,6 +22,15 @@ _NO_I_MEAN = re.compile(
 )
 
 
+#: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
+_EXCEPT = re.compile(
+    r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b|keep (?:only|just)\b"
+)
+#: one thing is there, and goes
+_CANCEL_IT = re.compile(
+    r"^(?:(?:and|oh|no|ok|please|actually|sorry),? )*(?:cancel|forget|delete|remove|scrap) (?:it|that|this)\b"
+)
+_ONCE_MORE = re.compile(r"\b(?:another|one more|(?:the )?same again|again|same for (?:my )?\w+)\b")
 #: what stands before a count that corrects another: "no wait, two"
 _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: words that make a number of another
@@ -64,6 +74,9 @@ class Orders(Drafts):
             self.found.no_count = True
             return True
         drafts, loose = self.drafts(turn, mentions)
+        gone = len(drafts) == 1 and drafts[0].removed and re.match(r"(?:oh,? )?no (?!\W)", low)
+        if gone and not self._like(drafts[0]):
+            return False  # "no tea" where none was ordered
         removing = bool(phrases("remove").search(low))
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
             return self.replaced(low, drafts, turn, mentions)
@@ -73,6 +86,11 @@ class Orders(Drafts):
             self.lines_of(drafts[0])
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
+        if drafts and (kept := _EXCEPT.search(low)) and (removing or kept[0].startswith("keep")):
+            spoken = {number for draft in drafts for number in self.lines_of(draft)}
+            if spoken:  # "remove everything except the brownie"
+                others = [number for number in range(len(self.state.lines), 0, -1) if number not in spoken]
+                return max([self.emit(Remove(number)) for number in others], default=False)
         if (
             drafts
             and phrases("replace").search(low)
@@ -120,6 +138,8 @@ class Orders(Drafts):
             or bool(re.search(r"\b(?:another|as well|too|also|add)\b", low))
             and not (draft.extras and re.search(r"\b(?:to|on|in|for) (?:the|my|that|both|all)\b", low))
         )
+        if not adding and (done := self.filled(draft)) is not None:
+            return done
         if lines and not adding and (correcting or (draft.definite and (draft.extras or draft.without or draft.size))):
             number = lines[0]
             line = self.state.lines[number - 1]
@@ -164,6 +184,20 @@ class Orders(Drafts):
         if done:
             self.last = max((n for n, line in enumerate(self.state.lines, 1) if line.item == item.name), default=0)
         return done
+
+    def filled(self, draft: Draft) -> bool | None:
+        """ "A small latte" where a latte waits for its size is that latte; None where it is another one."""
+        if not draft.size or draft.definite or re.match(r"(?:and|also|plus)\b", folded(self.text)):
+            return None
+        open_ = {name for name, key in missing(self.house, self.before) if key == "size"}
+        for number, line in enumerate(self.state.lines, 1):
+            if line.item in draft.values and line.item in open_ and not line.size:
+                if draft.counted and draft.count < line.count:
+                    return self.divide(number, draft.count, draft)
+                if not draft.counted or draft.count == line.count:
+                    self.last = number
+                    return self.emit(self.change(number, draft))
+        return None
 
     def change(self, number: int, draft: Draft, count: int = 0, item: str = "") -> Change:
         """The change of a line that a draft describes, held to what the item offers."""
@@ -230,10 +264,7 @@ class Orders(Drafts):
                 return self.put(low.replace("instead", "as well"), only, low)
             if here or not self.state.lines:
                 return self.put(low + " actually", only, low)
-            like = [  # "make it white": of what is ordered, what shares a word with it
-                number for number, line in enumerate(self.state.lines, 1)
-                if {word.stem for word in words(line.item)} & {word.stem for word in words(only.values[0])}
-            ]  # fmt: skip
+            like = self._like(only)  # "make it white"
             old_line = like[-1] if like else self.last or len(self.state.lines)
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
         marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
@@ -277,6 +308,11 @@ class Orders(Drafts):
                 self.put(low, draft, low)
         return done
 
+    def _like(self, draft: Draft) -> list[int]:
+        """Of the lines, those whose item shares a word with that of a draft."""
+        stems = {word.stem for value in draft.values[:1] for word in words(value)}
+        return [n for n, line in enumerate(self.state.lines, 1) if stems & {word.stem for word in words(line.item)}]
+
     def detail(self, low: str, loose: Draft, turn: list[Word], mentions: list[Mention], removing: bool) -> bool:
         """A size, a number or an extra without an item: of the line that lacks it, or the last one."""
         if not self.state.lines:
@@ -297,6 +333,23 @@ class Orders(Drafts):
                 loose.without = [
                     e for e in line.extras if e.split()[-1] == loose.extras[0].split()[-1] and e not in loose.extras
                 ]
+        named_sizes = [mention for mention in mentions if mention.kind == "size"]
+        unsized = [n for n in lines if not self.state.lines[n - 1].size and self._sizes(self.state.lines[n - 1].item)]
+        if len(named_sizes) > 1 and unsized and all(m.kind in ("size", "number") for m in mentions):
+            parts = [Draft((), size="|".join(mention.values)) for mention in named_sizes]
+            for part, at in zip(parts, [mentions.index(mention) for mention in named_sizes]):
+                if at and mentions[at - 1].kind == "number":
+                    part.count, part.counted = int(mentions[at - 1].value), True
+            if len(parts) == len(unsized) and not any(part.counted for part in parts):
+                found = [self.change(n, part) for n, part in zip(unsized, parts)]
+                if all(each.size for each in found):  # "small and large", in the order of the lines
+                    return all(self.emit(each) for each in found)
+            n = unsized[0]
+            whole = sum(part.count for part in parts) == self.state.lines[n - 1].count
+            if len(unsized) == 1 and whole and all(self.change(n, part).size for part in parts):
+                for part in parts[1:]:  # "one small and two large"
+                    self.divide(n, part.count, part)
+                return self.emit(self.change(n, parts[0]))
         every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either)\b", low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
@@ -312,9 +365,12 @@ class Orders(Drafts):
             targets = having or can[-1:]
             if not every and len(having) > 1:
                 targets = [self.last] if self.last in having else having[-1:]
+            without = replace(loose, extras=keep, without=gone)
+            if loose.counted and not every and targets and loose.count < self.state.lines[targets[-1] - 1].count:
+                return self.divide(targets[-1], loose.count, without)  # "one without lemon"
             done = False
             for n in targets:
-                done = self.emit(self.change(n, replace(loose, extras=keep, without=gone))) or done
+                done = self.emit(self.change(n, without)) or done
             return done
         if loose.extras:
             swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
@@ -331,9 +387,10 @@ class Orders(Drafts):
                 return False
             targets = can if every else [self.last if self.last in can else can[-1]]
             line = self.state.lines[targets[-1] - 1]
-            if re.search(r"\binstead\b(?! of)", low) and not loose.without and len(loose.extras) == 1:
+            corrected = bool(_NO_I_MEAN.search(low))  # "no wait, oat milk"
+            if (corrected or re.search(r"\binstead\b(?! of)", low)) and not loose.without and len(loose.extras) == 1:
                 last = loose.extras[0].split()[-1]
-                alike = [e for e in line.extras if e.split()[-1] == last] or list(line.extras)
+                alike = [e for e in line.extras if e.split()[-1] == last] or ([] if corrected else list(line.extras))
                 loose.without = [e for e in alike if e not in loose.extras and len(alike) == 1]  # "soy instead"
             if loose.counted and (not every or "one of" in low) and loose.count < line.count:
                 return self.divide(targets[-1], loose.count, loose)
@@ -379,6 +436,9 @@ class Orders(Drafts):
     def pronoun(self, low: str, mentions: list[Mention]) -> bool:
         """ "make it two", "another one", "cancel that": about the last line."""
         if not self.state.lines:
+            alone = list(self.state.bookings) if len(self.state.bookings) == 1 else []
+            if alone and _CANCEL_IT.search(low):
+                return self.emit(Cancel(alone[0]))
             return False
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
@@ -404,7 +464,7 @@ class Orders(Drafts):
             ):
                 return self.emit(Remove(number, 1))
             return self.emit(Remove(number))
-        if re.search(r"\b(?:another|one more|same again|the same again|again)\b", low) and len(low.split()) < 8:
+        if _ONCE_MORE.search(low) and len(low.split()) < 8:
             return self.emit(
                 Add(line.item, numbers[0] if numbers and numbers[0] > 1 else 1, line.size, line.extras, line.without)
             )

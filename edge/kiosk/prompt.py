@@ -1,16 +1,22 @@
 """The same road with a model: an instruct model writes the operations, held to a grammar of this turn at this house.
 
 Nothing but operations can come out: items, sizes and extras of the menu, lines of the order, numbers of statements,
-and runs of words of the guest's turn.  What cannot be applied is dropped; what is left is never empty.
+and runs of words of the guest's turn.  What cannot be applied is dropped; what is left is never empty.  Wishes are
+found by code, as without a model.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from edge.errors import InvalidFile, UsageError
+from edge.kiosk import wishes
 from edge.kiosk.house import House
-from edge.kiosk.operations import UNKNOWN, Operation, grammar, read
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.operations import UNKNOWN, Add, Change, Operation, grammar, read
+from edge.kiosk.reading import Understood
+from edge.kiosk.say import booking_text
 from edge.kiosk.state import State, apply
 from edge.kiosk.words import words
 
@@ -23,6 +29,7 @@ remove LINE - line LINE of the order goes; "remove LINE count N" takes away N of
 change LINE count N size SIZE item ITEM with EXTRA without EXTRA - line LINE becomes different; only what changes
 name TEXT - the guest's name
 book THING FIELD = TEXT - one field of a booking
+cancel THING - a booking is taken back
 answer NUMBER - the guest asks something and fact NUMBER answers it; "answer none" if no fact does
 confirm - yes; deny - no; done - the guest wants nothing more; restart - the guest takes everything back
 small talk KIND - greeting, thanks, goodbye, apology, help, order (asks what is ordered so far), other
@@ -59,11 +66,13 @@ def situation(house: House, state: State) -> str:
         f'{number} {line.count} "{line.item}" {line.size} {" ".join(f"with {extra}" for extra in line.extras)}'.strip()
         for number, line in enumerate(state.lines, 1)
     ]
+    booked = [booking_text(name, fields) for name, fields in state.bookings.items()]
     parts = [
         "Menu:\n" + "\n".join(menu) if menu else "",
         "Bookings:\n" + "\n".join(bookings) if bookings else "",
         "Facts:\n" + "\n".join(facts) if facts else "",
         "The order so far:\n" + ("\n".join(order) or "nothing"),
+        "Booked so far:\n" + "\n".join(booked) if booked else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -78,20 +87,44 @@ def turn_grammar(house: House, state: State, turn: str) -> str:
         n_lines=len(state.lines),
         statements=list(range(1, len(house.statements()) + 1)),
         spans=spans(turn),
+        booked=list(state.bookings),
     )
 
 
-def interpret(model: Any, house: House, state: State, turn: str) -> list[Operation]:
-    """The operations that ``model`` (:class:`edge.engine.Model`) takes a turn to mean; they can be applied in order."""
+def interpret(model: Any, house: House, state: State, turn: str) -> Understood:
+    """What ``model`` (:class:`edge.engine.Engine`) takes a turn to mean; the operations can be applied in order.
+
+    Wishes that an order has no place for, and extras that an item does not come with, are told to the guest.
+    """
     with model.session(system(house, state)) as session:
         answer = session.ask(turn, grammar=turn_grammar(house, state, turn), max_tokens=MAX_TOKENS, temperature=0.0)
         text = "".join(piece.text for piece in answer)
-    found: list[Operation] = []
+    found, unnoted = [], []
     for line in text.splitlines():
         try:
-            operation = read(line)
+            operation, not_offered = _offered(house, state, read(line))
             state = apply(house, state, operation)
-        except (InvalidFile, UsageError):  # cut off by the limit, or an extra that this item does not come with
+        except (InvalidFile, UsageError):  # cut off by the limit, or of nothing that is there
             continue
         found.append(operation)
-    return found or [UNKNOWN]
+        unnoted += not_offered
+    if any(isinstance(each, (Add, Change)) for each in found):
+        parts = words(turn)
+        unnoted += wishes.unnoted(house, turn, parts, vocabulary(house).mentions(parts))
+    return Understood(found or [UNKNOWN], unnoted=list(dict.fromkeys(unnoted)))
+
+
+def _offered(house: House, state: State, operation: Operation) -> tuple[Operation, list[str]]:
+    """The operation without extras that its item does not come with, and these as wishes."""
+    if not isinstance(operation, (Add, Change)):
+        return operation, []
+    name = operation.item
+    if isinstance(operation, Change) and not name and 1 <= operation.line <= len(state.lines):
+        name = state.lines[operation.line - 1].item
+    item = house.item(name)
+    if item is None:
+        return operation, []
+    wanted = {"with": operation.extras, "without": operation.without}
+    unnoted = [f"{how} {each}" for how, extras in wanted.items() for each in extras if each not in item.extras]
+    extras, without = (tuple(each for each in extras if each in item.extras) for extras in wanted.values())
+    return replace(operation, extras=extras, without=without), unnoted

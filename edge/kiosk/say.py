@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Answer, Book, Name, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, Answer, Book, Cancel, Name, Plain, Talk
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
@@ -116,6 +116,8 @@ def reply(
     for name in dict.fromkeys(each.booking for each in operations if isinstance(each, Book)):
         if name in after.bookings and after.bookings[name] != before.bookings.get(name):
             parts.append(booking_text(name, after.bookings[name]))
+    for name in (each.booking for each in operations if isinstance(each, Cancel)):
+        parts.append(f"{name[:1].upper()}{name[1:]}: cancelled.")
     if after.name != before.name and any(isinstance(each, Name) for each in operations):
         parts.append(f"Thank you, {after.name}.")
     for kind in (each.kind for each in operations if isinstance(each, Talk)):
@@ -133,10 +135,12 @@ def reply(
         parts.append("What should be different?")
     elif "deny" in words:
         parts.append("All right.")
-    elif asking and (after != before or understood.impossible or not any(parts)):
+    elif asking and (after != before or understood.impossible or Talk("order") in operations or not any(parts)):
         parts.append(asking)
-    elif after.lines != before.lines and after.lines and not understood.unclear:
+    elif (after.lines, after.bookings) != (before.lines, before.bookings) and not understood.unclear:
         parts.append("Anything else?")
+    elif "confirm" in words and not after.empty and not any(parts):
+        parts.append("What else would you like?")
     text = " ".join(part for part in parts if part)
     return text or question(house, after) or house.texts["unclear"]
 

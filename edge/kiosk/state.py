@@ -11,7 +11,7 @@ from typing import Any
 
 from edge.errors import UsageError
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Add, Answer, Book, Change, Name, Operation, Plain, Remove, Talk
+from edge.kiosk.operations import MAX_COUNT, Add, Answer, Book, Cancel, Change, Name, Operation, Plain, Remove, Talk
 
 #: the most lines of one order
 MAX_LINES = 50
@@ -82,6 +82,12 @@ def apply(house: House, state: State, operation: Operation) -> State:
             fields = {**state.bookings.get(name, {}), **({key: value} if key else {})}
             known = replace(state, name=value) if key and booking.fields[key] == "name" else state
             return replace(known, bookings={**state.bookings, name: fields}, done=False, confirmed=False)
+        case Cancel(name):
+            if name not in state.bookings:
+                raise UsageError(f'no "{name}" is booked')
+            others = {each: fields for each, fields in state.bookings.items() if each != name}
+            kept = replace(state, bookings=others, done=False, confirmed=False)
+            return State() if kept.empty else kept
         case Plain("restart"):
             return State()
         case Plain("done"):

@@ -14,7 +14,20 @@ from edge.kiosk.bookings import Bookings
 from edge.kiosk.drafts import thing_at
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import CONFIRM, DENY, DONE, MAX_COUNT, RESTART, UNKNOWN, Add, Answer, Change, Remove, Talk
+from edge.kiosk.operations import (
+    CONFIRM,
+    DENY,
+    DONE,
+    MAX_COUNT,
+    RESTART,
+    UNKNOWN,
+    Add,
+    Answer,
+    Cancel,
+    Change,
+    Remove,
+    Talk,
+)
 from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
 from edge.kiosk.reading import Understood, asks, clauses
@@ -30,7 +43,7 @@ def understand(house: House, state: State, text: str) -> Understood:
 
     All of them can be applied in order.  Never empty: what means nothing here is [UNKNOWN].
     """
-    return _Turn(house, state, " ".join(text.split())).read()
+    return _Turn(house, state, " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())).read()
 
 
 _ONE = re.compile(
@@ -43,6 +56,10 @@ _ONE = re.compile(
 _ORDERED = re.compile(
     r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
     r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
+)
+#: what ends a visit after "Anything else?"
+_SETTLES = re.compile(
+    r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
 )
 _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
 
@@ -84,7 +101,7 @@ class _Turn(Orders, Bookings):
 
     def corrected(self) -> bool:
         """Whether the turn only changes what was ordered."""
-        return all(isinstance(each, (Change, Remove)) for each in self.found.operations)
+        return all(isinstance(each, (Cancel, Change, Remove)) for each in self.found.operations)
 
     def whole(self) -> None:
         """Where no clause was understood or answered, the turn as a whole may be a question."""
@@ -261,10 +278,15 @@ class _Turn(Orders, Bookings):
         if phrases("done").search(low) and not asking:
             if phrases("no").match(low) or not self.state.empty or not phrases("yes").match(low):
                 return self.emit(DONE)
+        settled = not self.before.empty and not self.before.done and not missing(self.house, self.before)
+        if settled and not self.found.operations and re.fullmatch(r"(?:oh |um+ |uh )?(?:no|nope|nah)(?: please)?", low):
+            return self.emit(DONE)  # "Anything else?"
         if phrases("no").match(low) and len(low.split()) <= 5:
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
                 return self.emit(DONE if not self.state.done else DENY)
             return self.emit(DENY)
+        if settled and _SETTLES.fullmatch(low):
+            return self.emit(DONE)
         if phrases("yes").match(low) and (len(low.split()) <= 5 or ready):
             return self.emit(CONFIRM)
         if phrases("agreed").search(low) and not asking and not phrases("remove").search(low):

@@ -39,6 +39,9 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
             found[at] = text[word.start : turn[last].end]
             taken |= set(range(at, last + 1))
     for mention in mentions:
+        at = mention.first - 1
+        if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and turn[at - 1].fold in _WITH:
+            found[at] = text[turn[at].start : turn[mention.last - 1].end]  # "with two sugars": there is one or none
         if mention.kind == "item":
             for at in _adjectives(house, turn, mentions, mention, taken):
                 found[at] = turn[at].text
