@@ -54,6 +54,8 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
      ["1 small Cappuccino", "1 large Orange juice"]),
     (["a hot chocolate and an orange juice", "small and large"], ["1 small Hot chocolate", "1 large Orange juice"]),
     (["3 cappuccinos", "one small and two large"], ["1 small Cappuccino", "2 large Cappuccino"]),
+    (["one large and one small latte and a brownie"], ["1 large Latte", "1 small Latte", "1 Brownie"]),
+    (["two large and a small latte with sugar"], ["2 large Latte", "1 small Latte with sugar"]),
     (["a latte", "and a small latte"], ["1 Latte", "1 small Latte"]),
     # corrections
     (["a small latte with soy milk", "no wait, oat milk"], ["1 small Latte with oat milk"]),
@@ -62,6 +64,13 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["a brownie, a croissant and a green tea", "remove everything except the brownie"], ["1 Brownie"]),
     (["a brownie and a croissant", "keep only the brownie"], ["1 Brownie"]),
     (["16 brownies", "five fewer brownies"], ["11 Brownie"]),
+    (["3 brownies", "no i say 2 brownies"], ["2 Brownie"]),
+    (["a cup of soup and a bowl of soup", "lemon in the cup please"],
+     ["1 cup Lentil soup with lemon", "1 bowl Lentil soup"]),
+    (["3 croissants", "take away one croissant"], ["2 Croissant"]),
+    (["3 croissants, 2 with butter", "and 2 more with butter"], ["1 Croissant", "4 Croissant with butter"]),
+    (["a bagel with cheese and tomato, and my friend will have the same but without cheese"],
+     ["1 Avocado bagel with cheese and tomato", "1 Avocado bagel with tomato"]),
     (["a large cappuccino", "same for me"], ["2 large Cappuccino"]),
     # in long sentences
     (["We are three: my son wants a brownie and I'd like a flat white"], ["1 Brownie", "1 Flat white"]),
@@ -107,6 +116,28 @@ def test_anything_else() -> None:
     assert visit.turn("no").say == "All right." and not visit.state.done  # "Latte: small or large?"
     assert Visit(HOUSE).turn("no").operations == (DENY,)
     assert talk(TABLE, "cancel that")[1] == "Table: cancelled. Anything else?"
+
+
+@pytest.mark.parametrize("text", ["1e9 brownies", "3.5 brownies", "1/2 brownie", "a billion teas", "1,000 brownies"])
+def test_no_fraction_is_taken_for_a_count(text: str) -> None:
+    visit = Visit(HOUSE)
+    assert visit.turn(f"add {text}").say == "You can order 1 to 99 of one thing." and visit.state.empty
+
+
+def test_nobody_leaves_without_hearing_what_was_ordered() -> None:
+    visit = Visit(HOUSE)
+    visit.turn("a croissant")
+    assert visit.turn("bye").say == "Your order: 1 Croissant. That is €2.10. Is that right?"
+    assert talk("ok thanks bye") == ["Goodbye."]
+
+
+def test_a_number_alone_asks_nothing() -> None:
+    assert talk("two", "10") == [HOUSE.texts["unclear"]] * 2
+
+
+def test_two_tables_and_yesterday_are_not_booked_in_silence() -> None:
+    assert "could not note “two tables”" in talk("can I book two tables")[0]
+    assert talk("a table for two", "yesterday")[1].startswith("“yesterday” cannot be booked.")
 
 
 def test_wishes_for_more_of_an_extra_are_named() -> None:

@@ -11,7 +11,7 @@ from edge.kiosk.operations import Book, Cancel, Name
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
-from edge.kiosk.words import folded, words
+from edge.kiosk.words import NUMBERS, folded, number, words
 
 
 class Bookings(Reading):
@@ -192,6 +192,11 @@ class Bookings(Reading):
             return "" if refused else text
         if fresh:
             self.emit(Book(booking.name))
+            many = re.search(rf"\b(?:{'|'.join(NUMBERS)}|\d+) (?=\w)", folded(text))
+            named = next((m for m in mentions if m.kind == "booking"), None)
+            if many and named and folded(text)[many.end() :].startswith(words(text)[named.first].fold):
+                if number(many[0].strip()) != 1:  # "two tables": one is booked
+                    self.found.unnoted.append(text[many.start() : words(text)[named.last - 1].end])
         for key, value in got.items():
             self.emit(Book(booking.name, key, value.strip(" ,.")))
         if set(counts) & set(got):  # "12 kids" are guests of the party, not tickets

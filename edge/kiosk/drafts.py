@@ -119,6 +119,7 @@ class Drafts(Reading):
         drafts: list[Draft] = []
         loose = Draft(())
         pending = Draft(())
+        waiting: list[Draft] = []  # "one large and" of "one large and one small latte"
         negative = shared = False  # shared: what is said is said of all of them
         base: Draft | None = None
         read = -1
@@ -157,8 +158,10 @@ class Drafts(Reading):
                 draft.definite = not pending.part and (pending.definite or bool(DEFINITE & set(near[-2:])))
                 draft.more = pending.more or bool({"another", "more", "additional", "second"} & set(near))
                 draft.removed = negative
+                for each in waiting:
+                    drafts.append(replace(each, values=values, text=draft.text))
                 drafts.append(draft)
-                base, pending, negative = None, Draft(()), False
+                base, pending, waiting, negative = None, Draft(()), [], False
             elif mention.kind == "number":
                 if mention.first == read:
                     continue  # the "one" of "a small one"
@@ -189,6 +192,10 @@ class Drafts(Reading):
             elif mention.kind == "size":
                 size = mention.values
                 item_next = self._item_next(following, turn, mention.last)
+                if not drafts and self._item_of_both(following, turn, mention.last):
+                    waiting.append(replace(pending, size="|".join(size)))
+                    pending = Draft(())
+                    continue
                 apart = set(between) & {",", "and", "a", "another", "plus"} or pending.counted
                 if drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
                     drafts[-1].size or drafts[-1].extras
@@ -267,6 +274,23 @@ class Drafts(Reading):
                 return not (between & {"and", "a", "an", ",", "plus", "another", "the"})
             if mention.kind == "number":
                 return False
+            at = mention.last
+        return False
+
+    @staticmethod
+    def _item_of_both(following: list[Mention], turn: list[Word], at: int) -> bool:
+        """Whether "and one small latte" follows a size: the item is that of both."""
+        joined = sized = False
+        for mention in following:
+            between = {word.fold for word in turn[at : mention.first]}
+            if mention.kind == "item":
+                return sized and not between
+            if between - {"and", "&", ",", "a", "plus"} or mention.kind not in ("number", "size"):
+                return False
+            joined = joined or bool(between & {"and", "&", ",", "plus"})
+            if not joined:
+                return False
+            sized = mention.kind == "size"
             at = mention.last
         return False
 

@@ -18,7 +18,7 @@ _MAKE_IT = re.compile(r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?
 
 _NO_I_MEAN = re.compile(
     r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
-    r"(?:no[, ]+(?!more|thanks|thank)|(?:sorry[, ]+)?i (?:meant|mean|said) )(?!.*\b(?:also|too|as well|add)\b)"
+    r"(?:no[, ]+(?!more|thanks|thank)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )(?!.*\b(?:also|too|as well|add)\b)"
 )
 
 
@@ -34,11 +34,19 @@ _ONCE_MORE = re.compile(r"\b(?:another|one more|(?:the )?same again|again|same f
 #: what stands before a count that corrects another: "no wait, two"
 _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: words that make a number of another
-_LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions"})
-def _no_count(turn: list[Word], mentions: list[Mention]) -> bool:
-    """Whether a number that is not a count of 1 to MAX_COUNT stands right before an item: "150 lattes", "-3 teas"."""
+_LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
+#: what is no whole number
+_FRACTION = re.compile(r"\d+(?:[.,/]\d+)+|\d+e\d+", re.IGNORECASE)
+
+
+def _no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:
+    """Whether a number that is not a count of 1 to MAX_COUNT stands right before an item: "150 lattes", "1/2 tea"."""
     taken = named(mentions)
     items = [mention.first for mention in mentions if mention.kind == "item"]
+    for found in _FRACTION.finditer(text):
+        before = sum(word.start < found.end() for word in turn)
+        if any(0 <= first - before <= 2 for first in items):
+            return True
     for at, word in enumerate(turn):
         digits = word.fold.isdecimal()
         wrong = word.fold in _LARGE or word.fold == "zero" or digits and not 1 <= int(word.fold[:9]) <= MAX_COUNT
@@ -70,7 +78,7 @@ class Orders(Drafts):
         """A clause that names items, sizes or extras of the menu."""
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.pronoun(low, mentions)
-        if _no_count(turn, mentions):
+        if _no_count(text, turn, mentions):
             self.found.no_count = True
             return True
         drafts, loose = self.drafts(turn, mentions)
@@ -148,7 +156,7 @@ class Orders(Drafts):
                 targets = lines
             count = draft.count if draft.counted and draft.count != line.count and not draft.definite else 0
             if draft.counted and not count and not (draft.extras or draft.without or draft.size):
-                return True
+                return self.emit(Change(number, draft.count))  # as it is
             if draft.counted and count and count < line.count and (draft.size or draft.extras or draft.without):
                 return self.divide(number, count, draft)
             done = False
@@ -350,6 +358,15 @@ class Orders(Drafts):
                 for part in parts[1:]:  # "one small and two large"
                     self.divide(n, part.count, part)
                 return self.emit(self.change(n, parts[0]))
+        again = re.search(r"\bthe same\b", low) or (loose.counted and loose.more)
+        if again and (loose.extras or loose.without or loose.size):
+            line = self.state.lines[min(self.last, len(self.state.lines)) - 1]
+            more = self.change(self.last, loose)  # "the same but without cheese", "two more with butter"
+            kept = tuple(dict.fromkeys(e for e in (*line.extras, *more.extras) if e not in more.without))
+            refused = (*line.without, *(e for e in more.without if e not in line.extras))
+            count = loose.count if loose.counted else 1
+            return self.emit(
+                Add(line.item, count, more.size or line.size, kept, tuple(e for e in refused if e not in more.extras)))
         every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either)\b", low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
@@ -365,12 +382,12 @@ class Orders(Drafts):
             targets = having or can[-1:]
             if not every and len(having) > 1:
                 targets = [self.last] if self.last in having else having[-1:]
-            without = replace(loose, extras=keep, without=gone)
+            less = replace(loose, extras=keep, without=gone)
             if loose.counted and not every and targets and loose.count < self.state.lines[targets[-1] - 1].count:
-                return self.divide(targets[-1], loose.count, without)  # "one without lemon"
+                return self.divide(targets[-1], loose.count, less)  # "one without lemon"
             done = False
             for n in targets:
-                done = self.emit(self.change(n, without)) or done
+                done = self.emit(self.change(n, less)) or done
             return done
         if loose.extras:
             swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
@@ -423,6 +440,9 @@ class Orders(Drafts):
         for at, mention in enumerate(mentions):
             after = turn[mention.last].fold if mention.last < len(turn) else ""
             before = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
+            of_size = [number for number, line in enumerate(self.state.lines, 1) if line.size in mention.values]
+            if mention.kind == "size" and before[-1:] == ["the"] and set(before) & {"in", "on", "to"} and of_size:
+                return of_size[-1], mentions[:at] + mentions[at + 1 :]  # "lemon in the cup"
             if (
                 (after in ("one", "ones") and set(before[-1:]) & DEFINITE)
                 or before[-2:] == ["one", "with"]

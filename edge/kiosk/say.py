@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Answer, Book, Cancel, Name, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, Answer, Book, Cancel, Change, Name, Plain, Talk
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
@@ -142,6 +142,8 @@ def reply(
     elif "confirm" in words and not after.empty and not any(parts):
         parts.append("What else would you like?")
     text = " ".join(part for part in parts if part)
+    if not text and any(isinstance(each, Change) for each in operations):
+        text = read_back(house, after)  # it is as the guest wants it
     return text or question(house, after) or house.texts["unclear"]
 
 

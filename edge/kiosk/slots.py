@@ -25,7 +25,7 @@ _DATE = (
 #: "Saturday 9.30" is a time, not the 30th month
 _DATED = _DATE.replace(r"|\d{1,2}\.(?:0?[1-9]|1[0-2])(?:\.\d{2,4})?(?![\d:])", "")
 DAY = re.compile(
-    rf"\b(?:the day after tomorrow|today|tonight|tomorrow|tmrw|tomorow"
+    rf"\b(?:the day after tomorrow|yesterday|last (?:week|night)|today|tonight|tomorrow|tmrw|tomorow"
     rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATED}| week| after next)?"
     rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
 )
@@ -152,6 +152,8 @@ def impossible(kind: str, value: str) -> bool:
         if re.search(r"\b(?:past|to|after)\b", low):  # "10 past 9"
             hour, minute = numbers[-1], 0
         return hour > 24 or (hour == 0 and low.endswith("m")) or minute > 59 or (hour == 24 and minute > 0)
+    if kind == "day" and re.match(r"(?:yesterday|last )", low):
+        return True
     if kind == "day" and numbers:
         month = re.search(_MONTH, low)
         if month:

@@ -33,7 +33,7 @@ from edge.kiosk.phrases import kinds, phrases
 from edge.kiosk.reading import Understood, asks, clauses
 from edge.kiosk.state import State, missing
 from edge.kiosk.wishes import unnoted
-from edge.kiosk.words import NUMBERS, Word, folded, words
+from edge.kiosk.words import NUMBERS, Word, folded, number, words
 
 __all__ = ["Understood", "understand"]
 
@@ -57,6 +57,7 @@ _ORDERED = re.compile(
     r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
     r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
 )
+_NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
     r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
@@ -106,14 +107,16 @@ class _Turn(Orders, Bookings):
     def whole(self) -> None:
         """Where no clause was understood or answered, the turn as a whole may be a question."""
         operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
+        if all(number(word.fold) is not None for word in words(self.text)):
+            return
         rest = [each for each in operations if each not in open_]
         if self.found.remarks or self.allergy:
             return
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
         asking = any(ends or asks(folded(clause)) for clause, ends in clauses(self.text))
-        if number := facts.choose(self.house, self.text, bool(asking)):
-            self.found.operations = [*rest, Answer(number)]
+        if chosen := facts.choose(self.house, self.text, bool(asking)):
+            self.found.operations = [*rest, Answer(chosen)]
 
     def clause(self, text: str, ends: bool) -> None:
         low = folded(text).strip(" ,.!?")
@@ -127,8 +130,8 @@ class _Turn(Orders, Bookings):
         menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
         if phrases("allergy").search(low):
             self.allergy = True  # a fact may help, but only a person can promise anything
-            number = facts.choose(self.house, self.text, True)
-            self.found.operations += [Answer(number), Answer(0)] if number else [Answer(0)]
+            chosen = facts.choose(self.house, self.text, True)
+            self.found.operations += [Answer(chosen), Answer(0)] if chosen else [Answer(0)]
             if not (menu and ordering):
                 return
         if phrases("restart").search(low):
@@ -185,13 +188,16 @@ class _Turn(Orders, Bookings):
             return
         if self.found.operations and not asking and len(words(text)) < 4:
             return
-        number = 0
-        wanting = ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
+        chosen = 0
+        wanting = bool(
+            ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
+        )
+        wanting = wanting or named == {"number"} and len(turn) < 4  # "two of us"
         if not wanting or phrases("wh").search(low):
-            number = facts.choose(self.house, text, asking)
-        thing = "" if number or asking else self.unlisted(turn)
-        if number or asking:
-            self.emit(Answer(number))
+            chosen = facts.choose(self.house, text, asking)
+        thing = "" if chosen or asking else self.unlisted(turn)
+        if chosen or asking:
+            self.emit(Answer(chosen))
         elif thing:
             self.found.missed.append(thing)
         elif not self.found.operations:
@@ -250,18 +256,18 @@ class _Turn(Orders, Bookings):
             first = turn_before(text, items[0])
             if first & {"a", "an", "some", "another", "our", "me", "us"} or any(m.kind == "number" for m in mentions):
                 return False
-        number = facts.choose(self.house, text, True)
+        chosen = facts.choose(self.house, text, True)
         if (
-            not number
+            not chosen
             and items
             and not wh
             and re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low)
         ):
             said = facts.content(text)
             named = {word.stem for word in words(text)[items[0].first : items[0].last]}
-            number = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
+            chosen = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
         self.offered = items[0].value if items else ""
-        self.emit(Answer(number))
+        self.emit(Answer(chosen))
         return True
 
     def row(self, item: str) -> int:
@@ -279,7 +285,10 @@ class _Turn(Orders, Bookings):
             if phrases("no").match(low) or not self.state.empty or not phrases("yes").match(low):
                 return self.emit(DONE)
         settled = not self.before.empty and not self.before.done and not missing(self.house, self.before)
-        if settled and not self.found.operations and re.fullmatch(r"(?:oh |um+ |uh )?(?:no|nope|nah)(?: please)?", low):
+        if kinds("talk")["goodbye"].search(low) and not asking:
+            leaves = self.state.empty or self.before.done or self.found.operations
+            return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
+        if settled and not self.found.operations and _NO_MORE.fullmatch(low):
             return self.emit(DONE)  # "Anything else?"
         if phrases("no").match(low) and len(low.split()) <= 5:
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:

@@ -29,7 +29,7 @@ _IRREGULAR = {
     "bought": "buy", "brought": "bring", "left": "left", "leaves": "leave", "was": "be", "is": "be", "are": "be",
     "parking": "park", "smoking": "smoke", "news": "news", "gas": "gas", "bus": "bus", "this": "this", "his": "his",
     "us": "us", "yes": "yes", "plus": "plus", "does": "do", "did": "do", "has": "have", "had": "have",
-    "doughnut": "donut", "doughnuts": "donut", "yoghurt": "yogurt", "yoghurts": "yogurt",
+    "coffe": "coffe", "doughnut": "donut", "doughnuts": "donut", "yoghurt": "yogurt", "yoghurts": "yogurt",
 }  # fmt: skip
 
 
