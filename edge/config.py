@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from edge.errors import InvalidFile
 
+#: of the gate of the feed-forward part: squared ReLU, SiLU, GELU by tanh
+ACTIVATIONS = ("relu2", "silu", "gelu")
+
 
 @dataclass(frozen=True)
 class RopeScaling:
@@ -67,11 +70,31 @@ class RopeScaling:
 
 
 @dataclass(frozen=True)
+class Sliding:
+    """Layers of which each token sees the latest ``window`` tokens only, itself among them (Gemma 3).
+
+    They have a rotation of their own, of base ``theta`` and never stretched.
+    """
+
+    window: int
+    layers: tuple[int, ...]  # ascending, from 0
+    theta: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window <= 1 << 24:
+            raise InvalidFile(f"a sliding window of {self.window} tokens is not valid")
+        if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+            raise InvalidFile("the layers of its sliding window are not valid")
+        if not 1.0 <= self.theta < 1e12:
+            raise InvalidFile(f"rope theta {self.theta} of its sliding window is out of range")
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """Dimensions and conventions of one ternary decoder-only transformer.
 
     ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs
-    2j, 2j + 1: GGUF arch llama).  ``activation`` is ``"relu2"`` or ``"silu"``.  ``activation_quant`` is
+    2j, 2j + 1: GGUF arch llama).  ``activation`` is one of :data:`ACTIVATIONS`.  ``activation_quant`` is
     ``"int8"`` (b1.58: absmax, one scale per token), ``"a4.8"`` (arXiv 2411.04965: 4 bits into attention and
     feed-forward, 8 bits of which the larger half counts into the attention output, 8 bits into the last projection),
     ``"int8-128"`` (absmax, one scale for each 128 values: models trained with float activations, whose matrices have a
@@ -106,6 +129,9 @@ class ModelConfig:
     embedding_scale: float = 1.0  # multiplies embedding rows
     residual_scale: float = 1.0  # multiplies what attention and feed-forward add to the residual stream
     logit_scale: float = 1.0  # multiplies logits
+    post_norm: bool = False  # a norm behind attention and one behind feed-forward, before they are added
+    query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
+    sliding: Sliding | None = None
 
     #: field -> (least, most): beyond these a header is hostile or damaged, not a model
     _LIMITS = {
@@ -137,8 +163,8 @@ class ModelConfig:
             raise InvalidFile(f"rope theta {self.rope_theta} is out of range")
         if not 0.0 < self.rope_scale < 1e6:
             raise InvalidFile(f"rope scale {self.rope_scale} is out of range")
-        if self.activation not in ("relu2", "silu"):
-            raise InvalidFile(f"activation {self.activation!r} is not supported (relu2 and silu are)")
+        if self.activation not in ACTIVATIONS:
+            raise InvalidFile(f"activation {self.activation!r} is not supported ({', '.join(ACTIVATIONS)} are)")
         if self.activation_quant not in ("int8", "a4.8", "int8-128", "none"):
             raise InvalidFile(
                 f"activations of kind {self.activation_quant!r} are not supported (int8, a4.8 and int8-128 are)"
@@ -147,7 +173,7 @@ class ModelConfig:
             raise InvalidFile(f"norms of queries and keys {self.qk_norm!r} the rotation are not known")
         if not 0.0 <= self.inner_eps < 1.0:
             raise InvalidFile(f"norm epsilon {self.inner_eps} is out of range")
-        for field in ("embedding_scale", "residual_scale", "logit_scale"):
+        for field in ("embedding_scale", "residual_scale", "logit_scale", "query_scale"):
             if not 1e-6 < getattr(self, field) < 1e6:
                 raise InvalidFile(f"{field} {getattr(self, field)} is out of range")
         scaling = self.rope_scaling
@@ -155,8 +181,19 @@ class ModelConfig:
             raise InvalidFile(f"{len(scaling.factors)} rope factors for {self.rope_dim // 2} pairs")
         if scaling is not None and self.rope_theta < 1.001:
             raise InvalidFile(f"rope theta {self.rope_theta} cannot be scaled")
+        if self.query_scale != 1.0 and self.qk_norm != "before":
+            raise InvalidFile("a scale of queries is supported only with norms of queries before the rotation")
+        if self.sliding is not None and self.sliding.layers[-1] >= self.n_layer:
+            raise InvalidFile(f"a sliding window in layer {self.sliding.layers[-1]} of {self.n_layer} layers")
         if self.rope_style not in ("half", "interleaved"):
             raise InvalidFile(f"rope style {self.rope_style!r} is not known")
+
+    @property
+    def windows(self) -> tuple[int, ...] | None:
+        """Tokens that each layer sees at most, 0: all; None where every layer sees all."""
+        if self.sliding is None:
+            return None
+        return tuple(self.sliding.window if i in self.sliding.layers else 0 for i in range(self.n_layer))
 
     @property
     def q_dim(self) -> int:

@@ -23,13 +23,13 @@ cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format
 def shapes(
     int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
     int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0,
-    bint hadamard=False):
+    bint hadamard=False, windows=None):
     """For each layer and head: (tokens seen behind the sinks, sinks, pages of sinks, pages of the ring).
 
     Arguments as of KVCache.  Raises ValueError for a plan that cannot be.
     """
     cdef page_format sealed, unsealed
-    cdef int64_t total, keep, pinned
+    cdef int64_t total, keep, pinned, near
     formats(kv_type, head_dim, &sealed, &unsealed)
     if not (0 < n_layer <= 4096 and 0 < n_kv_head <= 4096):
         raise ValueError(f"{n_layer} layers of {n_kv_head} KV heads are out of range")
@@ -50,9 +50,18 @@ def shapes(
         kept = [keep for row in budgets for keep in row]
         if len(budgets) != n_layer or any(len(row) != n_kv_head for row in budgets) or min(kept) < 1:
             raise ValueError(f"budgets are tokens to keep, 1 or more, for {n_layer} layers of {n_kv_head} KV heads")
+    if windows is not None and (len(windows) != n_layer or not all(0 <= near < 1 << 30 for near in windows)):
+        raise ValueError(f"windows are 0 or tokens to see, for {n_layer} layers")
+    if windows is not None and policy == "heavy":
+        raise ValueError("policy 'heavy' does not go with a model whose layers have windows")
     found = []
-    for wanted in kept:
+    for i, wanted in enumerate(kept):
         keep = min(wanted, total)
+        near = windows[i // n_kv_head] if windows is not None else 0
+        if near and (window or near < n_ctx):
+            keep = min(keep, near)
+            found.append((keep, 0, 0, pages_of(keep - 1) + (not is_quantised(&sealed)) + spare))
+            continue
         if keep == total and not window:  # everything
             pinned = pages_of(sinks)
             found.append((n_ctx, sinks, pinned, max(<int64_t>1, pages_of(n_ctx) - pinned)))

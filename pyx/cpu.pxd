@@ -29,6 +29,7 @@ cdef extern from "kernels.h" nogil:
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*gate_silu)(const float *, const float *, int64_t, float *) noexcept nogil
+        void (*gate_gelu)(const float *, const float *, int64_t, float *) noexcept nogil
         void (*rope_half)(float *, int64_t, const float *, const float *) noexcept nogil
         void (*rope_interleaved)(float *, int64_t, const float *, const float *) noexcept nogil
         void (*scale_sums)(

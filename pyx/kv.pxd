@@ -15,6 +15,7 @@ cdef class KVCache:
     cdef dict plan              # the arguments it was made with
     cdef readonly int64_t n_ctx, n_tokens
     cdef readonly str kv_type, policy, positions
+    cdef readonly object windows    # tokens that each layer sees at most, 0: all; None: all layers see all
     cdef int64_t most           # tokens it held at most since it was empty
     cdef bint endless           # the ring goes round; else n_ctx is the end
     cdef bint has_angles        # of the sinks' queries; the transformer fills them in

@@ -33,8 +33,9 @@ cdef class KVCache:
     budgets: tokens that each head keeps, sinks among them, [n_layer][n_kv_head]; a head that keeps no more than the
     sinks keeps the latest instead.  Memory is taken for each head's own.  policy and positions: of budget.POLICIES and
     budget.POSITIONS.  spare: pages per head behind the window, so that ``crop`` can go back that far after old tokens
-    have been dropped.  hadamard: keys are rotated before they are stored, and queries with them.  pool: where its pages
-    are, shared with other caches of the same plan; None: a pool of its own.
+    have been dropped.  hadamard: keys are rotated before they are stored, and queries with them.  windows: of the model
+    itself, the tokens that each layer sees at most, the latest, 0: all it may; such layers keep no sinks.  pool: where
+    its pages are, shared with other caches of the same plan; None: a pool of its own.
     spill: (folder, bytes) of a file that takes the pages that are dropped, for ``crop``; not with policy "heavy".
 
     Raises ValueError for shapes, types and plans that cannot be, MemoryError when the system refuses.
@@ -43,14 +44,15 @@ cdef class KVCache:
     def __cinit__(
         self, int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16",
         int64_t window=0, int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute",
-        int64_t spare=0, bint hadamard=False, PagePool pool=None, spill=None):
+        int64_t spare=0, bint hadamard=False, windows=None, PagePool pool=None, spill=None):
         cdef int64_t i, at = 0, n_float = 0, n_ring = 0, entries, angles, streams = n_layer * n_kv_head
         cdef stream *s
         cdef int32_t *cell
         memset(&self.p, 0, sizeof(pages))
         self.p.slab = -1
         self.plan = dict(n_ctx=n_ctx, kv_type=kv_type, window=window, sinks=sinks, budgets=budgets, policy=policy,
-                         positions=positions, spare=spare, hadamard=hadamard)
+                         positions=positions, spare=spare, hadamard=hadamard, windows=windows)
+        self.windows = windows
         shape = shapes(n_layer, n_kv_head, head_dim, **self.plan)
         self.n_ctx, self.kv_type, self.endless = n_ctx, page_types(kv_type), window > 0
         self.policy, self.positions = policy, positions

@@ -26,6 +26,8 @@ cdef struct layer:
     const float *attn_sub_norm  # [q_dim] or NULL
     const float *ffn_norm       # [hidden]
     const float *ffn_sub_norm   # [ffn] or NULL
+    const float *post_attn_norm # [hidden] or NULL: of what attention adds to the residual stream
+    const float *post_ffn_norm  # [hidden] or NULL: of what the feed-forward part adds
     const float *q_norm         # [head_dim] or NULL: of each query head
     const float *k_norm         # [head_dim] or NULL: of each key head
     const float *q_bias         # [q_dim] or NULL
@@ -39,6 +41,9 @@ cdef struct layer:
     const matrix *gate          # [ffn][hidden]
     const matrix *up            # [ffn][hidden]
     const matrix *down          # [hidden][ffn]
+    bint near                   # sees a sliding window, and turns by rotary_near
+
+ctypedef void (*gate_kernel)(const float *gate, const float *up, int64_t n, float *out) noexcept nogil
 
 # What the threads of one step share.
 cdef struct step_plan:
@@ -52,10 +57,13 @@ cdef struct step_plan:
     int64_t acc_ints        # integer accumulators of all threads, shared out over those that OpenMP gave
     float eps, inner_eps    # of the norms of the layer, and of single projections
     float embedding_scale   # what embedding rows are multiplied by
-    bint silu, a48, groups  # groups: activations have a scale for each 128 values
+    gate_kernel gate        # the activation of the gate, times up
+    bint a48, groups        # groups: activations have a scale for each 128 values
+    bint post_norm          # each block has a norm behind it
     bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     attention_plan attention
     rotation rotary
+    rotation rotary_near    # of layers with a sliding window; half 0: there are none
     const float *output_norm
     int64_t n_answer        # logits that are wanted
     float *queries          # [n_layer][n_head][head_dim] of the last token, or NULL

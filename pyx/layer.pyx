@@ -2,8 +2,8 @@
 
     rmsnorm -> int8 (one scale per token) -> q, k, v in one pass [+ bias] -> [norm of each head] -> rope
     -> per page of the chunk: append -> attention -> seal
-    -> [sub-norm] -> int8 -> o -> residual
-    -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down -> residual
+    -> [sub-norm] -> int8 -> o [-> post-norm] -> residual
+    -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down [-> post-norm] -> residual
 
 Where each projection has a norm of its own in front of it (input_norms), each is given its input in turn.
 
@@ -138,11 +138,13 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
     cdef float *sinks
     cdef const float *cs
     cdef const float *sn
+    cdef const float *cosines = p.w.cs_near if w.near else p.w.cs
+    cdef const float *sines = p.w.sn_near if w.near else p.w.sn
     for item in range(share(p.n_token * H, 1, tid, n_thread), share(p.n_token * H, 1, tid + 1, n_thread)):
         t, head = item // H, item % H
         while t >= of.first + of.n_token:
             of += 1
-        cs, sn = p.w.cs + t * half, p.w.sn + t * half
+        cs, sn = cosines + t * half, sines + t * half
         turn(p, p.w.k + item * D, w.k_norm, cs, sn)
         if of.kv.hadamard:
             rotate_hadamard(p.w.k + item * D, D)
@@ -182,6 +184,26 @@ cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept
     lap(clock_of(p, tid), which)
     team_barrier(&p.team, n_thread)
     lap(clock_of(p, tid), WAIT)
+
+
+cdef void add_rows(
+    step_plan *p, const matrix *w, const activations *a, const float *norm, stage which, int32_t *acc, int tid,
+    int n_thread) noexcept nogil:
+    """Stage: a projection, through the norm behind it where there is one, added to h."""
+    cdef int64_t t, i, start = share(p.hidden, FLOAT_LINE, tid, n_thread)
+    cdef int64_t stop = share(p.hidden, FLOAT_LINE, tid + 1, n_thread)
+    cdef float *block
+    cdef float *h
+    rows_of(p, w, a, start, stop, norm == NULL, acc, p.w.h if norm == NULL else p.w.block)
+    done(p, which, tid, n_thread)
+    if norm == NULL:
+        return
+    for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
+        block, h = p.w.block + t * p.hidden, p.w.h + t * p.hidden
+        p.kernel.rmsnorm(block, norm, p.eps, p.hidden, block)
+        for i in range(p.hidden):
+            h[i] += block[i]
+    done(p, NORM, tid, n_thread)
 
 
 cdef void project_qkv(step_plan *p, const layer *w, int32_t *acc, int tid, int n_thread) noexcept nogil:
@@ -226,10 +248,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     lap(clock_of(p, tid), ATTEND)
 
     a = quantised(p, p.w.attn, w.attn_sub_norm, w.inner.o, q_dim, INT8_HALF if p.a48 else INT8, tid, n_thread)
-    rows_of(
-        p, w.o, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
-        True, acc, p.w.h)
-    done(p, OUT, tid, n_thread)
+    add_rows(p, w.o, &a, w.post_attn_norm, OUT, acc, tid, n_thread)
 
     if w.inner.gate != NULL:
         rows_apart(p, w.gate, NULL, w.ffn_norm, w.inner.gate, GATE_UP, acc, p.w.gate, tid, n_thread)
@@ -244,10 +263,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
     done(p, GATE_UP, tid, n_thread)
 
     a = quantised(p, p.w.gate, w.ffn_sub_norm, w.inner.down, p.ffn, INT8, tid, n_thread)
-    rows_of(
-        p, w.down, &a, share(p.hidden, FLOAT_LINE, tid, n_thread), share(p.hidden, FLOAT_LINE, tid + 1, n_thread),
-        True, acc, p.w.h)
-    done(p, DOWN, tid, n_thread)
+    add_rows(p, w.down, &a, w.post_ffn_norm, DOWN, acc, tid, n_thread)
 
 
 cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil:
@@ -256,7 +272,4 @@ cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil
     cdef float *gate
     for t in range(p.n_token):
         gate = p.w.gate + t * p.ffn + start
-        if p.silu:
-            p.kernel.gate_silu(gate, p.w.up + t * p.ffn + start, n, gate)
-        else:
-            p.kernel.gate_relu2(gate, p.w.up + t * p.ffn + start, n, gate)
+        p.gate(gate, p.w.up + t * p.ffn + start, n, gate)

@@ -29,16 +29,18 @@ cdef void rotate_head(
 
 cdef class Rotary:
     """The rotation of a model: config is an edge.config.ModelConfig, freqs float32 divisors [rope_dim / 2]
-    or None: then those of ``config.rope_scaling``, if there is one.
+    or None: then those of ``config.rope_scaling``, if there is one.  near: that of layers with a sliding window.
 
     Raises ValueError for the wrong number of divisors, and for one that is 0 or not finite.
     """
 
-    def __cinit__(self, config, freqs=None):
+    def __cinit__(self, config, freqs=None, bint near=False):
         cdef int64_t j
+        cdef double theta = config.sliding.theta if near else config.rope_theta
+        cdef double scale = 1.0 if near else config.rope_scale
         self.r.half, self.r.interleaved = config.rope_dim // 2, config.rope_style == "interleaved"
         self.r.mscale = 1.0
-        if config.rope_scaling is not None:
+        if config.rope_scaling is not None and not near:
             self.r.mscale = config.rope_scaling.mscale
             freqs = config.rope_scaling.divisors(config.rope_theta, config.rope_dim) if freqs is None else freqs
         freqs = [1.0] * self.r.half if freqs is None else list(freqs)
@@ -50,7 +52,7 @@ cdef class Rotary:
         self.r.inv_freq = <const double *>self.inv_freq.data
         for j in range(self.r.half):
             (<double *>self.inv_freq.data)[j] = (
-                pow(config.rope_theta, -2.0 * j / config.rope_dim) / freqs[j] / config.rope_scale)
+                pow(theta, -2.0 * j / config.rope_dim) / freqs[j] / scale)
 
     def angles(self, int64_t position):
         """(cosines, sines) of a position, arrays of float32 [rope_dim / 2], for tests and tools."""

@@ -12,6 +12,8 @@ cdef struct scratch_widths:
     int64_t n_kv_head
     int64_t head_dim
     int64_t half        # rotated pairs per head
+    int64_t half_near   # as many, where layers with a sliding window turn by angles of their own, else 0
+    int64_t block       # hidden, where a block has a norm behind it, else 0
     int64_t acc_ints    # integer accumulators per thread
 
 # Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
@@ -36,6 +38,9 @@ cdef struct scratch:
     float *up       # [C][ffn]
     float *cs       # [C][rope_dim / 2]
     float *sn       # [C][rope_dim / 2]
+    float *cs_near  # [C][half_near]
+    float *sn_near  # [C][half_near]
+    float *block    # [C][block]             what a block adds to h, before its norm
     int32_t *acc    # [n_threads][acc_ints]
     float *state    # [n_threads][thread_state_floats]
 

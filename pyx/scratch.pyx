@@ -34,6 +34,9 @@ cdef int64_t place(
     w.up = <float *>take(base, &at, 4 * C * p.ffn)
     w.cs = <float *>take(base, &at, 4 * C * half)
     w.sn = <float *>take(base, &at, 4 * C * half)
+    w.cs_near = <float *>take(base, &at, 4 * C * p.half_near)
+    w.sn_near = <float *>take(base, &at, 4 * C * p.half_near)
+    w.block = <float *>take(base, &at, 4 * C * p.block)
     w.acc = <int32_t *>take(base, &at, 4 * n_threads * p.acc_ints)
     w.state = <float *>take(base, &at, 4 * n_threads * thread_state_floats(p.n_head // p.n_kv_head, p.head_dim))
     return at
@@ -50,6 +53,8 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     cdef int64_t rows, wide = max(config.hidden, config.q_dim, config.ffn)
     p.hidden, p.ffn, p.n_head, p.n_kv_head = config.hidden, config.ffn, config.n_head, config.n_kv_head
     p.head_dim, p.half = config.head_dim, config.rope_dim // 2
+    p.half_near = p.half if config.sliding is not None else 0
+    p.block = p.hidden if config.post_norm else 0
     # a thread's share of the rows of a stage, in whole cache lines; project_groups wants a token and
     # two numbers for each 128 of its values
     rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16

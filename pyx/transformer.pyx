@@ -53,12 +53,20 @@ cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
             h[i] *= p.embedding_scale
 
 
+cdef inline void angles_of(step_plan *p, int64_t t) noexcept nogil:
+    """The angles of token t of the step."""
+    cdef int64_t half = p.rotary.half
+    angles_at(&p.rotary, p.w.position[t], p.w.cs + t * half, p.w.sn + t * half)
+    if p.rotary_near.half:
+        angles_at(&p.rotary_near, p.w.position[t], p.w.cs_near + t * half, p.w.sn_near + t * half)
+
+
 cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
     """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
-    cdef int64_t t, half = p.rotary.half
+    cdef int64_t t
     if p.n_token == 1:
         if tid == 0:
-            angles_at(&p.rotary, p.w.position[0], p.w.cs, p.w.sn)
+            angles_of(p, 0)
         if tid == n_thread - 1:
             table.read_row(p.w.ids[0], tid, p.w.h)
             scale_row(p, p.w.h)
@@ -66,7 +74,7 @@ cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
         table.read_row(p.w.ids[t], tid, p.w.h + t * p.hidden)
         scale_row(p, p.w.h + t * p.hidden)
-        angles_at(&p.rotary, p.w.position[t], p.w.cs + t * half, p.w.sn + t * half)
+        angles_of(p, t)
 
 
 cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
@@ -130,8 +138,8 @@ cdef class Transformer:
 
     config: an edge.config.ModelConfig.  layers: one mapping per layer, GGUF names without the prefix:
     attn_norm, ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down
-    (TernaryMatrix); where the model has them attn_sub_norm, ffn_sub_norm, attn_q_norm and attn_k_norm [head_dim],
-    attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection, such as ffn_up_norm_in.
+    (TernaryMatrix); where the model has them attn_sub_norm, ffn_sub_norm, post_attention_norm, post_ffw_norm,
+    attn_q_norm and attn_k_norm [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection, such as ffn_up_norm_in.
     rope_freqs: float32 divisors [rope_dim / 2] or None.
     chunk: most tokens per step, of all its segments.  adapt: steps take fewer threads while other programs need the
     cores (see pyx.pace).  cores: numbers of those on which the threads stay, the caller's own during a step; None: any.
@@ -147,7 +155,9 @@ cdef class Transformer:
     cdef Head head
     cdef layer *layers
     cdef object owners          # everything the pointers in layers point into
-    cdef Rotary rotary
+    cdef object windows         # of config
+    cdef str activation
+    cdef Rotary rotary, rotary_near
     cdef Arena scratch_arena, q_sink, queries, times
     cdef Workspace workspace
     cdef const float *output_norm
@@ -164,6 +174,8 @@ cdef class Transformer:
         self.n_vocab, self.chunk, self.n_threads = head.n_row, chunk, n_threads
         self.embedding, self.head, self.owners = embedding, head, []
         self.plan.groups = config.activation_quant == "int8-128"
+        self.windows, self.activation = config.windows, config.activation
+        self.plan.post_norm = config.post_norm
         if head.n_threads < n_threads or embedding.n_threads < n_threads:
             raise ValueError(
                 f"{n_threads} threads, but the head was made for {head.n_threads}, "
@@ -177,8 +189,11 @@ cdef class Transformer:
             raise MemoryError()
         for index, given in enumerate(layers):
             self._take_layer(&self.layers[index], given, f"blk.{index}")
+            self.layers[index].near = self.windows is not None and self.windows[index] > 0
         self.output_norm = self._vector(output_norm, self.hidden, "output_norm")
         self.rotary, self.workspace = Rotary(config, rope_freqs), Workspace()
+        if self.windows is not None:
+            self.rotary_near = Rotary(config, near=True)
         self._prepare(config)
         self.pace = Pace(n_threads) if adapt and n_threads > 1 else None
         for core in cores or ():
@@ -225,6 +240,10 @@ cdef class Transformer:
         w.ffn_norm = self._vector(given["ffn_norm"], self.hidden, prefix + ".ffn_norm")
         w.attn_sub_norm = self._optional(given, "attn_sub_norm", q_dim, prefix)
         w.ffn_sub_norm = self._optional(given, "ffn_sub_norm", self.ffn, prefix)
+        w.post_attn_norm = self._optional(given, "post_attention_norm", self.hidden, prefix)
+        w.post_ffn_norm = self._optional(given, "post_ffw_norm", self.hidden, prefix)
+        if (w.post_attn_norm != NULL) != self.plan.post_norm or (w.post_ffn_norm != NULL) != self.plan.post_norm:
+            raise ValueError(f"{prefix}: its post-norms are not those of the configuration")
         w.q_norm = self._optional(given, "attn_q_norm", self.head_dim, prefix)
         w.k_norm = self._optional(given, "attn_k_norm", self.head_dim, prefix)
         w.q_bias = self._optional(given, "attn_q_bias", q_dim, prefix)
@@ -260,9 +279,11 @@ cdef class Transformer:
         p.attention.n_head, p.attention.n_kv_head, p.attention.head_dim = p.n_head, p.n_kv_head, p.head_dim
         p.eps, p.inner_eps, p.embedding_scale = config.eps, config.inner_eps, config.embedding_scale
         p.norm_rotated = config.qk_norm == "after"
-        p.silu = config.activation == "silu"
         p.a48 = config.activation_quant == "a4.8"
         p.rotary = self.rotary.r
+        p.rotary_near.half = 0
+        if self.rotary_near is not None:
+            p.rotary_near = self.rotary_near.r
         p.acc_ints = widths.acc_ints * self.n_threads
         self.scratch_arena = Arena(place(&unplaced, NULL, &widths, self.chunk, self.n_threads))
         place(&p.w, self.scratch_arena.data, &widths, self.chunk, self.n_threads)
@@ -328,6 +349,8 @@ cdef class Transformer:
                 raise ValueError(f"token {given.tokens[i]} is not one of the {self.embedding.n_row} of the vocabulary")
         if kv.p.n_layer != self.n_layer or kv.p.n_kv_head != self.n_kv_head or kv.p.head_dim != self.head_dim:
             raise ValueError("the KV cache belongs to a model of another shape")
+        if kv.windows is not self.windows and kv.windows != self.windows:
+            raise ValueError("the KV cache belongs to a model with other windows")
         if n > kv.room:
             raise ValueError(f"the context of {kv.n_ctx} tokens is full")
         if given.n_out >= 0 and given.n_out != answers * self.n_vocab:
@@ -407,6 +430,9 @@ cdef class Transformer:
             head.expect(p.n_answer)
         self.workspace.aim(p.w.segments, len(segments), self.n_head)
         p.kernel = a.kernel = active()
+        p.gate = p.kernel.gate_relu2
+        if self.activation != "relu2":
+            p.gate = p.kernel.gate_silu if self.activation == "silu" else p.kernel.gate_gelu
         a.segments, a.n_segment, a.n_token = p.w.segments, len(segments), n
         a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
         a.out, a.state, a.team = p.w.attn, p.w.state, &p.team

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge.config import ModelConfig, RopeScaling
+from edge.config import ModelConfig, RopeScaling, Sliding
 from edge.errors import InvalidFile
 from edge.formats import names
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
@@ -42,6 +42,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "yarn, interleaved": {"rope_scaling": YARN, "rope_style": "interleaved"},
     "llama3": {"rope_scaling": RopeScaling("llama3", 8.0, 64, low_freq=1.0, high_freq=4.0)},
     "longrope": {"rope_scaling": RopeScaling("factors", factors=tuple(1 + j / 4 for j in range(16)), mscale=1.2)},
+    "GELU": {"activation": "gelu"},
+    "norms behind blocks": {"post_norm": True, "residual_scale": 0.5},
+    "a scale of queries": {"qk_norm": "before", "query_scale": 0.6},
+    "sliding windows": {"sliding": Sliding(6, (0,), 300.0)},
+    "sliding windows, scaled positions": {"sliding": Sliding(3, (1,), 300.0), "rope_scale": 4.0},
     "all at once": {"qk_norm": "before", "qkv_bias": True, "inner_norm": True, "rope_scaling": YARN,
                     "embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0, "tied": False},
 }
@@ -143,6 +148,11 @@ def test_queries_that_sinks_see_have_norms_too(qk_norm: str) -> None:
         (lambda: dataclasses.replace(BASE, qk_norm="beside"), "'beside'"),
         (lambda: dataclasses.replace(BASE, embedding_scale=0.0), "embedding_scale 0.0"),
         (lambda: dataclasses.replace(BASE, logit_scale=float("inf")), "logit_scale inf"),
+        (lambda: Sliding(0, (0,), 1e4), "window of 0 tokens"),
+        (lambda: Sliding(8, (1, 0), 1e4), "layers of its sliding window"),
+        (lambda: Sliding(8, (0,), float("nan")), "theta nan"),
+        (lambda: dataclasses.replace(BASE, sliding=Sliding(8, (2,), 1e4)), "in layer 2 of 2"),
+        (lambda: dataclasses.replace(BASE, query_scale=2.0), "scale of queries"),
     ],
 )
 def test_conventions_that_cannot_be_are_refused(scaling: Any, message: str) -> None:

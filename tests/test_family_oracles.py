@@ -132,7 +132,7 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
 }  # fmt: skip
 ARCH = {"Qwen3ForCausalLM": "qwen3", "Qwen2ForCausalLM": "qwen2", "LlamaForCausalLM": "llama",
-        "HunYuanDenseV1ForCausalLM": "hunyuan-dense"}  # fmt: skip
+        "HunYuanDenseV1ForCausalLM": "hunyuan-dense", "Gemma3ForCausalLM": "gemma3"}  # fmt: skip
 GGUF_NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
@@ -142,19 +142,31 @@ GGUF_NAMES = {
 }  # fmt: skip
 
 
-def gguf_name(name: str) -> str:
+POST_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+
+
+def gguf_tensors(model: tiny.Tiny) -> dict[str, np.ndarray]:
+    """GGUF name -> values as GGUF has them."""
+    return {gguf_name(key, model): values + 1 if model.norms_from_one and values.ndim == 1 else values
+            for key, values in tiny.weights(model).items()}  # fmt: skip
+
+
+def gguf_name(name: str, model: tiny.Tiny) -> str:
     if name in ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"):
         return {"model.e": "token_embd", "model.n": "output_norm", "lm_head": "output"}[name[:7]] + ".weight"
     _, _, index, rest = name.split(".", 3)
     middle, _, kind = rest.rpartition(".")
-    return f"blk.{index}.{GGUF_NAMES[middle]}.{kind}"
+    gemma = POST_NORMS if model.norms_from_one else {}
+    return f"blk.{index}.{(GGUF_NAMES | gemma)[middle]}.{kind}"
 
 
 def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str, bytes] | None = None) -> str:
     """The tiny model as a GGUF file; ``form`` one of ENCODERS, ``table`` "Q4_0" for its embedding and head."""
     model, c = tiny.MODELS[name], tiny.MODELS[name].config
     arch, rope = ARCH[model.architecture], c.get("rope_parameters", {})
-    theta = rope.get("rope_theta", c["rope_theta"])
+    local, rope = rope.get("sliding_attention"), rope.get("full_attention", rope)
+    theta = rope["rope_theta"] if "rope_theta" in rope else c["rope_theta"]
     if "alpha" in rope:
         theta *= rope["alpha"] ** (c["head_dim"] / (c["head_dim"] - 2))
     metadata = {
@@ -171,12 +183,19 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
         f"{arch}.rope.freq_base": value(F32, theta),
         "tokenizer.ggml.model": value(STR, "no_vocab"),
     }
+    if local:
+        metadata[f"{arch}.attention.sliding_window"] = value(U32, c["sliding_window"])
+        metadata[f"{arch}.attention.sliding_window_pattern"] = value(U32, c["sliding_window_pattern"])
+        metadata[f"{arch}.attention.scale"] = value(F32, c["query_pre_attn_scalar"] ** -0.5)
+        metadata[f"{arch}.rope.scaling.type"] = value(STR, rope["rope_type"])
+        metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
     if rope.get("rope_type") == "yarn":
         metadata[f"{arch}.rope.scaling.type"] = value(STR, "yarn")
         metadata[f"{arch}.rope.scaling.factor"] = value(F32, rope["factor"])
         metadata[f"{arch}.rope.scaling.original_context_length"] = value(U32, rope["original_max_position_embeddings"])
     tensors = []
     for key, values in tiny.weights(model).items():
+        values = values + 1 if model.norms_from_one and values.ndim == 1 else values
         number, encode = ENCODERS[form]
         if tiny.is_ternary(model, key):
             codes, scales = tiny.codes_and_scales(model, key)
@@ -189,7 +208,7 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             number, data = 1, values.astype("<f2").tobytes()
         else:
             number, data = 0, values.tobytes()
-        tensors.append((gguf_name(key), values.shape[::-1], number, data))
+        tensors.append((gguf_name(key, model), values.shape[::-1], number, data))
     target = path / "m.gguf"
     target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors))
     return str(target)
@@ -199,6 +218,7 @@ CASES = [
     *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "F16")),
     *(("qwen3_yarn", form) for form in ENCODERS),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
+    *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "F16")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
 ]  # fmt: skip
 
@@ -234,9 +254,9 @@ def test_a_repacking_with_a_q4_0_head(tmp_path: Path) -> None:
 
 def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
     """The kernels round activations per 128 values as NumPy does: only a value on the edge of a half may differ."""
-    for name in ("qwen3", "qwen3_yarn", "hunyuan", "qwen2"):
+    for name in ("qwen3", "qwen3_yarn", "hunyuan", "qwen2", "gemma3"):
         checkpoint = open_checkpoint(folder(tmp_path / name, name))
-        arrays = {gguf_name(key): values for key, values in tiny.weights(tiny.MODELS[name]).items()}
+        arrays = gguf_tensors(tiny.MODELS[name])
         expected = family.Model(checkpoint.config, arrays, "int8-128").logits(tiny.IDS)
         got = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         difference = np.abs(got - expected).max(1) / np.ptp(expected)
@@ -285,7 +305,7 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
     """One GGUF file that starts from the map; grouped scales and ternary tables in PQ2_0."""
-    forms = {"qwen3": "Q2_0 of 64", "llama3_rope": "F16"}
+    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "llama3_rope": "F16"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"
@@ -469,7 +489,7 @@ def test_minicpm_as_a_folder_and_as_a_file(tmp_path: Path, bitcpm: str) -> None:
     checkpoint = with_floats(open_checkpoint(folder(tmp_path / "m", bitcpm)))
     c = checkpoint.config
     assert (c.embedding_scale, c.residual_scale, c.logit_scale) == (12, 1.4 / 2**0.5, 0.25)
-    arrays = {gguf_name(key): values for key, values in tiny.weights(model).items()}
+    arrays = gguf_tensors(model)
     expected = family.Model(c, arrays).logits(tiny.IDS)
     got = logits(build(checkpoint, head="f32"), c, tiny.IDS)
     assert np.abs(got - expected).max() <= 1e-4 * np.ptp(expected)
@@ -501,7 +521,7 @@ def test_projections_with_norms_of_their_own(tmp_path: Path, monkeypatch: pytest
     assert c.inner_norm and c.inner_eps == eps and c.activation_quant == "int8" and c.qk_norm == "before"
     targets = {f"{k}.rms_norm": f"{v}_norm_in" for k, v in GGUF_NAMES.items()}
     monkeypatch.setattr(f"{__name__}.GGUF_NAMES", GGUF_NAMES | targets)
-    arrays = {gguf_name(key): values for key, values in tiny.weights(model).items()}
+    arrays = gguf_tensors(model)
     expected = family.Model(c, arrays, "int8").logits(tiny.IDS)
     got = logits(build(checkpoint, head="f32"), c, tiny.IDS)
     difference = np.abs(got - expected).max(1) / np.ptp(expected)

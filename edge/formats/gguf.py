@@ -14,7 +14,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from edge.config import ModelConfig, RopeScaling
+from edge.config import ACTIVATIONS, ModelConfig, RopeScaling, Sliding
 from edge.errors import UsageError
 from edge.formats import names
 from edge.formats.checkpoint import TERNARY_TYPES, WEIGHT_ONLY, Checkpoint, Tensor, TokenizerSpec
@@ -111,7 +111,7 @@ _KNOWN = frozenset((
     "rope.dimension_count", "rope.freq_base", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
     "rope.scaling.original_context_length", "rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow", "rope.scaling.finetuned", "tensor_data_layout",
-    "pooling_type",
+    "pooling_type", "attention.sliding_window_pattern", "rope.freq_base_swa",
 ))  # fmt: skip
 
 
@@ -246,6 +246,8 @@ def _check_keys(header: Header, family: Family) -> None:
         if family.multipliers and name in ("logit_scale", "embedding_scale", "residual_scale"):
             continue
         number = header.real(key) if not isinstance(value, bool) else float(value)
+        if family.window_period and name in ("attention.sliding_window", "attention.scale"):
+            continue
         if name == "attention.scale" and number is not None:
             width = header.integer(f"{family.arch}.attention.key_length") or (
                 (header.integer(f"{family.arch}.embedding_length") or 0)
@@ -395,8 +397,11 @@ def _config(
         ),
         "name": name,
         **(_multipliers(header, arch, n_layer) if family.multipliers else {}),
+        **({"embedding_scale": math.sqrt(max(0, hidden))} if family.root_embedding else {}),
     }
     with located(header.path):
+        if family.window_period:
+            fields |= _windows(header, family, n_layer, n_head, hidden, head_dim)
         return ModelConfig(
             arch=arch,
             hidden=hidden,
@@ -415,6 +420,7 @@ def _config(
             qkv_bias="blk.0.attn_q.bias" in tensors,
             inner_norm=inner_norm,
             inner_eps=header.real(KEY_INNER_EPS, eps) or 0.0,
+            post_norm=family.post_norm,
             **fields,
         )
 
@@ -451,6 +457,37 @@ def _rope_scaling(
     return (factor if kind == "linear" or not kind or factor != 1.0 else 1.0) or 1.0, None, n_ctx
 
 
+def _windows(
+    header: Header, family: Family, n_layer: int, n_head: int, hidden: int, head_dim: int
+) -> dict[str, Any]:
+    """Fields of ModelConfig about layers with a sliding window, and the scale of queries that comes with them."""
+    arch = family.arch
+    window = header.integer(f"{arch}.attention.sliding_window")
+    if window is None:
+        header.fail(f"{arch}.attention.sliding_window is missing: an old conversion; convert the model again")
+    key = f"{arch}.attention.sliding_window_pattern"
+    if isinstance(header.metadata.get(key), int):
+        period = header.integer(key) or 0
+        near = [period > 0 and i % period < period - 1 for i in range(min(n_layer, 1024))]
+    elif key in header.metadata:
+        near = [bool(each) for each in header.numbers(key)]
+        if len(near) != n_layer:
+            header.fail(f"{key} has {len(near)} entries for {n_layer} layers; the file is damaged")
+    else:
+        near = [i % family.window_period < family.window_period - 1 for i in range(min(n_layer, 1024))]
+    fields: dict[str, Any] = {}
+    if any(near) and window:
+        theta = header.real(f"{arch}.rope.freq_base_swa", 10000.0) or 0.0
+        fields["sliding"] = Sliding(window, tuple(i for i, each in enumerate(near) if each), theta)
+    scale = header.real(f"{arch}.attention.scale")
+    if scale is None and n_layer == 62 and n_head > 0 and hidden > 0:  # of 27B: by the width of a head if heads filled the hidden size
+        scale = math.sqrt(n_head / hidden)
+    if scale is not None:
+        factor = scale * math.sqrt(max(0, head_dim))
+        fields["query_scale"] = 1.0 if abs(factor - 1) < 1e-6 else factor
+    return fields
+
+
 def _multipliers(header: Header, arch: str, n_layer: int) -> dict[str, float]:
     """Embedding, residual and logit multipliers.  Logits are divided by the key; older conversions have its reciprocal,
     but no model multiplies its logits by more than 1."""
@@ -479,9 +516,9 @@ def _activation(
     arch = family.arch
     said = header.text(f"{arch}.hidden_activation")
     if said is not None:
-        said = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu"}.get(said, said)
-        if said not in ("relu2", "silu"):
-            header.fail(f"{arch}.hidden_activation {shown(said)} is not supported (relu2 and silu are)")
+        said = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu", "gelu_pytorch_tanh": "gelu"}.get(said, said)
+        if said not in ACTIVATIONS:
+            header.fail(f"{arch}.hidden_activation {shown(said)} is not supported ({', '.join(ACTIVATIONS)} are)")
     if override is not None:
         if said not in (None, override):
             notes.append(f"activation {override} as asked, although the file says {said}")

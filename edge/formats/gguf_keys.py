@@ -67,6 +67,14 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
     }
     if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
         metadata[f"{arch}.activation_quantization"] = c.activation_quant
+    if c.sliding is not None:
+        metadata[f"{arch}.attention.sliding_window"] = c.sliding.window
+        metadata[f"{arch}.attention.sliding_window_pattern"] = [i in c.sliding.layers for i in range(c.n_layer)]
+        metadata[f"{arch}.rope.freq_base_swa"] = float(c.sliding.theta)
+    elif FAMILIES[arch].window_period:
+        metadata[f"{arch}.attention.sliding_window"] = 0
+    if FAMILIES[arch].window_period and c.query_scale != 1.0:
+        metadata[f"{arch}.attention.scale"] = c.query_scale / math.sqrt(c.head_dim)
     if c.inner_norm and c.inner_eps != c.eps:
         metadata[KEY_INNER_EPS] = float(c.inner_eps)
     if FAMILIES[arch].multipliers:

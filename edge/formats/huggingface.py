@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import os
 import re
+from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.config import ModelConfig, RopeScaling
+from edge.config import ACTIVATIONS, ModelConfig, RopeScaling, Sliding
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import huggingface_tokenizer, mlx, names, safetensors
 from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
@@ -45,6 +46,14 @@ _LAYER = {
     "self_attn.query_layernorm": "attn_q_norm",  # Hunyuan
     "self_attn.key_layernorm": "attn_k_norm",
 }
+#: of models with a norm behind each block, whose names say something else
+_POST_NORMS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+#: norms that a family may keep less 1
+_FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm", *_POST_NORMS.values())
 _LAYER |= {
     f"{name}.rms_norm": f"{target}_norm_in" for name, target in _LAYER.items() if target in names.PROJECTIONS
 }
@@ -75,7 +84,7 @@ def read(
 
     latent = ternarise or _is_marked(raw, quantization)
     stored, beside = mlx.apart(folder, stored, mlx.group_size(folder, raw))
-    tensors, packed = _tensors(folder, stored, beside, quantization, inverted, latent)
+    tensors, packed = _tensors(folder, family, stored, beside, quantization, inverted, latent)
     notes: list[str] = []
     config = _config(folder, raw, family, tensors, activation, notes)
     if config.tied:
@@ -120,7 +129,8 @@ def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, 
     method = quantization.get("quant_method")
     if method not in (None, "bitnet"):
         fail(folder, f"quantised with {shown(method)}, not BitNet; use the ternary version of the model")
-    for key in ("mlp_bias", "use_sliding_window", "num_experts", "num_local_experts"):
+    for key in ("mlp_bias", "use_sliding_window", "num_experts", "num_local_experts", "attn_logit_softcapping",
+                "final_logit_softcapping", "use_bidirectional_attention"):  # fmt: skip
         if raw.get(key):
             fail(folder, f"config.json: {key} is set, which changes the arithmetic in a way that is not implemented; "
                          "answers would be wrong")
@@ -161,9 +171,10 @@ def _shards(folder: str) -> dict[str, Stored]:
     return tensors
 
 
-def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
+def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
              quantization: Mapping[str, Any], inverted: bool, latent: bool) -> tuple[dict[str, Tensor], bool]:
     """Tensors under GGUF names; and whether any is packed.  ``beside``: scales and biases of MLX."""
+    layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
     found: dict[str, Stored] = {}
@@ -174,8 +185,8 @@ def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, lis
             continue  # recomputed from rope_theta
         plain = name.removeprefix("model.")
         match = _LAYER_NAME.fullmatch(plain)
-        if match and match[2] in _LAYER and (match[3] != "bias" or _LAYER[match[2]] in names.PROJECTIONS):
-            target = f"blk.{match[1]}.{_LAYER[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
+        if match and match[2] in layer and (match[3] != "bias" or layer[match[2]] in names.PROJECTIONS):
+            target = f"blk.{match[1]}.{layer[match[2]]}.{'bias' if match[3] == 'bias' else 'weight'}"
             if any(excludes(name.rpartition(".")[0]) for excludes in excluded):
                 dense.add(target)
         elif plain.endswith(".weight") and plain[:-7] in _TOP:
@@ -216,6 +227,8 @@ def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, lis
             if target in scales:
                 fail(folder, f"tensor {target} has a weight_scale but is not packed; the file is damaged")
             floats = "dense" if target in dense else "latent" if latent else "ternary"
+            if family.norms_from_one and target.split(".")[-2] in _FROM_ONE and len(entry.shape) == 1:
+                entry = _plus_one(folder, target, entry)
             tensors[target] = Tensor(target, entry.dtype, entry.shape, entry.data, floats=floats)
             continue
         if len(entry.shape) != 2 or target not in scales:
@@ -223,6 +236,14 @@ def _tensors(folder: str, stored: Mapping[str, Stored], beside: Mapping[str, lis
         rows, k = entry.shape
         tensors[target] = Tensor(target, "HF_U8", (rows * 4, k), entry.data, scale)
     return tensors, packed
+
+
+def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
+    """A norm that is stored less 1, as it multiplies."""
+    if entry.dtype not in names.VECTOR_TYPES:
+        fail(folder, f"tensor {name} is stored as {entry.dtype}, which is not supported")
+    data = array("f", [1.0 + value for value in names.floats(entry.dtype, entry.data)])
+    return entry._replace(dtype="F32", data=memoryview(data).cast("B"))
 
 
 def _not_converted(folder: str, quantization: Mapping[str, Any]) -> list[Callable[[str], bool]]:
@@ -260,16 +281,47 @@ class _Numbers:
         return value
 
 
+def _windows(
+    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, n_layer: int, head_dim: int
+) -> dict[str, Any]:
+    """Fields of ModelConfig about layers with a sliding window, and the scale of queries that comes with them."""
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        period = int(number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)))
+        kinds = ["full_attention" if period <= 0 or (i + 1) % period == 0 else "sliding_attention"
+                 for i in range(min(int(n_layer), 1024))]  # fmt: skip
+    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
+        fail(folder, "config.json: layer_types holds other than full_attention and sliding_attention, which is not "
+                     "supported")
+    if len(kinds) != n_layer:
+        fail(folder, f"config.json: layer_types has {len(kinds)} entries for {n_layer} layers; the file is damaged")
+    rope = raw.get("rope_parameters")
+    rope = rope.get("sliding_attention") if isinstance(rope, dict) else None
+    rope = rope if isinstance(rope, dict) else {}
+    if rope.get("rope_type", "default") != "default":
+        fail(folder, f"config.json: rope type {shown(rope['rope_type'])} of sliding_attention is not supported "
+                     "(default is)")
+    fields: dict[str, Any] = {
+        "query_scale": math.sqrt(max(0, head_dim) / max(1, number("query_pre_attn_scalar", head_dim)))}
+    near = tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
+    if near:
+        theta = float(number("rope_theta", number("rope_local_base_freq", 10000.0), rope))
+        fields["sliding"] = Sliding(int(number("sliding_window", None)), near, theta)
+    return fields
+
+
 def _rotation(
-    folder: str, raw: Mapping[str, Any], number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
+    folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
 ) -> dict[str, Any]:
     """Fields of ModelConfig about the rotation: rope_theta, rope_dim, rope_scale, rope_scaling, n_ctx_train."""
     # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if isinstance(rope, dict) and isinstance(rope.get("full_attention"), dict):  # by the kind of layer
+        rope = rope["full_attention"]
     if not isinstance(rope, dict):
         fail(folder, "config.json: rope_parameters is not an object")
     kind = rope.get("rope_type", rope.get("type", "default"))
-    theta = float(number("rope_theta", number("rope_theta", 10000.0), rope))
+    theta = float(number("rope_theta", number("rope_theta", family.rope_theta), rope))
     partial = number("partial_rotary_factor", number("partial_rotary_factor", 1.0), rope)
     fields: dict[str, Any] = {"rope_theta": theta, "rope_dim": int(head_dim * partial), "n_ctx_train": n_ctx}
     original = int(number("original_max_position_embeddings",
@@ -330,10 +382,10 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
     quantization = raw.get("quantization_config") or {}
 
     bitnet = family.arch.startswith("bitnet")
-    said = raw.get("hidden_act") or ("relu2" if bitnet else "silu")
-    said = "silu" if said == "swish" else said
-    if said not in ("relu2", "silu"):
-        fail(folder, f"config.json: hidden_act {shown(said)} is not supported (relu2 and silu are)")
+    said = raw.get("hidden_activation") or raw.get("hidden_act") or ("relu2" if bitnet else family.activation)
+    said = {"swish": "silu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu by erf"}.get(str(said), said)
+    if said not in ACTIVATIONS:
+        fail(folder, f"config.json: hidden_act {shown(said)} is not supported ({', '.join(ACTIVATIONS)} are)")
     if override not in (None, said):
         notes.append(f"activation {override} as asked, although config.json says {said}")
     sub_norm = "blk.0.attn_sub_norm.weight" in tensors
@@ -359,6 +411,8 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             "residual_scale": float(number("scale_depth", 1.0)) / max(1, n_layer) ** 0.5,
             "logit_scale": float(number("dim_model_base", hidden)) / max(1, hidden),
         }
+    if family.root_embedding:
+        multipliers["embedding_scale"] = math.sqrt(max(0, hidden))
     name = raw.get("_name_or_path")
     name = name if isinstance(name, str) and name.isprintable() and len(name) < 200 else None
     quant = quantization.get("activation_quantization")
@@ -384,6 +438,8 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
             qkv_bias="blk.0.attn_q.bias" in tensors,
             inner_norm=inner_norm,
             inner_eps=float(number("rms_norm_eps", 1e-6, quantization)),
+            post_norm=family.post_norm,
             **multipliers,
-            **_rotation(folder, raw, number, head_dim, number("max_position_embeddings", 2048), notes),
+            **(_windows(folder, raw, family, number, n_layer, head_dim) if family.window_period else {}),
+            **_rotation(folder, raw, family, number, head_dim, number("max_position_embeddings", 2048), notes),
         )

@@ -55,6 +55,7 @@ def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         table["attn_sub_norm.weight"] = (c.q_dim,)
     table |= {
         "attn_output.weight": (c.hidden, c.q_dim),
+        **({"post_attention_norm.weight": (c.hidden,)} if c.post_norm else {}),
         "ffn_norm.weight": (c.hidden,),
         "ffn_gate.weight": (c.ffn, c.hidden),
         "ffn_up.weight": (c.ffn, c.hidden),
@@ -62,6 +63,8 @@ def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if c.sub_norm:
         table["ffn_sub_norm.weight"] = (c.ffn,)
     table["ffn_down.weight"] = (c.hidden, c.ffn)
+    if c.post_norm:
+        table["post_ffw_norm.weight"] = (c.hidden,)
     if c.inner_norm:
         table |= {f"{name}_norm_in.weight": table[f"{name}.weight"][1:] for name in PROJECTIONS}
     return table

@@ -283,7 +283,9 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
     """What two KV caches must have in common to hold the same pages."""
     c, plan = space.model.config, space.plan.cache
     budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
-    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim]}
+    windows = plan.pop("windows")  # the model's own
+    return {**plan, "budgets": budgets, "shape": [c.n_layer, c.n_kv_head, c.head_dim],
+            **({"windows": list(windows)} if windows else {})}  # fmt: skip
 
 
 def _options(made: dict[str, Any], here: dict[str, Any]) -> str:

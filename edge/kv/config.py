@@ -79,6 +79,7 @@ class KVPlan(NamedTuple):
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
     spare: int = 0  # pages behind the window, for going back
     hadamard: bool = False  # keys are rotated before they are stored
+    windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
     limit: int | None = None  # bytes that the whole process may take
     offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
     parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
@@ -113,7 +114,7 @@ class KVPlan(NamedTuple):
     @property
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.KVCache` behind the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard")
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard", "windows")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -139,6 +140,9 @@ class KVPlan(NamedTuple):
         ring += ", keys rotated" if self.hadamard else ""
         ring += ", positions as in the cache" if self.positions == "cache" else ""
         ring += f", budgets of {min(map(min, self.budgets))} to {max(map(max, self.budgets))}" if self.budgets else ""
+        if self.windows:
+            near = [n for n in self.windows if n]
+            ring += f"; {len(near)} of {len(self.windows)} layers keep {near[0]}"
         several = f"{self.parallel} contexts of " if self.parallel and self.parallel > 1 else ""
         rows = [
             ("weights", f.mapped, "mapped from the file"),
@@ -302,11 +306,18 @@ class KVConfig:
         keep = budget.keep if budget else None
         if layers:
             keep = without_layers(keep or ((1 << 20,) * config.n_kv_head,) * config.n_layer, layers)
-        spare = min(SPARE_PAGES, window // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
+        near = config.sliding.window if config.sliding is not None else 0
+        if near and self.kv_policy == "heavy":
+            raise UsageError(
+                f"heavy cannot be used with this model, whose layers see the latest {near} tokens by themselves",
+                argument="kv_policy", hint="use recent",
+            )  # fmt: skip
+        shortest = min((n for n in (window, near) if n), default=0)
+        spare = min(SPARE_PAGES, shortest // SPARE_FROM) if self.kv_policy == "recent" and keep is None else 0
         plan = KVPlan(
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
             policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
-            parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
+            parallel=self.parallel, windows=config.windows, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
         )  # fmt: skip
         kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
         remarks = list(notes)

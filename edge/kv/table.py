@@ -49,7 +49,7 @@ class Weights:
         from pyx.head import placement
 
         layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
-        norms = 2 * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
+        norms = (4 if c.post_norm else 2) * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
         tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
         parameters = c.n_layer * (layer + norms) + c.hidden + tables
         bits = GROUP_BITS if c.activation_quant == "int8-128" else TERNARY_BITS
@@ -106,6 +106,9 @@ class Table:
             f"weights read for each token: {w.projections / 1e6:.1f} MB ternary, {w.head / 1e6:.1f} MB output head "
             f"({w.parameters / 1e6:.1f} million parameters)"
         )
+        if c.sliding is not None:
+            near = len(c.sliding.layers)
+            yield f"{near} of {layers} see the latest {c.sliding.window} tokens only, and keep no more of them"
         yield ""
         yield "Size of the KV cache in MB (1e6 bytes), by type and context length in tokens:"
         yield ""
@@ -169,7 +172,8 @@ def table(
         modes.append(("budget", {"overflow": "stop", "sinks": sinks, "kv_budget": budget}))
     weights = Weights.of(config, stored)
     longest = contexts[-1]
-    f16 = weights.read + longest * bytes_per_token(config, "f16")
+    whole = sum(min(longest, n or longest) for n in config.windows or (0,)) // len(config.windows or (0,))
+    f16 = weights.read + whole * bytes_per_token(config, "f16")
     rows = []
     for kv_type in dict.fromkeys(parse_kv_type(each) for each in types):
         for name, mode in modes:
@@ -188,6 +192,8 @@ def table(
                     full = f"{name}, {count(plan.sinks, 'sink')}"
             per_token = bytes_per_token(config, kv_type)
             attended = min(longest, plan.window + plan.sinks) if plan.window else longest
+            if config.windows is not None:
+                attended = sum(min(attended, n or attended) for n in config.windows) // config.n_layer
             if plan.budgets is not None:
                 kept = [min(n, longest) for row in plan.budgets for n in row]
                 attended = sum(kept) // len(kept)

@@ -36,6 +36,11 @@ class Family:
     qk_norm: str = ""
     weight_only: bool = False
     multipliers: bool = False  # has keys for embedding, residual and logit multipliers
+    root_embedding: bool = False  # embedding rows are multiplied by the square root of their width
+    post_norm: bool = False  # a norm behind attention and one behind feed-forward
+    norms_from_one: bool = False  # Hugging Face folders keep the norms of hidden states and heads less 1
+    rope_theta: float = 10000.0  # of a config.json that does not say
+    window_period: int = 0  # of so many layers all but the last see a sliding window
     sampling: Sampled | None = None  # for answers
     thinking: Sampled | None = None  # for answers with thoughts in front; None: it has none
 
@@ -56,6 +61,9 @@ FAMILIES = {
                multipliers=True),
         Family("hunyuan-dense", "Hy-MT of Tencent", ("HunYuanDenseV1ForCausalLM",), qk_norm="after", weight_only=True,
                sampling=Sampled(0.7, 0.6, 20)),
+        Family("gemma3", "Gemma 3 with ternary weights: BitNet-embedding-270M", ("Gemma3ForCausalLM", "Gemma3TextModel"),
+               activation="gelu", qk_norm="before", weight_only=True, root_embedding=True, post_norm=True,
+               norms_from_one=True, rope_theta=1e6, window_period=6, sampling=Sampled(1.0, 0.95, 64)),
     )
 }  # fmt: skip
 
@@ -80,8 +88,13 @@ REFUSED = {
     "hgrn": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
     "mmfree": f"MMfreeLM, a recurrent model: {_OTHER_KIND}",
     "bitvla": "BitVLA, a vision and robotics model, which is not supported; use BitNet-b1.58-2B-4T",
-    "gemma": "Gemma 3 (BitNet-embedding-270M), whose post-norms and sliding windows are not implemented; use "
-             "BitNet-embedding-0.6B",
+    "gemma_embedding": "EmbeddingGemma, which reads texts in both directions, which is not implemented; use "
+                       "BitNet-embedding-0.6B",
+    "gemma3forconditionalgeneration": "Gemma 3 with its vision part, which is not supported; use the text model "
+                                      "(Gemma3ForCausalLM) or a GGUF file of it",
+    "gemma3n": "Gemma 3n, whose nested layers are not implemented; use a Gemma 3 text model",
+    "gemma4": "Gemma 4, which is not implemented; use a Gemma 3 text model",
+    "gemma": "Gemma 1 or 2, whose soft caps are not implemented; use a Gemma 3 text model",
     "vibevoice": "VibeVoice, a speech model, which is not supported; use another program",
     "olmo": "OLMo-Bitnet, published as pickled weights only; use BitNet-b1.58-2B-4T",
 }  # fmt: skip

@@ -6,9 +6,10 @@ The only place that knows which stored tensor becomes which part of a model.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edge.config import ModelConfig
 from edge.errors import InvalidFile
 from edge.formats import names
 from edge.formats.checkpoint import FLOAT_TYPES, TERNARY_TYPES, Checkpoint, Tensor
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 #: projections whose output is added to the residual stream
 RESIDUAL = ("attn_output", "ffn_down")
+#: norms that carry a multiplier of the model: those of the residual stream, if they come last, and that of queries
+_VECTOR_FACTORS: dict[str, Callable[[ModelConfig], float]] = {
+    "post_attention_norm": lambda config: config.residual_scale,
+    "post_ffw_norm": lambda config: config.residual_scale,
+    "attn_q_norm": lambda config: config.query_scale,
+}
 
 
 def build(
@@ -118,9 +125,13 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     for full, shape in names.layer_shapes(config).items():
         name, _, kind = full.rpartition(".")
         if len(shape) == 1:
-            layer[name if kind == "weight" else f"{name}_{kind}"] = _vector(checkpoint, prefix + full, shape[0])
+            vector = _vector(checkpoint, prefix + full, shape[0])
+            factor = _VECTOR_FACTORS.get(name, lambda config: 1.0)(config)
+            if factor != 1.0:
+                vector = array("f", [value * factor for value in vector])
+            layer[name if kind == "weight" else f"{name}_{kind}"] = vector
             continue
-        factor = config.residual_scale if name in RESIDUAL else 1.0
+        factor = config.residual_scale if name in RESIDUAL and not config.post_norm else 1.0
         layer[name] = _projection(checkpoint, prefix + full, (shape[0], shape[1]), factor)
     return layer
 

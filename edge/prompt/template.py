@@ -54,11 +54,18 @@ class Family(NamedTuple):
     between: str = ""  # between two messages
     stops: tuple[str, ...] = ()  # control tokens that end an answer besides the tokenizer's own
     unthought: str = ""  # begins an answer that is to come without thoughts
+    answerer: str = "assistant"  # what the role of the assistant is called
+    system_end: str = ""  # ends a system message in front, which then stands at the head of the turn behind it
 
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
-        for i, message in enumerate(messages):
+        before = messages[0] if self.system_end and messages and messages[0]["role"] == "system" else None
+        for i, message in enumerate(messages[1:] if before else messages):
             role, content = message["role"], message["content"]
-            yield Part((self.between if i else "") + self._named(self.header, role), True)
+            name = self.answerer if role == "assistant" else role
+            yield Part((self.between if i else "") + self._named(self.header, name), True)
+            if before and i == 0:
+                yield Part(before["content"], False)
+                yield Part(self.system_end, True)
             yield Part(content.strip() if self.strip else content, False)
             answered = role == "assistant" and self.answer_footer is not None
             yield Part((self.answer_footer or "") if answered else self.footer, True)
@@ -86,6 +93,9 @@ FAMILIES: dict[str, Family] = {
                     stops=("<|im_end|>",), unthought="<think>\n\n</think>\n\n"),
     "falcon3": Family("<|{role}|>\n", "\n", "<|assistant|>\n", strip=False, answer_footer="<|endoftext|>\n",
                       stops=("<|endoftext|>", "<|user|>", "<|system|>")),
+    # Knows no system: its words stand at the head of the first turn.
+    "gemma": Family("<start_of_turn>{role}\n", "<end_of_turn>\n", "<start_of_turn>model\n", bos=True,
+                    stops=("<end_of_turn>",), answerer="model", system_end="\n\n"),
     # Base models know no turns: the texts as they are.
     "plain": Family("", "", "", strip=False, between="\n"),
 }  # fmt: skip
@@ -136,7 +146,7 @@ class Template:
             return cls._jinja("model", embedded, "the model's chat template", spec, think)
         if name == "model":
             raise UsageError("the model file has no chat template; choose another with --template")
-        return cls._family("qwen3" if checkpoint.config.arch == "qwen3" else "plain", think)
+        return cls._family({"qwen3": "qwen3", "gemma3": "gemma"}.get(checkpoint.config.arch, "plain"), think)
 
     @classmethod
     def _by_name(cls, name: str, spec: TokenizerSpec, think: bool | None) -> Template:

@@ -67,7 +67,7 @@ class Embedder:
         from pyx.transformer import Segment
 
         c = self.config
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f16")
+        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f16", windows=c.windows)
         out = array("f", bytes(4 * c.hidden))
         for start in range(0, len(ids), CHUNK):
             part = array("i", ids[start : start + CHUNK])

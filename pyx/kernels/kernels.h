@@ -107,6 +107,8 @@ struct kernels {
     /* gate: out[i] = act(gate[i]) * up[i]; out may be gate */
     void (*gate_relu2)(const float *gate, const float *up, int64_t n, float *out);
     void (*gate_silu)(const float *gate, const float *up, int64_t n, float *out);
+    /* GELU by tanh: x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))); GELU_1 and GELU_3 are those factors */
+    void (*gate_gelu)(const float *gate, const float *up, int64_t n, float *out);
 
     /* Rotary embedding in place on one head vector x [head_dim]; cs, sn [n_rot/2].
      * half: pairs (j, j + n_rot/2) (GPT-NeoX, Hugging Face); interleaved: pairs (2j, 2j+1) (GGUF arch llama).

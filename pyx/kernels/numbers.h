@@ -76,6 +76,10 @@ static inline int32_t round_clamped(float x, float limit)
     return round_small(x);
 }
 
+/* Of tanh's GELU: 2 sqrt(2/pi), and that times 0.044715. */
+#define GELU_1 1.5957691216057308f
+#define GELU_3 0.07135481627260025f
+
 /* exp(x): Cody-Waite reduction and the degree-7 polynomial of Cephes expf, without fused multiply-add.
  * Within 2 ulp of exp on [-87, 88]; exactly 1 at 0; 0 below -87 (and at -inf); infinity above 88; NaN stays NaN. */
 static inline float kernel_expf(float x)

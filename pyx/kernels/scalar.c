@@ -131,6 +131,14 @@ static void gate_silu(const float *gate, const float *up, int64_t n, float *out)
         out[i] = (gate[i] / (1.0f + kernel_expf(-gate[i]))) * up[i];
 }
 
+static void gate_gelu(const float *gate, const float *up, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float g = gate[i];
+        out[i] = (g / (1.0f + kernel_expf(-g * (GELU_1 + GELU_3 * (g * g))))) * up[i];
+    }
+}
+
 static void rope_half(float *x, int64_t n_rot, const float *cs, const float *sn)
 {
     for (int64_t j = 0; j < n_rot / 2; j++) {
@@ -528,6 +536,7 @@ const struct kernels kernels_scalar = {
     .rmsnorm = rmsnorm,
     .gate_relu2 = gate_relu2,
     .gate_silu = gate_silu,
+    .gate_gelu = gate_gelu,
     .rope_half = rope_half,
     .rope_interleaved = rope_interleaved,
     .scale_sums = scale_sums,

@@ -473,11 +473,31 @@ static void test_elementwise(int n, int kind)
     memcpy(got, x, bytes);
     K->gate_silu(got, w, n, got);
     verdict(same(got, want, bytes), "gate_silu in place n %d kind %d", n, kind);
+    S->gate_gelu(x, w, n, want);
+    K->gate_gelu(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_gelu n %d kind %d", n, kind);
+    if (K == S) {
+        int ok = 1;
+        for (int i = 0; i < n; i++) { /* an error of z in front of exp is an error of z times its share behind */
+            double x_ = x[i], z = sqrt(2 / acos(-1.0)) * (x_ + 0.044715 * x_ * x_ * x_);
+            double exact = x_ / (1.0 + exp(-2 * z)) * w[i];
+            ok &= fabs(want[i] - exact) <= (6e-7 + 4e-7 * fmin(fabs(z), 90)) * fabs(exact) + 1e-30;
+        }
+        verdict(ok, "gate_gelu against double, n %d kind %d", n, kind);
+    }
+    memcpy(got, x, bytes);
+    K->gate_gelu(got, w, n, got);
+    verdict(same(got, want, bytes), "gate_gelu in place n %d kind %d", n, kind);
     for (int i = 0; i < n; i++) /* the far ends of the exponential */
         x[i] = rnd_float() * 200.0f;
     S->gate_silu(x, w, n, want);
     K->gate_silu(x, w, n, got);
     verdict(same(got, want, bytes), "gate_silu wide n %d", n);
+    for (int i = 0; i < n; i++)
+        x[i] = rnd_float() * 20.0f;
+    S->gate_gelu(x, w, n, want);
+    K->gate_gelu(x, w, n, got);
+    verdict(same(got, want, bytes), "gate_gelu wide n %d", n);
 
     int32_t *acc = buffer(bytes), sum = (int32_t)(rnd() >> 12);
     for (int i = 0; i < n; i++)

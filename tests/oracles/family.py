@@ -1,11 +1,12 @@
 """Forward passes of every family of models that is run, the slow and obvious way: NumPy in float64, no cache.
 
-Written from the reference implementations in transformers (models/llama, qwen3, hunyuan_v1_dense, bitnet, minicpm's own
-code and integrations/bitnet.py), read as formulas.
+Written from the reference implementations in transformers (models/llama, qwen3, hunyuan_v1_dense, bitnet, gemma3,
+minicpm's own code and integrations/bitnet.py), read as formulas.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,13 @@ def rotate(x: np.ndarray, config: Any) -> np.ndarray:
     return out
 
 
+def acted(kind: str, x: np.ndarray) -> np.ndarray:
+    """The activation of the gate."""
+    if kind == "gelu":
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return np.maximum(x, 0) ** 2 if kind == "relu2" else x / (1 + np.exp(-x))
+
+
 class Model:
     """A configuration (edge.config.ModelConfig) and its weights by GGUF name, float arrays [out, in]."""
 
@@ -84,9 +92,13 @@ class Model:
         """float64 [token, hidden], behind the last norm."""
         c, w, n = self.config, self.w, len(ids)
         group = c.n_head // c.n_kv_head
-        mask = np.where(np.tri(n), 0, -np.inf)
+        back = np.arange(n)[:, None] - np.arange(n)  # how far behind a token another is
         h = w["token_embd.weight"][ids] * c.embedding_scale
         for i in range(c.n_layer):
+            window = c.windows[i] if c.windows else 0
+            near = dataclasses.replace(c, rope_theta=c.sliding.theta, rope_scale=1.0, rope_scaling=None) if window else c
+            mask = np.where((back >= 0) & (back < (window or n)), 0, -np.inf)
+
             def of(name: str, index: int = i) -> np.ndarray | None:
                 return w.get(f"blk.{index}.{name}")
 
@@ -99,24 +111,24 @@ class Model:
             def heads(x: np.ndarray, name: str, n_head: int) -> np.ndarray:
                 y, norm = project(x, name).reshape(n, n_head, c.head_dim), of(f"{name}_norm.weight")
                 y = rmsnorm(y, norm, c.eps) if c.qk_norm == "before" else y
-                y = rotate(y, c)
+                y = rotate(y, near)
                 return rmsnorm(y, norm, c.eps) if c.qk_norm == "after" else y
 
             x = rmsnorm(h, of("attn_norm.weight"), c.eps)
             q, k = heads(x, "attn_q", c.n_head), heads(x, "attn_k", c.n_kv_head)
             v = project(x, "attn_v").reshape(n, c.n_kv_head, c.head_dim)
             k, v = k.repeat(group, 1), v.repeat(group, 1)
-            score = np.einsum("thd,shd->hts", q, k) / c.head_dim**0.5 + mask
+            score = np.einsum("thd,shd->hts", q, k) * c.query_scale / c.head_dim**0.5 + mask
             p = np.exp(score - score.max(-1, keepdims=True))
             mixed = np.einsum("hts,shd->thd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
             mixed = rmsnorm(mixed, of("attn_sub_norm.weight"), c.eps) if c.sub_norm else mixed
-            h = h + project(mixed, "attn_output") * c.residual_scale
+            y = project(mixed, "attn_output")
+            h = h + (rmsnorm(y, of("post_attention_norm.weight"), c.eps) if c.post_norm else y) * c.residual_scale
             x = rmsnorm(h, of("ffn_norm.weight"), c.eps)
-            gate = project(x, "ffn_gate")
-            gate = np.maximum(gate, 0) ** 2 if c.activation == "relu2" else gate / (1 + np.exp(-gate))
-            y = gate * project(x, "ffn_up")
+            y = acted(c.activation, project(x, "ffn_gate")) * project(x, "ffn_up")
             y = rmsnorm(y, of("ffn_sub_norm.weight"), c.eps) if c.sub_norm else y
-            h = h + project(y, "ffn_down") * c.residual_scale
+            y = project(y, "ffn_down")
+            h = h + (rmsnorm(y, of("post_ffw_norm.weight"), c.eps) if c.post_norm else y) * c.residual_scale
         return rmsnorm(h, w["output_norm.weight"], c.eps)
 
     def logits(self, ids: list[int]) -> np.ndarray:

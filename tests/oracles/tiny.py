@@ -24,6 +24,7 @@ class Tiny:
     ternary_table: bool = False  # embedding and head, too
     names: dict[str, tuple[int, ...]] = field(default_factory=dict)  # further tensors of a layer -> shape
     quantization: dict[str, Any] | None = None  # of config.json
+    norms_from_one: bool = False  # norms are stored less 1
 
 
 _BASE: dict[str, Any] = {
@@ -37,6 +38,16 @@ _LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_fa
            "original_max_position_embeddings": 64}  # fmt: skip
 _RMS = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online", "use_rms_norm": True,
         "rms_norm_eps": 1e-6}  # fmt: skip
+
+_GEMMA: dict[str, Any] = {
+    **_BASE, "model_type": "gemma3_text", "num_hidden_layers": 7, "hidden_activation": "gelu_pytorch_tanh",
+    "tie_word_embeddings": False, "query_pre_attn_scalar": 96, "sliding_window": 7, "sliding_window_pattern": 3,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["sliding_attention"],
+    "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
+}  # fmt: skip
+del _GEMMA["hidden_act"], _GEMMA["rope_theta"]
+_FOUR_NORMS = {**_QK, "pre_feedforward_layernorm": (256,), "post_feedforward_layernorm": (256,)}
 
 MODELS = {
     "qwen3": Tiny("Qwen3ForCausalLM", {**_BASE, "model_type": "qwen3"}, 128, True, _QK),
@@ -53,6 +64,7 @@ MODELS = {
         {**_BASE, "model_type": "hunyuan_v1_dense",
          "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0}},
         256, False, {"self_attn.query_layernorm": (128,), "self_attn.key_layernorm": (128,)}),
+    "gemma3": Tiny("Gemma3ForCausalLM", _GEMMA, 128, True, _FOUR_NORMS, norms_from_one=True),
 }  # fmt: skip
 
 
@@ -97,7 +109,8 @@ def weights(tiny: Tiny) -> dict[str, np.ndarray]:
             codes, scales = codes_and_scales(tiny, name)
             found[name] = codes * np.repeat(scales.astype(np.float32), shape[1] // scales.shape[1], 1)
         elif len(shape) == 1:
-            found[name] = (0.3 * random.randn(*shape) + ("bias" not in name)).astype(np.float32)
+            one = "bias" not in name and not tiny.norms_from_one
+            found[name] = (0.3 * random.randn(*shape) + one).astype(np.float32)
         else:  # exact in half precision
             found[name] = (0.2 * random.randn(*shape)).astype(np.float16).astype(np.float32)
     return found

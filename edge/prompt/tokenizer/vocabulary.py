@@ -28,6 +28,9 @@ END_OF_TURN = frozenset((
     "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>",
 ))  # fmt: skip
 
+#: tags of HTML that vocabularies (Gemma's) have as tokens of their own, and that are text; "<s>" is a marker elsewhere
+_HTML = re.compile("</?(table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|sub|sup|code)>")
+
 
 def utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
@@ -39,7 +42,7 @@ def one_line(error: BaseException) -> str:
 
 def is_marker(text: str) -> bool:
     """Whether a user-defined token looks like structure: a user must not be able to write it into a conversation."""
-    return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}")
+    return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}") and _HTML.fullmatch(text) is None
 
 
 def byte_value(text: str) -> int:
