@@ -66,7 +66,8 @@ output head and an int8 KV cache of {CTX} tokens; the program itself needs anoth
 second that the memory of a board allows at most, after 512 tokens, with the memory speeds assumed in
 `benchmarks/board_model.py`; nothing has been measured on these boards."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
-separate output heads, and rotary scaling (linear, YaRN, Llama 3, and the short factors of longrope)."""
+separate output heads, norms behind blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
+the short factors of longrope)."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PTQ1_0, STQ1_0,
 IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are
 ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is sound."""

@@ -26,6 +26,7 @@ class KVCache:
     kv_type: str  # as page.page_types() spells it
     policy: str
     positions: str
+    windows: Sequence[int] | None  # tokens that each layer sees at most, by the model itself, 0: all
     pool: PagePool
     spill: Spill | None  # where pages go that leave the window
     def __init__(
@@ -43,6 +44,7 @@ class KVCache:
         positions: str = "absolute",
         spare: int = 0,
         hadamard: bool = False,
+        windows: Sequence[int] | None = None,
         pool: PagePool | None = None,
         spill: tuple[str, int] | None = None,
     ) -> None: ...
@@ -61,6 +63,7 @@ class KVCache:
         positions: str = "absolute",
         spare: int = 0,
         hadamard: bool = False,
+        windows: Sequence[int] | None = None,
     ) -> int:
         """Exactly the bytes of pages that a cache of this plan has room for."""
     @property

@@ -6,6 +6,6 @@ from typing import Any
 class Rotary:
     """The rotation of a model: how far a pair of dimensions turns per position."""
 
-    def __init__(self, config: Any, freqs: Any | None = None) -> None: ...
+    def __init__(self, config: Any, freqs: Any | None = None, near: bool = False) -> None: ...
     def angles(self, position: int) -> tuple[array.array[float], array.array[float]]:
         """(cosines, sines) of a position, float32 [rope_dim / 2]."""

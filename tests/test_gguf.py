@@ -370,7 +370,7 @@ TL2_SIZE = 6912 * (1536 - 256) // 3 * 5 // 8 + 6912 * 256 // 2 * 4 // 8 + 32
         (handmade.model(tensors={"blk.0.ffn_up.weight": ((128, 256), 36, bytes(128 * 256 // 32 * 18))}),
          "IQ4_NL_4_4"),
         (handmade.model(keys={"tokenizer.ggml.model": value(STR, "bert")}), "'bert' is not supported"),
-        (handmade.model(keys={"bitnet-b1.58.hidden_activation": value(STR, "gelu")}), "'gelu' is not supported"),
+        (handmade.model(keys={"bitnet-b1.58.hidden_activation": value(STR, "tanh")}), "'tanh' is not supported"),
         (handmade.model(keys={"bitnet-b1.58.attention.layer_norm_rms_epsilon": None}), "epsilon is missing"),
         (handmade.model(keys={"bitnet-b1.58.block_count": None}), "block_count is missing"),
         (handmade.model(keys={"bitnet-b1.58.block_count": value(STR, "1")}), "block_count' is not an integer"),

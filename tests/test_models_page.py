@@ -31,7 +31,8 @@ def test_every_family_is_on_it() -> None:
     ("arch", "said"),
     [("qwen35", "Qwen3.5 hybrid.*Ternary-Bonsai 1.7B"), ("qwen35moe", "hybrid"), ("qwen3moe", "mixture of experts"),
      ("maple", "mixture of experts"), ("mamba2", "state-space"), ("bitmamba", "BitMamba"), ("hgrn_bit", "MMfreeLM"),
-     ("gemma3", "BitNet-embedding-0.6B"), ("bitvla", "BitVLA")],
+     ("gemma2", "soft caps.*Gemma 3"), ("gemma-embedding", "both directions"), ("gemma3n", "Gemma 3n"),
+     ("bitvla", "BitVLA")],
 )  # fmt: skip
 def test_what_is_known_and_not_run_is_named(tmp_path: Path, arch: str, said: str) -> None:
     path = tmp_path / "m.gguf"

@@ -77,6 +77,8 @@ WRITTEN = {
                "<|user|>\n  the scale?  \n<|assistant|>\n",
     "plain": " Be brief. \nHello world\nHi!\n\n  the scale?  ",
 }  # fmt: skip
+WRITTEN["gemma"] = ("<start_of_turn>user\n Be brief. \n\nHello world<end_of_turn>\n<start_of_turn>model\nHi!"
+                    "<end_of_turn>\n<start_of_turn>user\nthe scale?<end_of_turn>\n<start_of_turn>model\n")
 WRITTEN["qwen3"] = WRITTEN["chatml"]
 
 
@@ -88,7 +90,7 @@ def test_what_a_family_writes(name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_shipped_file_is_the_family(name):
     """templates/NAME.jinja in the sandbox gives the ids of the family in Python, and is recognised inside a file."""
-    spec = spec_with_markers(add_bos=name in ("bitnet", "bitnet-edge", "llama3"))
+    spec = spec_with_markers(add_bos=name in ("bitnet", "bitnet-edge", "llama3", "gemma"))
     if name == "falcon3":
         spec = replace(spec, eos_ids=(spec.tokens.index("<|endoftext|>"),))
     tokenizer = Tokenizer.build(spec)
@@ -207,7 +209,7 @@ def test_exactly_one_bos(add_bos, text, writes):
 def test_one_bos_in_families(name, add_bos):
     spec = spec_with_markers(add_bos=add_bos)
     ids = Template.for_model(model(spec), name).encode(Tokenizer.build(spec), TALK)
-    always = name in ("bitnet", "bitnet-edge", "llama3")
+    always = name in ("bitnet", "bitnet-edge", "llama3", "gemma")
     assert ids.count(spec.bos_id) == (1 if add_bos or always else 0)
     without = replace(spec, bos_id=None)
     assert Template.for_model(model(without), name).encode(Tokenizer.build(without), TALK) == ids[add_bos or always :]

@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 LAYOUTS = ("128", "64", "1x4")
+#: other names of activations
+_ACTIVATION_NAMES = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 #: names of the files of a model in parts, and how many there may be
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 MOST_PARTS = 256
@@ -480,7 +482,7 @@ def _windows(
         theta = header.real(f"{arch}.rope.freq_base_swa", 10000.0) or 0.0
         fields["sliding"] = Sliding(window, tuple(i for i, each in enumerate(near) if each), theta)
     scale = header.real(f"{arch}.attention.scale")
-    if scale is None and n_layer == 62 and n_head > 0 and hidden > 0:  # of 27B: by the width of a head if heads filled the hidden size
+    if scale is None and n_layer == 62 and n_head > 0 and hidden > 0:  # 27B: as if heads filled the hidden size
         scale = math.sqrt(n_head / hidden)
     if scale is not None:
         factor = scale * math.sqrt(max(0, head_dim))
@@ -516,7 +518,7 @@ def _activation(
     arch = family.arch
     said = header.text(f"{arch}.hidden_activation")
     if said is not None:
-        said = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu", "gelu_pytorch_tanh": "gelu"}.get(said, said)
+        said = _ACTIVATION_NAMES.get(said, said)
         if said not in ACTIVATIONS:
             header.fail(f"{arch}.hidden_activation {shown(said)} is not supported ({', '.join(ACTIVATIONS)} are)")
     if override is not None:

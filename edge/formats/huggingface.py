@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from edge.config import ACTIVATIONS, ModelConfig, RopeScaling, Sliding
+from edge.config import ModelConfig, RopeScaling, Sliding
 from edge.errors import InvalidFile, ModelNotFound, UsageError
 from edge.formats import huggingface_tokenizer, mlx, names, safetensors
 from edge.formats.checkpoint import WEIGHT_ONLY, Checkpoint, Tensor
@@ -57,6 +57,8 @@ _FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm
 _LAYER |= {
     f"{name}.rms_norm": f"{target}_norm_in" for name, target in _LAYER.items() if target in names.PROJECTIONS
 }
+#: hidden_act -> our name
+_ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
 _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
@@ -383,9 +385,9 @@ def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mappin
 
     bitnet = family.arch.startswith("bitnet")
     said = raw.get("hidden_activation") or raw.get("hidden_act") or ("relu2" if bitnet else family.activation)
-    said = {"swish": "silu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu by erf"}.get(str(said), said)
-    if said not in ACTIVATIONS:
-        fail(folder, f"config.json: hidden_act {shown(said)} is not supported ({', '.join(ACTIVATIONS)} are)")
+    if str(said) not in _ACTIVATIONS:
+        fail(folder, f"config.json: hidden_act {shown(said)} is not supported ({', '.join(_ACTIVATIONS)} are)")
+    said = _ACTIVATIONS[said]
     if override not in (None, said):
         notes.append(f"activation {override} as asked, although config.json says {said}")
     sub_norm = "blk.0.attn_sub_norm.weight" in tensors

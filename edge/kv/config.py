@@ -114,7 +114,8 @@ class KVPlan(NamedTuple):
     @property
     def cache(self) -> dict[str, Any]:
         """Arguments of :class:`pyx.kv.KVCache` behind the model's shape."""
-        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard", "windows")
+        names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
+                 "windows")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -317,7 +318,8 @@ class KVConfig:
         plan = KVPlan(
             n_ctx, kv_type, window, sinks, 0, self.overflow, footprint,
             policy=self.kv_policy, positions=self.positions, budgets=keep, spare=spare, limit=parse_size(self.memory),
-            parallel=self.parallel, windows=config.windows, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
+            parallel=self.parallel, hadamard={"auto": gains, "on": works, "off": False}[self.kv_hadamard],
+            windows=config.windows,
         )  # fmt: skip
         kv_bytes = KVCache.bytes_for(config.n_layer, config.n_kv_head, config.head_dim, **plan.cache)
         remarks = list(notes)

@@ -61,9 +61,10 @@ FAMILIES = {
                multipliers=True),
         Family("hunyuan-dense", "Hy-MT of Tencent", ("HunYuanDenseV1ForCausalLM",), qk_norm="after", weight_only=True,
                sampling=Sampled(0.7, 0.6, 20)),
-        Family("gemma3", "Gemma 3 with ternary weights: BitNet-embedding-270M", ("Gemma3ForCausalLM", "Gemma3TextModel"),
-               activation="gelu", qk_norm="before", weight_only=True, root_embedding=True, post_norm=True,
-               norms_from_one=True, rope_theta=1e6, window_period=6, sampling=Sampled(1.0, 0.95, 64)),
+        Family("gemma3", "Gemma 3 with ternary weights: BitNet-embedding-270M",
+               ("Gemma3ForCausalLM", "Gemma3TextModel"), activation="gelu", qk_norm="before", weight_only=True,
+               root_embedding=True, post_norm=True, norms_from_one=True, rope_theta=1e6, window_period=6,
+               sampling=Sampled(1.0, 0.95, 64)),
     )
 }  # fmt: skip
 

@@ -36,8 +36,8 @@ _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) f
 _ROWS = 256  # embedding rows per piece
 #: what must come back as it was, beside the tensors
 _CONVENTIONS = (
-    "n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "post_norm", "windows",
-    "tied",
+    "n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "post_norm",
+    "windows", "tied",
 )  # fmt: skip
 
 

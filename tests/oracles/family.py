@@ -96,7 +96,9 @@ class Model:
         h = w["token_embd.weight"][ids] * c.embedding_scale
         for i in range(c.n_layer):
             window = c.windows[i] if c.windows else 0
-            near = dataclasses.replace(c, rope_theta=c.sliding.theta, rope_scale=1.0, rope_scaling=None) if window else c
+            turned = c
+            if window:
+                turned = dataclasses.replace(c, rope_theta=c.sliding.theta, rope_scale=1.0, rope_scaling=None)
             mask = np.where((back >= 0) & (back < (window or n)), 0, -np.inf)
 
             def of(name: str, index: int = i) -> np.ndarray | None:
@@ -108,10 +110,10 @@ class Model:
                 y = self.rounded(x) @ of(f"{name}.weight").T
                 return y if of(f"{name}.bias") is None else y + of(f"{name}.bias")
 
-            def heads(x: np.ndarray, name: str, n_head: int) -> np.ndarray:
+            def heads(x: np.ndarray, name: str, n_head: int, turned: Any = turned) -> np.ndarray:
                 y, norm = project(x, name).reshape(n, n_head, c.head_dim), of(f"{name}_norm.weight")
                 y = rmsnorm(y, norm, c.eps) if c.qk_norm == "before" else y
-                y = rotate(y, near)
+                y = rotate(y, turned)
                 return rmsnorm(y, norm, c.eps) if c.qk_norm == "after" else y
 
             x = rmsnorm(h, of("attn_norm.weight"), c.eps)
