@@ -3,7 +3,8 @@
     rmsnorm -> int8 (one scale per token) -> q, k, v in one pass [+ bias] -> [norm of each head] -> rope
     -> per page of the chunk: append -> attention -> seal
     -> [sub-norm] -> int8 -> o [-> post-norm] -> residual
-    -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down [-> post-norm] -> residual
+    -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down [-> post-norm]
+    -> residual
 
 Where each projection has a norm of its own in front of it (input_norms), each is given its input in turn.
 

@@ -139,7 +139,8 @@ cdef class Transformer:
     config: an edge.config.ModelConfig.  layers: one mapping per layer, GGUF names without the prefix:
     attn_norm, ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down
     (TernaryMatrix); where the model has them attn_sub_norm, ffn_sub_norm, post_attention_norm, post_ffw_norm,
-    attn_q_norm and attn_k_norm [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection, such as ffn_up_norm_in.
+    attn_q_norm and attn_k_norm [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection,
+    such as ffn_up_norm_in.
     rope_freqs: float32 divisors [rope_dim / 2] or None.
     chunk: most tokens per step, of all its segments.  adapt: steps take fewer threads while other programs need the
     cores (see pyx.pace).  cores: numbers of those on which the threads stay, the caller's own during a step; None: any.
