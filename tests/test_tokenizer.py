@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import subprocess
@@ -239,6 +240,110 @@ def test_sentencepiece_decodes_like_its_library():
     check()
 
 
+def _in_the_library(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each text that the library gets from now on, in tokenizers built from now on."""
+    import sentencepiece
+
+    sizes: list[int] = []
+
+    class Processor(sentencepiece.SentencePieceProcessor):
+        def EncodeAsIds(self, text):
+            sizes.append(len(text if isinstance(text, bytes) else text.encode()))
+            return super().EncodeAsIds(text)
+
+    monkeypatch.setattr(sentencepiece, "SentencePieceProcessor", Processor)
+    return sizes
+
+
+def _trained(**options) -> bytes:
+    """A tokenizer.model that SentencePiece's own trainer makes of our documentation, as Llama 2's was made."""
+    import io
+
+    import sentencepiece
+
+    out = io.BytesIO()
+    lines = [line for page in sorted((HERE.parent / "docs").glob("*.md")) for line in page.read_text().splitlines()]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines[:1500]), model_writer=out, minloglevel=2, num_threads=1,
+        **{"model_type": "bpe", "vocab_size": 1000, "byte_fallback": True, "normalization_rule_name": "identity",
+           "remove_extra_whitespaces": False, "split_digits": True, "allow_whitespace_only_pieces": True, **options})
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained() -> bytes:
+    return _trained()
+
+
+def _library(model: bytes):
+    import sentencepiece
+
+    return sentencepiece.SentencePieceProcessor(model_proto=model).EncodeAsIds
+
+
+#: changes to the trained model -> whether long texts are encoded in blocks (None: where no unknown token is in the way)
+KINDS_OF_MODEL = {
+    "as Llama 2": ({}, True),
+    "no blank in front": ({"add_dummy_prefix": False}, True),
+    "user-defined pieces": ({"user_defined_symbols": ["hijk", "kh", "  ab", "1"]}, True),
+    "line ends are pieces": ({"user_defined_symbols": ["\n", "\n\n"]}, True),
+    "no bytes": ({"byte_fallback": False, "character_coverage": 0.98}, None),
+    "NFKC": ({"normalization_rule_name": "nmt_nfkc"}, False),
+    "blanks removed": ({"remove_extra_whitespaces": True}, False),
+    "blanks behind words": ({"treat_whitespace_as_suffix": True}, False),
+    "unigram": ({"model_type": "unigram"}, False),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MODEL)
+def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypatch):
+    from edge.prompt.tokenizer import pieces
+
+    options, in_blocks = KINDS_OF_MODEL[name]
+    model = _trained(**options)
+    wanted = _library(model)
+    sizes = _in_the_library(monkeypatch)
+    tokenizer = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
+    sizes.clear()
+    page = (HERE.parent / "docs" / "cli.md").read_text()
+    for text in (page, page.replace(" ", "\u2581"), "a" * 20_000, "ab1" * 7000, " " * 20_000, "hijkh" * 4000):
+        assert tokenizer.encode(text) == wanted(text)
+    if in_blocks is not None:
+        assert (max(sizes) <= 2 * pieces.BLOCK) == in_blocks
+    if in_blocks is False:
+        return
+    at_once = len(sizes)
+    monkeypatch.setattr(pieces, "BLOCK", 64)
+    monkeypatch.setattr(pieces, "OVERLAP", 16)
+    words = st.sampled_from(["the ", "kernel", " token", "  ab", "hij", "kh", "\u2581", " ", "\n", "\n\n", "1", "12",
+                             "a", "é", "中", "🙂", "----", "ﬁ", "\t"])
+
+    @settings(max_examples=60)
+    @given(st.lists(words | st.text(max_size=3), min_size=10, max_size=200).map("".join))
+    def check(text):
+        assert tokenizer.encode(text) == wanted(text)
+
+    check()
+    assert len(sizes) > at_once
+
+
+def test_a_long_text_of_sentencepiece_can_be_interrupted(trained, monkeypatch):
+    """Whatever the text, no call of the library gets much of it, and between two calls an interrupt is seen."""
+    from edge.prompt.interrupt import Interrupted, interruptible
+    from edge.prompt.tokenizer import pieces
+
+    sizes = _in_the_library(monkeypatch)
+    from_file = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=trained, bos_id=1, eos_ids=(2,)))
+    from_arrays = Tokenizer.build(spm_array_spec())
+    units = ("the scale of a row ", "a", " ", "\n", "-", "中", "🙂", "ab", "x1")
+    for tokenizer, unit in itertools.product((from_file, from_arrays), units):
+        sizes.clear()
+        looks = iter([None, None, "cancelled"])
+        with pytest.raises(Interrupted), interruptible(lambda: next(looks)):  # noqa: B023
+            tokenizer.encode(unit * (4_000_000 // len(unit.encode())))
+        assert len(sizes) == 3 and max(sizes) <= 2 * pieces.BLOCK
+
+
 # ---- text, bytes, characters -----------------------------------------------------------------------------------------
 
 
@@ -292,6 +397,8 @@ def test_streaming_equals_decoding(tokenizer, ids):
 @settings(max_examples=300)
 @given(text=st.text(max_size=30))
 def test_streaming_text_never_cuts_a_character(tokenizer, text):
+    if tokenizer is SPM:
+        text = text.replace("▁", " ")
     stream = tokenizer.stream()
     pieces = [stream.push(i) for i in tokenizer.encode(text)]
     assert "".join(pieces) + stream.flush() == text

@@ -27,6 +27,8 @@ class SentencePieceModel:
     eos_id: int | None = 2
     pad_id: int | None = None
     add_dummy_prefix: bool = True
+    #: its normaliser leaves a text as it is, but for blanks, which it writes as "\u2581" in front of words
+    plain: bool = False
 
 
 def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
@@ -34,6 +36,8 @@ def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
     model = SentencePieceModel()
     try:
         view = memoryview(data)
+        #: what changes a text, as the format's defaults have it
+        remove_blanks, escape, suffix, rules = True, True, False, False
         for number, value in _fields(view):
             if number == 1:
                 piece, score, kind = "", 0.0, 1
@@ -51,14 +55,23 @@ def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
                 for inner, v in _fields(_bytes(value)):
                     if inner == 3:
                         model.bpe = v == 2
+                    elif inner == 24:
+                        suffix = bool(_int(v))
                     elif inner in (40, 41, 42, 43):
                         # ids are int32; -1 (none) comes as a 64-bit two's complement varint
                         setattr(model, {40: "unk_id", 41: "bos_id", 42: "eos_id", 43: "pad_id"}[inner],
                                 _int(v) if _int(v) < 1 << 31 else None)
             elif number == 3:
                 for inner, v in _fields(_bytes(value)):
-                    if inner == 3:
+                    if inner == 2:
+                        rules = bool(len(_bytes(v)))
+                    elif inner == 3:
                         model.add_dummy_prefix = bool(_int(v))
+                    elif inner == 4:
+                        remove_blanks = bool(_int(v))
+                    elif inner == 5:
+                        escape = bool(_int(v))
+        model.plain = escape and not (remove_blanks or suffix or rules)
     except (ValueError, OverflowError, struct.error) as error:
         raise InvalidFile(f"{what}: not a SentencePiece model ({error}); get the file again") from None
     if not model.pieces:

@@ -169,9 +169,12 @@ class Tokenizer:
             if not parsed.bpe:
                 raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
             model = None
+        blank: int | None = spec.add_space_prefix
         if model is None:
             model = pieces.model_proto(spec, texts[:own], scores or array("f", bytes(4 * own)), kinds)
-        return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model), spec.add_space_prefix)
+        else:
+            blank = parsed.add_dummy_prefix if parsed.bpe and parsed.plain else None
+        return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model, blank), spec.add_space_prefix)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """Ids of ``text``, without BOS.

@@ -1,23 +1,55 @@
-"""SentencePiece on its own library, also where a GGUF file has only the arrays of the model."""
+"""SentencePiece on its own library, also where a GGUF file has only the arrays of the model.
+
+The library encodes a text in one call, which nothing can interrupt: 4 MB take seconds.  So a long text goes to it in
+blocks that overlap, and two blocks are joined behind a token that both have at the same place.  The ids are those of
+one call.  Why, for pieces that are merged in the order of their scores:
+
+- Tokens are the encoding of the text they stand for if and only if each two neighbours are the encoding of theirs.
+  Merges go by (score, place), so what happens inside of one token does not change the order of merges inside another,
+  and the first merge across the border of two tokens would happen in the two alone just as well.
+- So any stretch of an encoding is the encoding of its stretch of text, and two encodings that share a token can be
+  joined at it: the neighbours of every border are neighbours in one of the two.
+
+It needs a text whose bytes stay what they are (no normaliser) and merges that are not undone (no unused pieces).
+"""
 
 from __future__ import annotations
 
 import math
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile
-from edge.prompt.tokenizer.vocabulary import BYTE, CONTROL, UNKNOWN, UNUSED, Encode, byte_value, one_line, utf8
+from edge.prompt.interrupt import look
+from edge.prompt.tokenizer.vocabulary import (
+    BYTE,
+    CONTROL,
+    UNKNOWN,
+    UNUSED,
+    USER,
+    Encode,
+    byte_value,
+    one_line,
+    utf8,
+)
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
 
+#: bytes of text in one call of the library, and at the end of it those that the next call reads again
+BLOCK = 8192
+OVERLAP = 512
 
-def build(texts: list[str], kinds: bytearray, model: bytes) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, text -> ids) of a serialised ModelProto."""
+
+def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
+    """(end of each token in the joined bytes, the joined bytes, text -> ids) of a serialised ModelProto.
+
+    ``blank``: how many blanks the model puts in front of a text, if it merges by score and changes nothing else about
+    a text, so that long ones can be encoded in blocks; None if not.
+    """
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
@@ -33,7 +65,72 @@ def build(texts: list[str], kinds: bytearray, model: bytes) -> tuple[array[int],
             parts.append(b"")
         else:
             parts.append(utf8(text.replace("\u2581", " ")))
-    return array("I", accumulate(map(len, parts))), b"".join(parts), processor.EncodeAsIds
+    encode: Encode = processor.EncodeAsIds
+    if blank is not None and UNUSED not in kinds:
+        cut = max((len(part) for part, kind in zip(parts, kinds) if kind == USER), default=0)
+        encode = _in_blocks(processor.EncodeAsIds, array("I", map(len, parts)), blank, cut)
+    return array("I", accumulate(map(len, parts))), b"".join(parts), encode
+
+
+def _in_blocks(encode: Callable[[str | bytes], list[int]], size: array[int], blank: int, margin: int) -> Encode:
+    """``encode`` for texts of any length, with a look for interrupts between its blocks.
+
+    ``size``: bytes of text that each token stands for, 0 if that is unknown.  ``margin``: bytes at the end of a block
+    in which a user-defined piece may have been cut.
+    """
+    # What the library puts in front of a text shall not join its first token; most vocabularies write a line end as a
+    # byte, which joins nothing.
+    before = b"\n" if all(size[id] for id in encode("\n")) else b""
+    added = blank + len(before)
+    if sum(size[id] for id in encode(before + b" ")) not in (added + 1, 0):
+        return encode  # it writes blanks as bytes, too, three for each: the sizes mislead
+
+    def joint(ids: list[int], end: int, data: bytes, overlap: int) -> tuple[int, list[int], int] | None:
+        """(how many of ``ids``, the encoding of data[:end], stay; what follows them; where that ends)."""
+        at, i = end, len(ids)
+        ends: dict[int, int] = {}
+        while i and at > end - overlap and size[ids[i - 1]]:
+            if at <= end - margin:
+                ends[at] = i
+            i -= 1
+            at -= size[ids[i]]
+        at = _start(data, max(at, 0))
+        stop = _start(data, end + BLOCK)
+        more = encode(before + data[at:stop])
+        at -= added
+        for j, id in enumerate(more):
+            at += size[id]
+            if not size[id] or at > end:
+                break
+            if (i := ends.get(at, 0)) and ids[i - 1] == id:
+                return i, more[j + 1 :], stop
+        return None
+
+    def in_blocks(text: str) -> list[int]:
+        if len(text) <= BLOCK // 4:
+            return encode(text)
+        data = text.replace("\u2581", " ").encode()
+        end = _start(data, BLOCK)
+        ids = encode(data[:end])
+        while end < len(data):
+            look()
+            found = joint(ids, end, data, OVERLAP) or joint(ids, end, data, BLOCK // 2)
+            if found is None:  # an unknown token in the way (a vocabulary without bytes), or a text made for this
+                return encode(text)
+            keep, more, end = found
+            ids[keep:] = more
+        return ids
+
+    return in_blocks
+
+
+def _start(data: bytes, at: int) -> int:
+    """The start of the character at ``at``, or the end of the data."""
+    if at >= len(data):
+        return len(data)
+    while data[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
 
 
 def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], kinds: bytearray) -> bytes:
