@@ -510,7 +510,7 @@ def test_read_only_state_folder() -> None:
     with Terminal([*REAL, "chat", "--greedy", "-n", "8"], {**environ, "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.expect("> ")
         terminal.line(JOKE)
-        seen = terminal.expect(r"\w+ \w+ \w+.*> ")
+        seen = terminal.expect(r"2004l\w+ \w+ \w+.*> ")  # 2004l: the line editor hands over
         terminal.type("\x04")
         assert terminal.wait() == 0
         assert "Traceback" not in seen + terminal.screen
