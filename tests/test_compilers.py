@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernel_builds import MACHINE, ROOT, compiler, objects, tool
 from test_freeze import golden, golden_run
-from test_kernels import MACHINE, ROOT, build_harness, compiler, digests, objects, run, tool
 from test_kernels import build as build  # a fixture
+from test_kernels import build_harness, digests, run
 from test_kernels import native as native  # a fixture
 
 pytestmark = pytest.mark.compilers

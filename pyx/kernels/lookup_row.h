@@ -41,7 +41,8 @@ LOOKUP_INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
 /* Word i of four. */
 LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
 {
-#ifdef __BMI2__ /* shifts would copy it first, and this loop is as fast as instructions are issued */
+#if defined(__BMI2__) && defined(__OPTIMIZE__) /* shifts would copy it first, and this loop is as fast as
+                                                     instructions are issued; immediates need the optimiser */
     __asm__("rorx %2, %1, %0\n\tmovzwl %w0, %k0" : "=r"(four) : "r"(four), "i"(16 * i));
     return four;
 #else
