@@ -32,12 +32,12 @@ SHELL = r"\$ $"
 SESSIONS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "kiosk": (
         "bitnet-edge kiosk",
-        "A terminal. A guest orders at the example kiosk, asks a question and changes the order.",
+        "A terminal. A guest orders at the example kiosk, asks about dogs, changes the order and is told what it cannot note.",
         [
             (SHELL, "bitnet-edge kiosk"),
             (r"> $", "two large lattes with oat milk and a croissant please"),
             (r"Anything else\?.*> $", "are dogs allowed?"),
-            (r"> $", "one more croissant"),
+            (r"> $", "make one of the lattes small, and a brownie without nuts"),
             (r"> $", "that is all"),
             (r"Is that right\?.*> $", ""),
         ],

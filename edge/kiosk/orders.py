@@ -360,8 +360,9 @@ class Orders(Drafts):
                 return self.emit(self.change(n, parts[0]))
         again = re.search(r"\bthe same\b", low) or (loose.counted and loose.more)
         if again and (loose.extras or loose.without or loose.size):
-            line = self.state.lines[min(self.last, len(self.state.lines)) - 1]
-            more = self.change(self.last, loose)  # "the same but without cheese", "two more with butter"
+            number = min(self.last, len(self.state.lines)) or len(self.state.lines)
+            line = self.state.lines[number - 1]
+            more = self.change(number, loose)  # "the same but without cheese", "two more with butter"
             kept = tuple(dict.fromkeys(e for e in (*line.extras, *more.extras) if e not in more.without))
             refused = (*line.without, *(e for e in more.without if e not in line.extras))
             count = loose.count if loose.counted else 1
