@@ -32,7 +32,7 @@ SHELL = r"\$ $"
 SESSIONS: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "kiosk": (
         "bitnet-edge kiosk",
-        "A terminal. A guest orders at the example kiosk, asks about dogs, changes the order and is told what it cannot note.",
+        "A terminal. A guest orders at the example kiosk, asks about dogs, changes the order and makes a wish.",
         [
             (SHELL, "bitnet-edge kiosk"),
             (r"> $", "two large lattes with oat milk and a croissant please"),

@@ -64,6 +64,11 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["a brownie, a croissant and a green tea", "remove everything except the brownie"], ["1 Brownie"]),
     (["a brownie and a croissant", "keep only the brownie"], ["1 Brownie"]),
     (["16 brownies", "five fewer brownies"], ["11 Brownie"]),
+    (["a small cappuccino with soy, and a flat white with an extra shot", "take it out of the flat white",
+      "swap the soy for oat"], ["1 small Cappuccino with oat milk", "1 Flat white"]),
+    (["four teas, two green, two black"], ["2 Green tea", "2 Black tea"]),
+    (["two teas", "one green and one black"], ["1 Green tea", "1 Black tea"]),
+    (["6 croissants, half with butter"], ["3 Croissant", "3 Croissant with butter"]),
     (["3 brownies", "no i say 2 brownies"], ["2 Brownie"]),
     (["a cup of soup and a bowl of soup", "lemon in the cup please"],
      ["1 cup Lentil soup with lemon", "1 bowl Lentil soup"]),
@@ -135,6 +140,12 @@ def test_a_number_alone_asks_nothing() -> None:
     assert talk("two", "10") == [HOUSE.texts["unclear"]] * 2
 
 
+def test_the_rest_of_a_time_and_a_name_in_two_parts() -> None:
+    said = talk("can I reserve for Saturday?", "7", "pm", "4", "Smith, John")
+    assert said[-1] == "Table: day Saturday, time 7 pm, people 4, name Smith, John. Anything else?"
+    assert "name" not in talk("can I reserve for Saturday at 7 pm for 4?", "yes, please")[-1].partition("under")[0]
+
+
 def test_two_tables_and_yesterday_are_not_booked_in_silence() -> None:
     assert "could not note “two tables”" in talk("can I book two tables")[0]
     assert talk("a table for two", "yesterday")[1].startswith("“yesterday” cannot be booked.")
@@ -142,6 +153,7 @@ def test_two_tables_and_yesterday_are_not_booked_in_silence() -> None:
 
 def test_wishes_for_more_of_an_extra_are_named() -> None:
     visit = Visit(HOUSE)
+    assert "could not note “half”" in talk("5 croissants, half with butter")[0]
     assert "could not note “two sugars”" in visit.turn("a flat white with two sugars").say
     assert visit.state.lines[0].extras == ("sugar",)
 

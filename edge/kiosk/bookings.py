@@ -145,6 +145,10 @@ class Bookings(Reading):
                 kind = booking.fields[key]
                 got[key] = next(value for value in mention.values if value in kind)
         plain = {key: kind for key, kind in booking.fields.items() if isinstance(kind, str)}
+        half = re.fullmatch(r"(?:at |in the )*(?:[ap]\.? ?m\.?|morning|afternoon|evening)", folded(text).strip(" ,!"))
+        for key in (key for key, each in plain.items() if each == "time" and half and not values["time"]):
+            if key in have and key != asked:
+                got[key] = f"{have[key]} {text.strip(' ,!')}"  # "7" and then "pm"
         if asked and plain.get(asked) == "time" and not values["time"]:
             values["time"] = slots.time(bare, bare=True)
         for kind in ("day", "time", "phone"):

@@ -22,6 +22,7 @@ _NO_I_MEAN = re.compile(
 )
 
 
+_SWAP = re.compile(r"\b(?:swap|replace|change|switch|exchange|substitute)\b")
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
     r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b|keep (?:only|just)\b"
@@ -240,6 +241,8 @@ class Orders(Drafts):
             return False
         number = lines[0]
         line = self.state.lines[number - 1]
+        if re.search(r"\b(?:it|that|them) (?:back )?(?:out of|off|from) (?:the|my|that)\b", low):  # an extra of it
+            return len(line.extras) == 1 and self.emit(Change(number, without=line.extras))
         said = [mention for mention in mentions if mention.kind in ("item", "extra")]
         extras = [*draft.without, *draft.extras]
         apart = bool(re.search(r"\b(?:from|off|on|in|out of|for|of|to) (?:the|my|that|those|both|all|one)\b", low)) or (
@@ -390,6 +393,14 @@ class Orders(Drafts):
             for n in targets:
                 done = self.emit(self.change(n, less)) or done
             return done
+        if len(loose.extras) == 2 and _SWAP.search(low):  # "swap the soy for oat"
+            old, new = loose.extras
+            having = [n for n in lines if {old, new} & set(self.state.lines[n - 1].extras)]
+            if not having:
+                return False
+            if old not in self.state.lines[having[-1] - 1].extras:
+                old, new = new, old
+            return self.emit(self.change(having[-1], replace(loose, extras=[new], without=[old])))
         if loose.extras:
             swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
             if swapped and len(loose.extras) > 1:

@@ -225,6 +225,10 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
             text.strip(),
             flags=re.I,
         )
+        if (both := re.fullmatch(rf"({_NAME_WORD}), ({_NAME_WORD})", plain)) and not (
+            {folded(both[1]), folded(both[2])} & _NOT_NAMES or {stem(folded(both[1])), stem(folded(both[2]))} & known
+        ):
+            return plain  # "Smith, John"
         match = re.fullmatch(
             rf"({_NAME_WORD}(?: {_NAME_WORD}){{0,2}})[.!]?(?:\s*,?\s*(?:please|thanks|thank you)[.!]?)?", plain
         )

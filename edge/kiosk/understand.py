@@ -13,7 +13,7 @@ from edge.kiosk import facts
 from edge.kiosk.bookings import Bookings
 from edge.kiosk.drafts import thing_at
 from edge.kiosk.house import House
-from edge.kiosk.mentions import Mention
+from edge.kiosk.mentions import Mention, vocabulary
 from edge.kiosk.operations import (
     CONFIRM,
     DENY,
@@ -43,7 +43,39 @@ def understand(house: House, state: State, text: str) -> Understood:
 
     All of them can be applied in order.  Never empty: what means nothing here is [UNKNOWN].
     """
-    return _Turn(house, state, " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())).read()
+    plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
+    return _Turn(house, state, _kinds(house, _HALF.sub(_halved, plain))).read()
+
+
+#: "6 croissants, half with butter"
+_HALF = re.compile(
+    rf"\b(\d\d?|{'|'.join(NUMBERS)})\b([^.?!\d]*?)\bhalf (?:of (?:them|those) )?(?=with\b|without\b)", re.IGNORECASE
+)
+
+
+def _halved(found: re.Match[str]) -> str:
+    count = number(folded(found[1])) or 0
+    return f"{found[1]}{found[2]}{count // 2} " if count and count % 2 == 0 else found[0]
+
+
+def _kinds(house: House, text: str) -> str:
+    """ "Four teas, two green, two black" with the name of each; other turns as they are."""
+    turn = words(text)
+    names = vocabulary(house).mentions(turn)
+    for counted, item in zip(names, names[1:]):
+        if counted.kind != "number" or item.kind != "item" or len(item.values) < 2 or counted.last != item.first:
+            continue
+        stems = {value: {word.stem for word in words(value)} for value in item.values}
+        own = {value: stems[value] - set().union(*(stems[v] for v in stems if v != value)) for value in stems}
+        found = []
+        for at in range(item.last, len(turn)):
+            value = next((value for value in own if turn[at].stem in own[value]), None)
+            if value is not None:
+                found.append((number(turn[at - 1].fold) or 1, value, at))
+        if len(found) > 1 and sum(count for count, _, _ in found) == int(counted.value):
+            named = " and ".join(f"{count} {value}" for count, value, _ in found)
+            return f"{text[: turn[counted.first].start]}{named}{text[turn[found[-1][2]].end :]}"
+    return text
 
 
 _ONE = re.compile(

@@ -84,6 +84,8 @@ class Visit:
         parts = {name: {each.stem for each in words(name)} for name in names}
         others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
         fitting = [name for name in names if said & (parts[name] - others[name])]
+        if len(fitting) > 1 and word in turn:
+            return f"{turn}, {text}"  # "two teas" and then "one green, one black"
         if len(fitting) != 1 or len(said) > 4 or word not in turn:
             return text
         return turn.replace(word, fitting[0], 1)

@@ -35,6 +35,8 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
             found[span[0]] = text[match.start() : match.end()]
             taken |= set(span)
     for at, word in enumerate(turn):
+        if word.fold == "half" and turn[at + 1 : at + 2] and turn[at + 1].fold in _WITH:
+            found[at] = word.text  # "5 teas, half with lemon"
         if word.fold in _WITH and at not in taken and (last := _thing(turn, at, taken)):
             found[at] = text[word.start : turn[last].end]
             taken |= set(range(at, last + 1))
