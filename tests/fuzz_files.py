@@ -1,10 +1,11 @@
 """Mutated files of every format against their readers.  `make fuzz-files COUNT=100000` runs it; by hand:
 
-    python tests/fuzz_files.py COUNT [SEED] [--only FORMAT] [--one NUMBER]
+    python tests/fuzz_files.py COUNT [SEED] [--only FORMAT] [--one NUMBER] [--resume]
 
 Mutation number n of a seed is the same bytes on every machine: SEED and NUMBER repeat it.  A reader may accept a file
 or raise an EdgeError of one line; anything else is printed with its number, and the exit code is 1.  A crash or a hang
 ends the process: the number that was being tried is in the record file (--record), so that it can be repeated.
+--resume continues the run in the record file, with its seed and its counts, up to COUNT.
 """
 
 from __future__ import annotations
@@ -120,24 +121,30 @@ def main() -> int:
     parser.add_argument("seed", type=int, nargs="?", default=int(time.time()))
     parser.add_argument("--only", default="")
     parser.add_argument("--one", type=int, default=-1)
-    parser.add_argument("--record", type=Path, default=ROOT / "build" / "fuzz-files.txt")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "fuzz-files.json")
     options = parser.parse_args()
     options.record.parent.mkdir(exist_ok=True)
-    print(f"seed {options.seed}", flush=True)
     seen: Counter[str] = Counter()
-    wrong = 0
+    first = 0
+    if options.resume:
+        kept = json.loads(options.record.read_text())
+        options.seed, options.only, first = kept["seed"], kept["only"], kept["number"]
+        seen.update(kept["seen"])
+    print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as name, open(options.record, "w") as record:
         known = formats(Path(name))
         for data, path, read in known.values():  # what is mutated must be good
             path.write_bytes(data)
             read()
         names = [options.only] if options.only else sorted(known)
-        numbers = range(options.count) if options.one < 0 else [options.one]
+        numbers = range(first, options.count) if options.one < 0 else [options.one]
         for number in numbers:
             kind = names[number % len(names)]
             data, path, read = known[kind]
             record.seek(0)
-            record.write(f"seed {options.seed} number {number:<12} --only '{options.only}'\n")
+            json.dump({"seed": options.seed, "only": options.only, "number": number, "seen": seen}, record)
+            record.truncate()
             record.flush()
             path.unlink(missing_ok=True)  # what is still mapped keeps its bytes
             rng = random.Random(f"{options.seed} {number}")
@@ -154,12 +161,12 @@ def main() -> int:
                 outcome = type(error).__name__
                 traceback.print_exc()
             if outcome not in ("accepted", "refused"):
-                wrong += 1
                 print(f"seed {options.seed} number {number} ({kind}): {outcome}", flush=True)
             seen[f"{kind} {outcome}"] += 1
             if number % 10_000 == 9_999:
                 print(number + 1, dict(sorted(seen.items())), flush=True)
     print(*(f"{n:>9} {what}" for what, n in sorted(seen.items())), sep="\n")
+    wrong = sum(n for what, n in seen.items() if what.split(" ", 1)[1] not in ("accepted", "refused"))
     print(f"{sum(seen.values())} files, {wrong} wrong")
     return wrong > 0
 
