@@ -6,7 +6,7 @@
 VENV ?= .venv
 CLIENTS := $(VENV)-clients
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --retries 8
 # the build requirements of pyproject.toml (tests/test_docs.py compares them)
 BUILD_REQUIRES := "setuptools>=77" "Cython>=3.1"
 COMPILED := setup.py $(shell find pyx \( -name '*.pyx' -o -name '*.pxd' -o -path 'pyx/kernels/*.[ch]' \) 2>/dev/null)
@@ -71,19 +71,17 @@ sanitize: $(VENV)/.tools $(VENV)/.compiled
 test-load: $(VENV)/.tools $(VENV)/.compiled
 	@tests/load.sh $(or $(COUNT),20)
 
+# In CI a client that cannot be downloaded is reported and left out; elsewhere that is an error.
 test-clients: $(VENV)/.compiled $(CLIENTS)/.installed
-	@$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini --confcutdir tests/clients tests/clients $(ARGS)
+	@if $(CLIENTS)/bin/python -c 'import pytest, pytest_timeout' 2>/dev/null; then \
+	    $(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini --confcutdir tests/clients tests/clients $(ARGS); \
+	else echo "bitnet-edge: NOT TESTED: the clients, since pytest could not be installed for them" >&2; fi
 
 # other people's programs, pinned, in an environment of their own: they need newer and older releases than ours
 $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/requirements-instructor.txt tests/clients/package.json
 	@packaging/prepare.sh clients
 	@echo "bitnet-edge: installing the clients" >&2
-	@$(PY) -m venv $(CLIENTS)
-	@$(PY) -m venv $(CLIENTS)/instructor
-	@install() { "$$1/bin/python" -m pip --disable-pip-version-check --no-input --quiet install -r "$$2"; }; \
-	    install $(CLIENTS)/instructor tests/clients/requirements-instructor.txt & first=$$!; \
-	    { ! command -v npm >/dev/null || (cd tests/clients && npm install --silent); } & second=$$!; \
-	    install $(CLIENTS) tests/clients/requirements.txt && wait $$first && wait $$second
+	@PYTHON=$(PY) tests/clients/install.sh $(CLIENTS) $(if $(CI),--optional)
 	@touch $@
 
 freeze: $(VENV)/.freezer $(VENV)/.compiled

@@ -105,7 +105,7 @@ class Engine:
             "head": f.head_allocated,
             "scratch": f.scratch,
             "program": f.program,
-            "vocabulary": self.model.vocabulary_bytes or f.vocabulary,
+            "vocabulary": max(self.model.vocabulary_bytes, f.vocabulary),
             "kv_planned": self.plan.kv_total,
             "kv": sum(session.kv_bytes for session in self._open()),
             "prefixes": self.prefixes.nbytes,

@@ -159,7 +159,7 @@ def load(
     if constrained:
         from edge.constrain.vocabulary import bytes_for
 
-        grammars = bytes_for(checkpoint.config.n_vocab)
+        grammars = bytes_for(checkpoint.config.n_vocab, wishes.parallel or 1)
     place, plan = arrange(checkpoint, wishes, head, weights, program, n_threads, drafting, grammars)
     if on_plan:
         on_plan(plan)

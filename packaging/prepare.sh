@@ -93,7 +93,7 @@ install() { # returns 1 where we may not or cannot
     $root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null >&2 ||
         say "apt-get update failed; trying with the lists that are here"
     # shellcheck disable=SC2086
-    $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 \
+    $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 \
         install --no-install-recommends "$@" </dev/null >&2
 }
 

@@ -7,17 +7,24 @@ checks here are loops: they need no stack themselves.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from edge.errors import UsageError
 
-MOST_TEXT = 1 << 16  # characters of a form; and again with repetitions and terminals written out: 350 bytes each
+MOST_TEXT = 1 << 14  # characters of a form; and again with repetitions and terminals written out: 700 bytes each
+MOST_SCHEMA = 1 << 15  # characters of a schema, and of all functions' schemas, without remarks: 450 bytes each
+MOST_PARTS = 400  # properties, items and alternatives of these: each may be a place to go on from
 MOST_RULES = 512  # rules and terminals of a grammar, and so the longest chain of them; a few thousand overflow a stack
 MOST_LEVELS = 768  # levels of a schema and of everything its references name, one behind the other
-MOST_REPEATS = 1000  # signs of repetition; memory grows with their square, to 16 MB
+MOST_REPEATS = 400  # signs of repetition; memory grows with their square
+MOST_MULTIPLES = 5000  # the sum of all multipleOf without their points: a state for each remainder
 
+#: keys of a schema -> what they hold are parts
+_PARTS = ("properties", "patternProperties", "prefixItems", "anyOf", "oneOf", "allOf")
 #: one sign of a regular expression: a class is found sign by sign
 _REGEX = re.compile(r"\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.|\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}|.", re.DOTALL)
 #: one sign of a Lark grammar: comment, text, regular expression, embedded part, repetition, definition, name
@@ -89,7 +96,9 @@ def check_lark(text: str, name: str = "grammar") -> None:
 
 def check_schema(schema: Any, name: str = "schema") -> None:
     """A JSON schema, as JSON's own types.  Raises UsageError."""
-    levels, targets = 0, dict[str, None]()
+    levels, parts, targets = 0, 0, dict[str, None]()
+    multiples: list[int] = []
+    merged = False  # schemas are laid over each other: remainders of several numbers have to be right at once
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
         value, depth = waiting.pop()
@@ -102,6 +111,13 @@ def check_schema(schema: Any, name: str = "schema") -> None:
             waiting += ((each, depth + 1) for each in value.values())
             if isinstance(target := value.get("$ref"), str):
                 targets[target] = None
+            merged = merged or "allOf" in value or "$ref" in value and len(value) > 1
+            parts += sum(len(held) for key in _PARTS if isinstance(held := value.get(key), (dict, list)))
+            if isinstance(held := value.get("enum"), list):
+                parts += sum(isinstance(each, (dict, list)) for each in held)
+            multiple = value.get("multipleOf")
+            if isinstance(multiple, (int, float)) and math.isfinite(multiple):
+                multiples.append(_states(multiple))
             for key in ("pattern", "patternProperties"):
                 given = value.get(key)
                 for pattern in given if isinstance(given, dict) else [given]:
@@ -114,12 +130,25 @@ def check_schema(schema: Any, name: str = "schema") -> None:
     if levels > MOST_LEVELS:
         raise UsageError(f"is too deep: it and what its references name have more than {MOST_LEVELS} levels",
                          argument=name)
+    if parts > MOST_PARTS:
+        raise UsageError(f"has {parts} properties, items and alternatives; the limit is {MOST_PARTS}", argument=name)
+    if sum(multiples) > MOST_MULTIPLES or merged and math.lcm(*multiples) > MOST_MULTIPLES:
+        raise UsageError(f"has values of multipleOf that are too large; the limit of their sum is {MOST_MULTIPLES}, "
+                         "and of their least common multiple where allOf or $ref combine schemas", argument=name)
 
 
-def check_text(n: int, name: str) -> None:
+def _states(multiple: int | float) -> int:
+    """Of an automaton that accepts the multiples: the digits of a number without its point."""
+    number = Decimal(str(multiple)).normalize()
+    digits = int("".join(map(str, number.as_tuple().digits)))
+    exponent = int(number.as_tuple().exponent)
+    return digits if exponent <= 0 else digits * 10 ** min(exponent, 9)
+
+
+def check_text(n: int, name: str, most: int = MOST_TEXT) -> None:
     """``n`` characters.  Raises UsageError."""
-    if n > MOST_TEXT:
-        raise UsageError(f"has {n} characters; the limit is {MOST_TEXT}", argument=name)
+    if n > most:
+        raise UsageError(f"has {n} characters; the limit is {most}", argument=name)
 
 
 class _Size:

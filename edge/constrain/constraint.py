@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from edge.constrain import closing
 from edge.constrain.spec import Spec, why
 from edge.constrain.vocabulary import Vocabulary
-from edge.errors import EdgeError
+from edge.errors import UsageError
 
 #: tokens before the limit of an answer from which on a way to end it validly is kept at hand, beside twice that way
 WATCHED = 32
@@ -65,7 +65,7 @@ class Constraint:
         return True
 
     def mask(self) -> bytes:
-        """The tokens that may come next: a bit each, the lowest of a byte first.  Raises EdgeError if there is none.
+        """The tokens that may come next: a bit each, the lowest of a byte first.  Raises UsageError if there is none.
 
         What is chosen from them is asked about again: :meth:`allows` knows more, and refuses no token twice.
         """
@@ -77,19 +77,19 @@ class Constraint:
         else:
             bits = vocabulary.allowed(self._matcher, self._spec) & ~self._refused
             if self._matcher.is_error():
-                raise EdgeError(f"the grammar cannot continue: {why(self._matcher)}")
+                raise self._failure()
             if self._rambles(vocabulary.newline):
                 bits &= ~vocabulary.blank
             if self.satisfied:
                 bits |= self._stops
         if not bits:
-            raise EdgeError(f"the grammar allows no token: {why(self._matcher)}")
+            raise UsageError(f"the form of the answer allows no token of this model: {why(self._matcher)}")
         return bits.to_bytes((vocabulary.n_vocab + 8) // 8, "little")
 
     def accept(self, token: int) -> None:
         """The next token is chosen; it is one that :meth:`allows`."""
         if not self._matcher.consume_token(token):
-            raise EdgeError(f"the grammar cannot continue: {why(self._matcher)}")
+            raise self._failure()
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
         data = self._vocabulary.token_bytes(token)
         rest = data.rstrip()
@@ -113,6 +113,10 @@ class Constraint:
                 break
             forced = style.compute_ff_tokens()
         return forced
+
+    def _failure(self) -> UsageError:
+        """Some forms prove too large only while an answer is written."""
+        return UsageError(f"the form of the answer is too large or too ambiguous: {why(self._matcher)}")
 
     def _rambles(self, token: int) -> bool:
         """Whether a token is more white space than JSON needs; in a string, where no line can end, it is text."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from edge.constrain.bounds import check_schema, check_text
+from edge.constrain.bounds import MOST_SCHEMA, check_schema, check_text
 from edge.errors import UsageError
 
 #: keys that llguidance obeys, by what their values are
@@ -23,11 +23,13 @@ _PLAIN = frozenset((
 _ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
 _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schemas
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))  # name -> schema
+#: keys that describe; they are left out before llguidance sees the schema
+_DESCRIPTIONS = frozenset(("$comment", "title", "description", "default", "examples", "example"))
 #: keys that say nothing about which values are valid; discriminator (OpenAPI, pydantic) repeats what anyOf says
-_REMARKS = frozenset((
-    "$schema", "$id", "id", "$anchor", "$comment", "title", "description", "default", "examples", "example",
-    "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding", "discriminator",
-))  # fmt: skip
+_REMARKS = _DESCRIPTIONS | {
+    "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
+    "discriminator",
+}
 MOST_DEEP = 64  # schemas inside schemas
 
 
@@ -60,11 +62,28 @@ def parse(given: Any) -> tuple[str, type | None]:
     if unknown:
         raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
     try:
-        text = json.dumps(given, ensure_ascii=False)
+        text = json.dumps(_bare(given), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
-    check_text(len(text), "schema")
+    check_text(len(text), "schema", MOST_SCHEMA)
     return text, into
+
+
+def _bare(schema: Any) -> Any:
+    """The same schema without what describes it: descriptions are most of many a schema, and take memory."""
+    if not isinstance(schema, dict):
+        return schema
+    bare = {}
+    for key, value in schema.items():
+        if key in _ONE:
+            bare[key] = [_bare(each) for each in value] if isinstance(value, list) else _bare(value)
+        elif key in _MANY and isinstance(value, list):
+            bare[key] = [_bare(each) for each in value]
+        elif key in _NAMED and isinstance(value, dict):
+            bare[key] = {name: _bare(each) for name, each in value.items()}
+        elif key not in _DESCRIPTIONS:
+            bare[key] = value
+    return bare
 
 
 def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edge.constrain import lark
-from edge.constrain.bounds import check_text
+from edge.constrain.bounds import MOST_SCHEMA, check_text
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
 from edge.errors import UsageError
@@ -95,7 +95,7 @@ class Tools:
         if not isinstance(tools, list) or len(tools) > MOST:
             raise UsageError(f"tools must be a list of at most {MOST} functions")
         known = [Tool(each, f"tools[{i}]") for i, each in enumerate(tools)]
-        check_text(sum(len(tool.schema) for tool in known), "tools")
+        check_text(sum(len(tool.schema) for tool in known), "tools", MOST_SCHEMA)
         names = [tool.name for tool in known]
         if len(set(names)) < len(names):
             raise UsageError(f"tools has two functions named {next(n for n in names if names.count(n) > 1)}")

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 #: bytes of llguidance's trees and tables, by tokens; measured, see docs/constrain.md
 BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
+FORM_BYTES = 24 << 20  # of the largest form that edge/constrain/bounds.py accepts, while an answer follows it
 KEPT, KEPT_TEXT = 16, MOST_TEXT  # grammars that are not compiled again: their number, their characters
 
 
-def bytes_for(n_vocab: int) -> int:
-    """What a vocabulary of so many tokens takes."""
-    return BASE_BYTES + n_vocab * TOKEN_BYTES
+def bytes_for(n_vocab: int, parallel: int = 1) -> int:
+    """What a vocabulary of so many tokens and the forms of so many answers at a time take."""
+    return BASE_BYTES + n_vocab * TOKEN_BYTES + parallel * FORM_BYTES
 
 
 class Vocabulary:
@@ -63,8 +64,13 @@ class Vocabulary:
                 if made.is_error():
                     raise UsageError(f"the form of the answer cannot be used: {why(made)}")
             self.compiled[rules] = made
+            n_kept = len(self.compiled)
             while len(self.compiled) > KEPT or len(self.compiled) > 1 and sum(map(len, self.compiled)) > KEPT_TEXT:
                 self.compiled.popitem(last=False)
+            if len(self.compiled) < n_kept:
+                from pyx.memory import trim
+
+                trim()
             return made.deep_copy()
 
     def allowed(self, matcher: Any, spec: Spec) -> int:

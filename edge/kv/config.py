@@ -152,7 +152,7 @@ class KVPlan(NamedTuple):
             ("head", f.head_allocated, "converted"),
             ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
             ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
-            ("grammar", f.vocabulary, "vocabulary for --schema, --regex, --choice, --grammar"),
+            ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
             ("program", f.program, "interpreter, libraries, tokenizer"),
             ("total", self.total_bytes, ""),
         ]

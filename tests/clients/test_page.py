@@ -15,6 +15,7 @@ from clients import ROOT, serve
 selenium = pytest.importorskip("selenium")
 
 from selenium import webdriver  # noqa: E402
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
@@ -30,17 +31,20 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def browser() -> Iterator[Any]:
+def browser(tmp_path: Path) -> Iterator[Any]:
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not program or not driver:
         pytest.skip("needs Debian's packages chromium and chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                 f"--user-data-dir={tempfile.mkdtemp()}"):
+                 "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                 f"--user-data-dir={tmp_path}"):
         options.add_argument(flag)
-    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    try:
+        browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    except WebDriverException as error:
+        pytest.skip(f"Chromium does not start: {str(error).splitlines()[0]}")
     try:
         yield browser
     finally:
@@ -55,7 +59,7 @@ def open_page(browser: Any, url: str, size: tuple[int, int] = (1440, 900)) -> No
 
 
 def wait(browser: Any, condition: Any) -> Any:
-    return WebDriverWait(browser, 60).until(lambda _: condition())
+    return WebDriverWait(browser, 180).until(lambda _: condition())
 
 
 def say(browser: Any, text: str) -> str:
