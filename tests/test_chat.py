@@ -191,6 +191,30 @@ def test_lines_come_whole_however_they_are_written(piped: Any) -> None:
             reader.read("")
 
 
+def test_endless_lines_are_refused(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, end = piped
+    monkeypatch.setattr(repl, "LINE_LIMIT", 1000)
+    end.write(b"x" * 1000 + b"\n" + b"y" * 2000)
+    assert reader.read("") == "x" * 1000
+    with pytest.raises(UsageError, match="longer than"):
+        reader.read("")
+
+
+@pytest.mark.parametrize("lines", [['"""', *["x" * 100] * 20, '"""'], ["x" * 100 + "\\"] * 20])
+def test_endless_messages_are_refused(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repl, "LINE_LIMIT", 1000)
+    class Lines:
+        interactive = False
+
+        def read(self, prompt: str) -> str:
+            return lines.pop(0)
+
+    talk = repl.Repl.__new__(repl.Repl)
+    talk.reader = Lines()
+    with pytest.raises(UsageError, match="longer than"):
+        talk.read_message()
+
+
 def test_a_signal_that_got_lost_ends_the_wait(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its exception was raised where Python drops exceptions, or it came just before the system call."""
     reader, _ = piped

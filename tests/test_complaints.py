@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from edge.constrain.vocabulary import bytes_for
-from edge.serve import exchange
+from edge.serve import bodies, exchange
 from tests.http_service import BOUND, GREEDY, Server, serving
 
 LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
@@ -90,7 +90,7 @@ def test_2_the_prompt_cache_is_outside_any_memory_plan(server: Server) -> None:
 
 def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
     """Whoever sends large requests and waits holds memory: together at most what is planned."""
-    part = b"{" + b" " * (exchange.BODY_LIMIT - 1000)
+    part = b"{" + b" " * (bodies.LIMIT - 1000)
     held = []
     try:
         for _ in range(exchange.BODIES_LIMIT // len(part)):

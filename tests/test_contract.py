@@ -1003,6 +1003,15 @@ def test_system_prompt_stays(call: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["kv"]["sinks"] == pinned[()]
 
 
+def test_input_limits(call: Any) -> None:
+    with open("/dev/zero", "rb") as endless:
+        done = subprocess.run([*FAKE, "run", "-"], stdin=endless, capture_output=True, timeout=300)
+    assert done.returncode == 2 and b"standard input is longer than 64 MiB" in done.stderr
+    for command in ("chat", "kiosk"):
+        done = call(command, stdin="a" * (5 << 20))
+        assert done.returncode == 2 and "longer than 4 MiB" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_long_text(call: Any) -> None:
     text = "All of this is long, and goes on. " * 500
     few = ("run", "-n", "2", "-c", "256", "-t", "1", "--json")

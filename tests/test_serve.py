@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import edge
-from edge.serve import exchange
+from edge.serve import bodies, exchange
 from edge.serve.calls import Refusal
 from edge.serve.service import Service, Settings
 from tests.http_service import BOUND, GREEDY, Server, serving
@@ -284,8 +284,8 @@ def test_what_is_not_json(server: Server) -> None:
     for data in (b"", b"{", b"[]", b"\xff", b'{"a":NaN}', b"[" * 100_000):
         status, _, body = server.ask("POST", "/v1/chat/completions", data)
         assert status == 400 and "error" in body, (data[:10], body)
-    status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (exchange.BODY_LIMIT + 1))
-    assert status == 413 and str(exchange.BODY_LIMIT) in body["error"]["message"]
+    status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (bodies.LIMIT + 1))
+    assert status == 413 and str(bodies.LIMIT) in body["error"]["message"]
 
 
 def test_unknown_places_are_json_too(server: Server) -> None:
@@ -390,6 +390,39 @@ def test_silent_connections_do_not_hold_the_service() -> None:
         for connection in (silent[0], silent[-1]):
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""
+
+
+def test_withheld_bodies_do_not_hold_the_service() -> None:
+    """Whoever withholds the longest makes room; each has its time (below)."""
+    with serving("--queue", "1") as server, contextlib.ExitStack() as held:
+        late = []
+        for _ in range(3 * bodies.MOST):
+            late.append(held.enter_context(socket.create_connection((server.host, server.port), timeout=BOUND)))
+            late[-1].sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+        assert server.ask("GET", "/health")[0] == 200
+        assert server.chat("Two teas.")["choices"]
+        with contextlib.suppress(ConnectionResetError):
+            told = late[0].recv(4096)
+            assert told == b"" or told.startswith(b"HTTP/1.1 408 ") and b"onnection: close" in told
+
+
+def test_a_body_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    from starlette.requests import Request
+
+    monkeypatch.setattr(bodies, "SECONDS", 0.05)
+
+    async def never() -> Any:
+        await asyncio.sleep(BOUND)
+
+    async def read() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"9")]}
+        await bodies.Bodies().read(Request(scope, never))
+
+    with pytest.raises(Refusal, match="within 0.05 seconds") as refused:
+        asyncio.run(read())
+    assert refused.value.status == 408 and exchange.refused(refused.value).headers["connection"] == "close"
 
 
 def test_a_guest_with_an_order_is_not_forgotten_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -625,3 +658,20 @@ def test_wyoming(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert connection.recv(100) == b""
+        for hostile in (b"[" * 60000 + b"\n", b"x" * 100_000, b"\xff\n", b"[]\n", b'{"type": 3}\n', b"{}\n",
+                        b'{"type": "transcript", "data": [], "data_length": 2}\n[]',
+                        b'{"type": "transcript", "data_length": 1099511627776}\n',
+                        b'{"type": "ping", "data": {"text": "\\ud800"}}\n'):
+            with socket.create_connection(("127.0.0.1", port), timeout=BOUND) as connection:
+                connection.sendall(hostile)
+                with contextlib.suppress(ConnectionResetError):
+                    assert connection.recv(100) in (b"", b"{"), hostile
+        assert event("transcript", text="tea \ud800")[0] == "not-handled"
+        assert event("transcript", text="tea " * 10000)[0] == "not-handled"
+        assert event("transcript", text="tea " * 4000)[0] == "not-handled"  # more than the context
+        with contextlib.ExitStack() as held:
+            for _ in range(100):
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=BOUND))
+            assert event("describe")[0] == "info"
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(BOUND) is not None and "Traceback" not in server.process.stderr.read()

@@ -46,7 +46,7 @@ def embed(
 
     out = ctx.ensure_object(Output)
     if not texts and sys.stdin is not None and not sys.stdin.isatty():
-        lines = options.decode_text(sys.stdin.buffer.read(), "standard input").split("\n")
+        lines = options.decode_text(options.bounded(sys.stdin.buffer, "standard input"), "standard input").split("\n")
         texts = tuple(line for line in lines if line.strip())
     if not texts:
         raise UsageError("no text: use bitnet-edge embed 'some text', or pipe in one text per line")

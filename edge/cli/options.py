@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from edge.kv.config import KVPlan
 
 #: fields of Sampling, each an option of the same name
+TEXT_LIMIT = 64 << 20  # bytes of a text file or of standard input
 SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 _DEFAULT = Sampling()
@@ -483,9 +484,17 @@ def read_text(path: str) -> str:
     """A UTF-8 text file; UsageError naming the file when it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return decode_text(file.read(), path)
+            return decode_text(bounded(file, path), path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def bounded(file: BinaryIO, name: str) -> bytes:
+    """The rest of a file; UsageError naming it if that is more than TEXT_LIMIT: /dev/zero, a disk image."""
+    data = file.read(TEXT_LIMIT + 1)
+    if len(data) > TEXT_LIMIT:
+        raise UsageError(f"{name} is longer than {TEXT_LIMIT >> 20} MiB")
+    return data
 
 
 def decode_text(data: bytes, name: str) -> str:

@@ -19,6 +19,7 @@ from edge.cli.output import Answer, Output
 from edge.cli.signals import check_terminated, interrupting, stopping
 from edge.errors import EdgeError, UsageError
 from edge.serve import records
+from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Reader(Protocol):
 
 
 class PipeReader:
-    """Lines of standard input when it is not a terminal.
+    """Lines of standard input when it is not a terminal.  Raises UsageError for one that is longer than LINE_LIMIT.
 
     Waits in intervals: a signal that arrives just before a system call begins does not end it, and its handler would
     run only after the next line.
@@ -78,11 +79,16 @@ class PipeReader:
         try:
             fd = sys.stdin.fileno()
         except OSError:  # not a file of the system: a program put something of its own there
-            return sys.stdin.buffer.readline()
+            line = sys.stdin.buffer.readline(LINE_LIMIT + 2)
+            if len(line) > LINE_LIMIT + 1:
+                raise _too_long() from None
+            return line
         while (at := self._held.find(b"\n", self._searched)) < 0 and not self._ended:
             self._searched = len(self._held)
             ready, _, _ = select.select([fd], [], [], self.INTERVAL)
             check_terminated()
+            if len(self._held) > LINE_LIMIT:
+                raise _too_long()
             if ready:
                 data = os.read(fd, 1 << 16)
                 self._held += data
@@ -92,6 +98,10 @@ class PipeReader:
         del self._held[:end]
         self._searched = 0
         return line
+
+
+def _too_long() -> UsageError:
+    return UsageError(f"a message on standard input is longer than {LINE_LIMIT >> 20} MiB")
 
 
 class PlainReader:
@@ -219,9 +229,12 @@ class Repl:
         line = self.reader.read("> ")
         if line.lstrip().startswith(QUOTES):
             return self._until(line.lstrip()[len(QUOTES) :], _ends_quote)
-        lines = []
+        lines, length = [], 0
         while line.endswith("\\"):
             lines.append(line[:-1])
+            length += len(line)
+            if length > LINE_LIMIT:
+                raise _too_long()
             try:
                 line = self.reader.read(". ")
             except EOFError:
@@ -230,10 +243,13 @@ class Repl:
 
     def _until(self, first: str, end: Callable[[str], str | None]) -> str:
         """Lines until ``end`` returns the last one's remainder; the end of input ends them too."""
-        lines = []
+        lines, length = [], 0
         line = first
         while (last := end(line)) is None:
             lines.append(line)
+            length += len(line) + 1
+            if length > LINE_LIMIT:
+                raise _too_long()
             try:
                 line = self.reader.read(". ")
             except EOFError:

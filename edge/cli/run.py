@@ -222,7 +222,7 @@ def read_stdin(strip: bool = True) -> str:
     if sys.stdin is None:  # started with standard input closed (<&-)
         return ""
     try:
-        data = sys.stdin.buffer.read()
+        data = options.bounded(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise UsageError(f"cannot read standard input: {error.strerror}") from error
     text = options.decode_text(data, "standard input")

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from edge.errors import EdgeError
 from edge.serve import ollama, openai
 from edge.serve.answers import ollama_answer, openai_answer
+from edge.serve.bodies import Bodies
 from edge.serve.calls import Fields, Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, body_of, refused, watched
 from edge.serve.guard import Guard
@@ -186,6 +187,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={
         404: not_found, 405: wrong_method, Refusal: refuse, EdgeError: refuse, Exception: refuse})
+    app.state.bodies = Bodies()
     return Guard(app, service)
 
 

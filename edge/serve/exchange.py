@@ -13,7 +13,6 @@ from starlette.responses import Response
 from edge.serve import openai
 from edge.serve.calls import Refusal, bad, dump
 
-BODY_LIMIT = 4 << 20  # bytes of a request
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
 RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
 QUIET = 15.0  # seconds after which a stream without data sends a comment, so that no proxy closes it
@@ -28,6 +27,8 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
     headers = {}
     if refusal.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
+    if refusal.status == 408:
+        headers["Connection"] = "close"
     if refusal.status in (400, 401, 403, 404, 413):
         headers["x-should-retry"] = "false"
     if refusal.status == 401:
@@ -109,17 +110,10 @@ async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], obj
 
 
 async def body_of(request: Request) -> Any:
-    """The JSON of a request, at most BODY_LIMIT bytes.  Raises Refusal."""
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > BODY_LIMIT:
-        raise Refusal(413, f"the request has {declared} bytes; the limit is {BODY_LIMIT}", "too_large")
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > BODY_LIMIT:
-            raise Refusal(413, f"the request has more than {BODY_LIMIT} bytes", "too_large")
+    """The JSON of a request.  Raises Refusal."""
+    data = await request.app.state.bodies.read(request)
     try:
-        return json.loads(bytes(data).decode("utf-8"), parse_constant=_no_constant)
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise bad(f"the request is not JSON: {str(error)[:200]}", code="bad_json") from None
 

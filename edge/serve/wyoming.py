@@ -13,8 +13,8 @@ import urllib.parse
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from edge.errors import UsageError
-from edge.serve.calls import Call, Refusal
+from edge.errors import EdgeError, UsageError
+from edge.serve.calls import Call, Refusal, bad, checked_text
 
 if TYPE_CHECKING:
     from edge.serve.service import Service
@@ -24,7 +24,9 @@ DATA_LIMIT = 1 << 20
 CONVERSATIONS = 256  # kept; the one used longest ago goes first
 TURNS = 24  # messages kept of each
 SPOKEN = 200  # tokens of an answer that is spoken, at most
-PATIENCE = 30.0  # seconds for the rest of an event
+PATIENCE = 30.0  # seconds for the rest of an event, and for a client to read one
+CONNECTIONS = 64  # at a time; beyond that the one that has said nothing for the longest time is closed
+TEXT_LIMIT = 1 << 14  # characters of what somebody said
 
 
 class Door:
@@ -41,6 +43,8 @@ class Door:
         self._service = service
         self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._silent: dict[asyncio.StreamWriter, None] = {}  # those that are not being answered, the oldest first
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._talk, self.host, self.port, limit=LINE_LIMIT)
@@ -51,8 +55,20 @@ class Door:
             self._server.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= CONNECTIONS:
+            oldest = next(iter(self._silent), writer)
+            self._forget(oldest)
+            oldest.transport.abort()
+            if oldest is writer:
+                return
+        self._open.add(writer)
         try:
-            while (event := await read_event(reader)) is not None:
+            while True:
+                self._silent[writer] = None
+                event = await read_event(reader)
+                self._silent.pop(writer, None)
+                if event is None:
+                    break
                 kind, data = event
                 if kind == "describe":
                     await write_event(writer, "info", self._info())
@@ -60,15 +76,27 @@ class Door:
                     await self._handle(writer, data)
                 elif kind == "ping":
                     await write_event(writer, "pong", {"text": data.get("text")})
-        except (ValueError, OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
+        except (ValueError, RecursionError, OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
             pass  # what is not Wyoming is not answered
         finally:
+            self._forget(writer)
             writer.close()
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._open.discard(writer)
+        self._silent.pop(writer, None)
 
     async def _handle(self, writer: asyncio.StreamWriter, data: dict[str, Any]) -> None:
         text, context = data.get("text"), data.get("context")
         if not isinstance(text, str) or not text.strip():
             await write_event(writer, "not-handled", {"text": "", "context": context})
+            return
+        try:
+            checked_text(text, "text")
+            if len(text) > TEXT_LIMIT:
+                raise bad(f"the text has {len(text)} characters; the limit is {TEXT_LIMIT}", "text")
+        except Refusal as refusal:
+            await write_event(writer, "not-handled", {"text": str(refusal)})
             return
         key = context.get("conversation_id") if isinstance(context, dict) else None
         key = key if isinstance(key, str) and len(key) <= 200 else None
@@ -78,7 +106,7 @@ class Door:
                     options={"max_tokens": SPOKEN, **self._service.settings.defaults})
         try:
             job = await self._service.submit(call)
-        except Refusal as refusal:
+        except (Refusal, EdgeError) as refusal:
             await write_event(writer, "not-handled", {"text": str(refusal), "context": context})
             return
         spoken = []
@@ -130,7 +158,10 @@ async def read_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]
         if n:
             more = await asyncio.wait_for(reader.readexactly(n), PATIENCE)
             if name == "data_length":
-                data = {**data, **json.loads(more)}
+                found = json.loads(more)
+                if not isinstance(data, dict) or not isinstance(found, dict):
+                    raise ValueError(name)
+                data = {**data, **found}
     if not isinstance(data, dict):
         raise ValueError("data")
     return head["type"], data
@@ -141,4 +172,4 @@ async def write_event(writer: asyncio.StreamWriter, kind: str, data: dict[str, A
     body = json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False).encode()
     head = {"type": kind, "version": "1.8.0", "data_length": len(body)}
     writer.write(json.dumps(head).encode() + b"\n" + body)
-    await writer.drain()
+    await asyncio.wait_for(writer.drain(), PATIENCE)
