@@ -278,7 +278,7 @@ def test_forms_that_prove_too_large_are_the_callers_mistake(engine, asked: dict[
     with pytest.raises(UsageError, match="form of the answer is too large or too ambiguous: "):
         session = engine.session()
         for seed in range(20):
-            session.ask("Hello", max_tokens=40, sampling=Sampling(temperature=2.0, seed=seed), **asked).text  # noqa: B018
+            list(session.ask("Hello", max_tokens=40, sampling=Sampling(temperature=2.0, seed=seed), **asked))
 
 
 def test_descriptions_do_not_count() -> None:
