@@ -1,7 +1,7 @@
 """Build the compiled floor: one extension per pyx/*.pyx, C kernels with flags per file, OpenMP.
 
-Nothing is built with -march=native: each instruction set has its own C file and its own flags, and the row is chosen
-at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the target when cross-compiling (default: this machine).
+Nothing is built with -march=native: each target (instruction set) has its own C file and its own flags, and is
+chosen at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the machine when cross-compiling (default: this machine).
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-TARGET = os.environ.get("BITNET_EDGE_TARGET", platform.machine())
-BASELINE = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}.get(TARGET, [])
+MACHINE = os.environ.get("BITNET_EDGE_TARGET", platform.machine())
+BASELINE = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}.get(MACHINE, [])
 
 KERNELS = Path(__file__).parent.resolve() / "pyx" / "kernels"
 
@@ -36,18 +36,19 @@ ISA_FLAGS = {
         "dotprod.c": ["-march=armv8.2-a+dotprod"],
         "i8mm.c": ["-march=armv8.2-a+dotprod+i8mm"],
     },
-}.get(TARGET, {})
+}.get(MACHINE, {})
 
-ISA_ROWS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"]
+#: the files of the targets; those of other machines compile to nothing
+TARGETS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"]
 
 #: extension -> C files linked into it (a kernel lives in exactly one extension; the others reach it by cimport)
 C_SOURCES = {
-    "cpu": [*ISA_ROWS, "dispatch.c"],
+    "cpu": [*TARGETS, "dispatch.c"],
     "page": ["exact_page.c", "packed_page.c"],
     "ternary": ["repack.c"],
     "table": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],
-    "planes": ["planes.c"],
+    "planes": ["split_planes.c"],
     "layer": ["a48.c"],
 }
 

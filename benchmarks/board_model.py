@@ -29,7 +29,7 @@ BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/
 PAGE = 32  # tokens of a KV page
 MANY_ROWS = 1728  # of a pass on ARM (pyx/kernels/kernels.h)
 LEAST_CHUNK, MOST_CHUNK = 16, 128  # tokens of a prompt read at once: as many as take a second (edge/kv/state.py)
-LOOKUP_LEAST_ROWS = 128  # neon.c; with fewer, tiles.h
+LOOKUP_LEAST_ROWS = 128  # neon.c; with fewer, tiles.inc.h
 LOOKUP_FLUSH = 10  # blocks whose sums int16 holds, as activations are (benchmarks/SPEED.md)
 LOOKUP_ENTRIES = 81 * BLOCK_BYTES / 8  # of all tables of a block, for each token: a vector of them serves eight
 
@@ -42,7 +42,7 @@ class Board:
     cores: int
     ghz: float
     gb_s: tuple[float, float]  # 1e9 bytes a second, low and high
-    row: str  # of the kernel table
+    target: str  # pyx/kernels/<target>.c
     cpus: tuple[str, ...]  # processors llvm-mca may stand in with, best first
     source: str
 
@@ -83,9 +83,9 @@ ASSUMPTIONS = (
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
     " fewer it spends more cycles a product.",
     "Attention counts its dot products only, all queries of a KV head in one group of four.",
-    "Prefill is the ternary matrices alone, every loop of the kernel that is used counted (lookup.h: rows, tables,"
-    " lanes, offsets, flush; packs.h: products, codes and tokens laid out; tiles.h where a thread has too few rows for"
-    " the first); chunks are of the tokens that take a second, 16 to 128; rows are shared evenly. Not counted:"
+    "Prefill is the ternary matrices alone, every loop of the kernel that is used counted (lookup.inc.h: rows, tables,"
+    " lanes, offsets, flush; packs.inc.h: products, codes and tokens laid out; tiles.inc.h where a thread has too few"
+    " rows for the first); chunks are of the tokens that take a second, 16 to 128; rows are shared evenly. Not counted:"
     " attention, what is written back behind a loop, and first-level cache misses, of which look-ups in 20.3 KiB of"
     " tables have some where the cache has two ways (Cortex-A72).",
     "LLVM's model of the Cortex-A53 gives every vector instruction six cycles until its result is there, and lets it"
@@ -161,7 +161,7 @@ class Bound:
 
     board: str
     model: str
-    row: str
+    target: str
     cpu: str
     megabytes: float  # per token
     compute: float  # tokens/s, all cores
@@ -169,7 +169,7 @@ class Bound:
     expected: tuple[float, float]
     bound: str  # which of the two is the lesser
     prefill: float  # tokens/s by ternary_matmul alone; 0: not modelled (scales per group)
-    tiled: float  # the same, were it all done by tiles.h
+    tiled: float  # the same, were it all done by tiles.inc.h
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Break:
     """Whether a loop keeps up with a board's memory."""
 
     board: str
-    row: str
+    target: str
     cpu: str
     loop: str
     per_weight: float  # cycles per weight, one core
@@ -194,9 +194,9 @@ def best_cpu(board: Board, cycles: list[mca.Cycles]) -> str:
     return board.cpus[-1]
 
 
-def per_weight(cycles: list[mca.Cycles], row: str, cpu: str, loop: str) -> float:
+def per_weight(cycles: list[mca.Cycles], target: str, cpu: str, loop: str) -> float:
     """Cycles per weight of a loop; attention's values cost as its keys where the compiler left no loop."""
-    found = {each.loop: each.per_weight for each in cycles if (each.row, each.cpu) == (row, cpu)}
+    found = {each.loop: each.per_weight for each in cycles if (each.target, each.cpu) == (target, cpu)}
     return found.get(loop, found["attend_i8 keys"]) if loop == "attend_i8 values" else found[loop]
 
 
@@ -255,13 +255,13 @@ def together(cycles: list[mca.Cycles], n_past: int, model: str = "2b-4t") -> lis
     for board in BOARDS:
         cpu = best_cpu(board, cycles)
         one = token(SHAPES[model], n_past)
-        rest = one.head_weights * per_weight(cycles, board.row, cpu, "head_i8")
+        rest = one.head_weights * per_weight(cycles, board.target, cpu, "head_i8")
         rest += one.attention_products * sum(
-            per_weight(cycles, board.row, cpu, f"attend_i8 {of}") for of in ("keys", "values"))
+            per_weight(cycles, board.target, cpu, f"attend_i8 {of}") for of in ("keys", "values"))
         alone: tuple[float, ...] = ()
         for n in TOGETHER:
             loop = "ternary_matvec" if n == 1 else "ternary_matmul"
-            busy = one.ternary_weights * per_weight(cycles, board.row, cpu, loop) + rest
+            busy = one.ternary_weights * per_weight(cycles, board.target, cpu, loop) + rest
             compute = board.cores * board.ghz * 1e9 / busy
             n_bytes = one.ternary_bytes + one.head_bytes + n * one.kv_bytes
             low, high = (n * gb_s * 1e9 / n_bytes for gb_s in board.gb_s)
@@ -277,8 +277,8 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
     out = []
     for board in BOARDS:
         cpu = best_cpu(board, cycles)
-        parts = {each.loop for each in cycles if (each.row, each.cpu) == (board.row, cpu)}
-        cost = {name: per_weight(cycles, board.row, cpu, name) for name in {*mca.LOOPS, *parts}}
+        parts = {each.loop for each in cycles if (each.target, each.cpu) == (board.target, cpu)}
+        cost = {name: per_weight(cycles, board.target, cpu, name) for name in {*mca.LOOPS, *parts}}
         rate = board.cores * board.ghz * 1e9
         for model in (*MODELS, *GROUPED):
             groups = model in GROUPED
@@ -291,7 +291,7 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
             bound = "memory" if high <= compute else "compute" if compute <= low else "memory, then compute"
             out.append(
                 Bound(
-                    *(board.name, model, board.row, cpu, one.n_bytes / 1e6, compute, (low, high)),
+                    *(board.name, model, board.target, cpu, one.n_bytes / 1e6, compute, (low, high)),
                     expected=(min(low, compute), min(high, compute)),
                     bound=bound,
                     prefill=0.0 if groups else prefill(cost, SHAPES[model], board),
@@ -308,8 +308,8 @@ def breaks(cycles: list[mca.Cycles]) -> list[Break]:
         cpu = best_cpu(board, cycles)
         for loop, weights_per_byte in (("ternary_matvec", BLOCK / BLOCK_BYTES), ("head_i8", 1.0)):
             low, high = (board.cores * board.ghz / (gb_s * weights_per_byte) for gb_s in reversed(board.gb_s))
-            cost = per_weight(cycles, board.row, cpu, loop)
-            out.append(Break(board.name, board.row, cpu, loop, cost, (low, high), cost <= low))
+            cost = per_weight(cycles, board.target, cpu, loop)
+            out.append(Break(board.name, board.target, cpu, loop, cost, (low, high), cost <= low))
     return out
 
 
@@ -337,7 +337,7 @@ def verdict(each: Break) -> str:
     if not each.keeps_up and each.per_weight <= high:
         word += " at its high rate, not at its low one"
     return (
-        f"{each.board}: {each.loop} of {each.row} {word}: {each.per_weight:.3f} cycles per weight, while"
+        f"{each.board}: {each.loop} of {each.target} {word}: {each.per_weight:.3f} cycles per weight, while"
         f" {board.cores} cores at {board.ghz:g} GHz meet {board.gb_s[0]:g}-{board.gb_s[1]:g} GB/s at"
         f" {high:.3f}-{low:.3f} (headroom {low / each.per_weight:.1f}x at the high rate)"
     )
@@ -349,10 +349,11 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
         "## Inner loops",
         f"Analyser: {mca.version(mca.analyser())}. Compiler: {mca.version(mca.compiler())}, flags of setup.py.",
         table(
-            "processor | LLVM model | row | loop | instructions | cycles a pass | weights a pass | cycles per weight",
+            "processor | LLVM model | target | loop | instructions | cycles a pass | weights a pass |"
+            " cycles per weight",
             [
                 [
-                    *(each.cpu, each.model, each.row, each.loop, str(each.instructions), f"{each.cycles:.1f}"),
+                    *(each.cpu, each.model, each.target, each.loop, str(each.instructions), f"{each.cycles:.1f}"),
                     *(f"{each.weights:g}", f"{each.per_weight:.4f}"),
                 ]
                 for each in cycles
@@ -365,11 +366,11 @@ def markdown(cycles: list[mca.Cycles], n_past: int) -> str:
         "\n".join(f"* {verdict(each)}." for each in breaks(cycles)),
         f"## Tokens per second to expect at most ({n_past} tokens of context)",
         table(
-            "board | model | row, processor | MB a token | memory t/s | compute t/s | **expected at most** | bound by |"
-            " prefill t/s (matmul alone) | by tiles.h alone",
+            "board | model | target, processor | MB a token | memory t/s | compute t/s | **expected at most** |"
+            " bound by | prefill t/s (matmul alone) | by tiles.inc.h alone",
             [
                 [
-                    *(each.board, each.model, f"{each.row}, {each.cpu}", f"{each.megabytes:.0f}", span(each.memory)),
+                    *(each.board, each.model, f"{each.target}, {each.cpu}", f"{each.megabytes:.0f}", span(each.memory)),
                     *(f"{each.compute:.0f}", f"**{span(each.expected)}**", each.bound),
                     *((f"{each.prefill:.0f}", f"{each.tiled:.0f}") if each.prefill else ("", "")),
                 ]

@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TRIPLE = "aarch64-linux-gnu"
 ITERATIONS = 200
 
-#: row of the kernel table -> what llvm-mca must be allowed to decode
-ROWS = {"neon": "", "dotprod": "+dotprod", "i8mm": "+dotprod,+i8mm"}
+#: target (instruction set) -> what llvm-mca must be allowed to decode
+TARGETS = {"neon": "", "dotprod": "+dotprod", "i8mm": "+dotprod,+i8mm"}
 
 #: name of a loop -> its function, the instructions it must contain one of, and those it must not contain
 LOOPS = {
@@ -37,21 +37,21 @@ LOOPS = {
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
 }
 
-#: what reading a prompt consists of, where tiles.h alone does not do it: name -> its function, an instruction of its
-#: loop, and for how many of what is counted that one stands
+#: what reading a prompt consists of, where tiles.inc.h alone does not do it: name -> its function, an instruction of
+#: its loop, and for how many of what is counted that one stands
 PARTS = {
-    # lookup.h.  Products: an addition of eight lanes is that of four weights and eight tokens
+    # lookup.inc.h.  Products: an addition of eight lanes is that of four weights and eight tokens
     "lookup rows": ("lookup_rows", r"add\tv.*\.8h$", 32),
     "lookup table": ("lookup_table", r"str\tq", 1),  # entries of eight tokens
     "lookup lanes": ("lookup_lanes", r"sxtl2?\t", 8),  # activations
     "lookup offsets": ("lookup_offsets", r"str\tq", 32),  # weights: eight offsets, each of four
     "lookup flush": ("lookup_flush", r"saddw2?\tv.*\.4s", 4),  # sums
-    # packs.h
+    # packs.inc.h
     "pack products": ("pack_products", r"s(dot|mmla)\t", 16),  # 32 of smmla: products() below
     "pack codes": ("pack_codes", r"ushr\t", 64 / 3),  # weights: three shifts for four of each of 16 bytes
     "pack tokens": ("pack_tokens", r"ldr\tq", 16),  # activations
 }
-#: row -> whose parts it consists of
+#: target -> whose parts it consists of
 PARTS_OF = {"neon": "lookup", "dotprod": "pack", "i8mm": "pack"}
 
 #: processors analysed, and the instructions they decode in a cycle where llvm-mca's model does not say it.
@@ -59,8 +59,8 @@ PARTS_OF = {"neon": "lookup", "dotprod": "pack", "i8mm": "pack"}
 #: Arm Software Optimization Guides, section 2.1 "Pipeline overview".
 DECODE = {"cortex-a53": 2, "cortex-a72": 3, "cortex-a76": 4, "neoverse-n1": 4, "neoverse-n2": 5}
 
-#: rows a processor can run; all where it is not named
-ROWS_OF = {
+#: targets a processor can run; all where it is not named
+TARGETS_OF = {
     "cortex-a53": ("neon",),
     "cortex-a72": ("neon",),
     "cortex-a76": ("neon", "dotprod"),
@@ -81,7 +81,7 @@ class Missing(Exception):
 class Loop:
     """One inner loop: its instructions, and the products of two integers (or what else it counts) in one pass."""
 
-    row: str
+    target: str
     name: str
     body: tuple[str, ...]
     products: float
@@ -107,7 +107,7 @@ class Loop:
 class Cycles:
     """What the analyser says of one loop on one processor."""
 
-    row: str
+    target: str
     loop: str
     cpu: str
     model: str  # the scheduling model LLVM has for that processor: A57, N1, N2
@@ -151,8 +151,8 @@ def version(tool: str) -> str:
     return next(line.strip() for line in lines if re.search(r"\d\.\d", line))
 
 
-def flags(row: str) -> list[str]:
-    """Compiler flags of setup.py for pyx/kernels/<row>.c, plus -fPIC, with which every extension module is built."""
+def flags(target: str) -> list[str]:
+    """Compiler flags of setup.py for pyx/kernels/<target>.c, plus -fPIC, with which every extension module is built."""
     before = os.environ.get("BITNET_EDGE_TARGET")
     os.environ["BITNET_EDGE_TARGET"] = "aarch64"
     try:
@@ -162,13 +162,13 @@ def flags(row: str) -> list[str]:
             del os.environ["BITNET_EDGE_TARGET"]
         else:
             os.environ["BITNET_EDGE_TARGET"] = before
-    return [*setup["COMMON"], "-fPIC", *setup["ISA_FLAGS"].get(f"{row}.c", setup["BASELINE"])]
+    return [*setup["COMMON"], "-fPIC", *setup["ISA_FLAGS"].get(f"{target}.c", setup["BASELINE"])]
 
 
-def assembly(row: str, kernels: Path = ROOT / "pyx/kernels") -> str:
-    """Assembly of one row of the kernel table. Raises Missing (no compiler), CalledProcessError (does not compile)."""
-    source = kernels / f"{row}.c"
-    command = [compiler(), *flags(row), "-S", "-o", "-", str(source)]
+def assembly(target: str, kernels: Path = ROOT / "pyx/kernels") -> str:
+    """Assembly of one target (instruction set). Raises Missing (no compiler), CalledProcessError (does not compile)."""
+    source = kernels / f"{target}.c"
+    command = [compiler(), *flags(target), "-S", "-o", "-", str(source)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -208,7 +208,7 @@ def products(instruction: str) -> int:
     return 0
 
 
-def densest(text: str, row: str, name: str) -> Loop | None:
+def densest(text: str, target: str, name: str) -> Loop | None:
     """The inner loop of that name with the most products per instruction; None where the compiler left none."""
     function, one_of, none_of = LOOPS[name]
     best: Loop | None = None
@@ -216,32 +216,32 @@ def densest(text: str, row: str, name: str) -> Loop | None:
         there = {line.split()[0] for line in body}
         if (one_of and not there & set(one_of)) or there & set(none_of):
             continue
-        loop = Loop(row, name, body, sum(products(line) for line in body))
+        loop = Loop(target, name, body, sum(products(line) for line in body))
         if loop.products and (not best or loop.products / len(body) > best.products / len(best.body)):
             best = loop
     return best
 
 
-def part(text: str, row: str, name: str) -> Loop | None:
+def part(text: str, target: str, name: str) -> Loop | None:
     """The inner loop of one part of reading a prompt that gets the most done per instruction."""
     function, instruction, count = PARTS[name]
     best: Loop | None = None
     for body in inner_loops(functions(text).get(function, [])):
         done = sum(products(line) for line in body) or count * sum(bool(re.match(instruction, line)) for line in body)
         if done and (not best or done / len(body) > best.products / len(best.body)):
-            best = Loop(row, name, body, done)
+            best = Loop(target, name, body, done)
     return best
 
 
-def find(row: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
-    """The inner loops of a row. Raises Missing where one is not found (unrolled value loops of attention may be)."""
-    text = assembly(row, kernels)
-    parts = [name for name in PARTS if name.startswith(PARTS_OF[row])]
-    found = [loop for name in LOOPS if (loop := densest(text, row, name))]
-    found += [loop for name in parts if (loop := part(text, row, name))]
+def find(target: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
+    """The inner loops of a target. Raises Missing where one is not found (unrolled value loops of attention may be)."""
+    text = assembly(target, kernels)
+    parts = [name for name in PARTS if name.startswith(PARTS_OF[target])]
+    found = [loop for name in LOOPS if (loop := densest(text, target, name))]
+    found += [loop for name in parts if (loop := part(text, target, name))]
     lacking = {*LOOPS, *parts} - {loop.name for loop in found} - {"attend_i8 values"}
     if lacking:
-        raise Missing(f"{row}: no inner loop found in {', '.join(sorted(lacking))}")
+        raise Missing(f"{target}: no inner loop found in {', '.join(sorted(lacking))}")
     return found
 
 
@@ -249,7 +249,7 @@ def find(row: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
 
 
 def analyse(loops: list[Loop], cpu: str) -> list[Cycles]:
-    """llvm-mca's cycles for loops of one row, 200 passes each, everything in the first-level cache."""
+    """llvm-mca's cycles for loops of one target, 200 passes each, everything in the first-level cache."""
     text = []
     for i, loop in enumerate(loops):
         text += [f"# LLVM-MCA-BEGIN loop{i}", *(BRANCH_TARGET.sub(f".Lloop{i}", line) for line in loop.body)]
@@ -257,7 +257,7 @@ def analyse(loops: list[Loop], cpu: str) -> list[Cycles]:
     with tempfile.NamedTemporaryFile("w", suffix=".s") as source:
         source.write("\n".join([*(f".Lloop{i}:" for i in range(len(loops))), *text, ""]))
         source.flush()
-        command = [analyser(), f"-mtriple={TRIPLE}", f"-mcpu={cpu}", f"-mattr={ROWS[loops[0].row]}", "-json"]
+        command = [analyser(), f"-mtriple={TRIPLE}", f"-mcpu={cpu}", f"-mattr={TARGETS[loops[0].target]}", "-json"]
         command += [f"-iterations={ITERATIONS}", f"-dispatch={DECODE[cpu]}", source.name]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -267,7 +267,7 @@ def analyse(loops: list[Loop], cpu: str) -> list[Cycles]:
     regions = {region["Name"]: region["SummaryView"] for region in result["CodeRegions"]}
     return [
         Cycles(
-            loop.row,
+            loop.target,
             loop.name,
             cpu,
             model,
@@ -280,6 +280,7 @@ def analyse(loops: list[Loop], cpu: str) -> list[Cycles]:
 
 
 def everything(kernels: Path = ROOT / "pyx/kernels") -> list[Cycles]:
-    """Each loop of each row on each processor that can run it."""
-    loops = {row: find(row, kernels) for row in ROWS}
-    return [cycles for cpu in DECODE for row in ROWS_OF.get(cpu, tuple(ROWS)) for cycles in analyse(loops[row], cpu)]
+    """Each loop of each target on each processor that can run it."""
+    loops = {target: find(target, kernels) for target in TARGETS}
+    runs = {cpu: TARGETS_OF.get(cpu, tuple(TARGETS)) for cpu in DECODE}
+    return [cycles for cpu in DECODE for target in runs[cpu] for cycles in analyse(loops[target], cpu)]

@@ -1,4 +1,4 @@
-# cpu: the kernel table in use.  Every other module reaches the kernels through active().
+# cpu: the kernels in use.  Every other module reaches the kernels through active().
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 cdef extern from "kernels.h" nogil:

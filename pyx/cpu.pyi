@@ -1,7 +1,7 @@
 """cpu: which kernels this processor can run (see cpu.pyx)."""
 
 def use(name: str) -> None:
-    """Choose a kernel row by name, or the best with "auto".  ValueError: unknown; RuntimeError: cannot run here."""
+    """Choose a target by name, or the best with "auto".  ValueError: unknown; RuntimeError: cannot run here."""
 
 def isa() -> str:
     """Name of the row in use."""

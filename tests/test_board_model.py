@@ -78,7 +78,7 @@ def test_flags_are_those_of_the_build() -> None:
     assert {"-O3", "-ffp-contract=off", "-march=armv8-a"} <= set(mca.flags("neon"))
     assert "-march=armv8.2-a+dotprod" in mca.flags("dotprod")
     assert "-march=armv8.2-a+dotprod+i8mm" in mca.flags("i8mm")
-    assert all(mca.flags(row) == flags_of("aarch64", f"{row}.c") for row in mca.ROWS)
+    assert all(mca.flags(target) == flags_of("aarch64", f"{target}.c") for target in mca.TARGETS)
 
 
 def test_missing_tools_are_named(
@@ -94,11 +94,11 @@ def test_missing_tools_are_named(
 
 
 def test_every_loop_is_found(cycles: list[mca.Cycles]) -> None:
-    found = {(each.row, each.loop) for each in cycles}
+    found = {(each.target, each.loop) for each in cycles}
     needed = {name for name in mca.LOOPS if name != "attend_i8 values"}
-    for row in mca.ROWS:
-        parts = {name for name in mca.PARTS if name.startswith(mca.PARTS_OF[row])}
-        assert needed | parts <= {loop for each, loop in found if each == row}, row
+    for target in mca.TARGETS:
+        parts = {name for name in mca.PARTS if name.startswith(mca.PARTS_OF[target])}
+        assert needed | parts <= {loop for each, loop in found if each == target}, target
     assert {each.cpu for each in cycles} == set(mca.DECODE)
 
 
@@ -116,7 +116,7 @@ def test_loops_are_the_full_tiles(cycles: list[mca.Cycles]) -> None:
 def test_cycles_are_possible(cycles: list[mca.Cycles]) -> None:
     for each in cycles:
         if each.loop in mca.LOOPS or each.loop == "pack products":
-            assert 1 / PEAK[each.row] <= each.per_weight * 1.001, each
+            assert 1 / PEAK[each.target] <= each.per_weight * 1.001, each
             assert each.per_weight < (0.7 if each.cpu == "cortex-a53" else 0.5), each
         assert each.instructions / each.cycles <= mca.DECODE[each.cpu] + 0.01, each
 
@@ -127,12 +127,12 @@ def test_prefill_loops_are_worth_their_trouble(cycles: list[mca.Cycles]) -> None
         tiled = next(
             other.per_weight
             for other in cycles
-            if (other.row, other.cpu, other.loop) == (each.row, each.cpu, "ternary_matmul")
+            if (other.target, other.cpu, other.loop) == (each.target, each.cpu, "ternary_matmul")
         )
         if each.loop == "lookup rows":
             assert each.per_weight < tiled * (0.55 if each.cpu == "cortex-a53" else 0.4), each
         if each.loop == "pack products" and each.cpu in ("neoverse-n1", "neoverse-n2"):
-            assert each.per_weight * PEAK[each.row] < 1.01, each
+            assert each.per_weight * PEAK[each.target] < 1.01, each
 
 
 def test_cycles_of_a_block() -> None:

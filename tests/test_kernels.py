@@ -1,5 +1,5 @@
-"""The C kernels: every row against the scalar row bit for bit, natively and under qemu; packings and tables against
-golden bytes and the `gguf` package; and an audit of what instructions stand in which object file."""
+"""The C kernels: every target against the scalar target bit for bit, natively and under qemu; packings and
+tables against golden bytes and the `gguf` package; and an audit of what instructions stand in which object file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernel_builds import (
     KERNELS,
     MACHINE,
     ROOT,
-    ROW_FILES,
+    TARGET_FILES,
     compiled_once,
     compiler,
     flags_of,
@@ -26,9 +26,9 @@ from kernel_builds import (
 )
 
 HARNESS = ROOT / "tests" / "kernels" / "harness.c"
-ROWS = {target: ["scalar", *(name.removesuffix(".c") for name in names)] for target, names in ROW_FILES.items()}
+TARGETS = {machine: ["scalar", *(name.removesuffix(".c") for name in names)] for machine, names in TARGET_FILES.items()}
 
-#: processor that qemu imitates -> the row it must choose
+#: processor that qemu imitates -> the target it must choose
 QEMU_CPUS = {
     "cortex-a53": "neon",  # Raspberry Pi 3, Zero 2
     "cortex-a72": "neon",  # Raspberry Pi 4
@@ -42,22 +42,22 @@ QEMU_CPUS = {
 # ---- building ------------------------------------------------------------------------------------------------------
 
 
-def build_harness(target: str, built: dict[str, Path], directory: Path, *extra: str) -> Path:
+def build_harness(machine: str, built: dict[str, Path], directory: Path, *extra: str) -> Path:
     program = directory / "harness"
-    flags = [*flags_of(target, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", *extra]
+    flags = [*flags_of(machine, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", *extra]
     sources = [str(HARNESS), *(str(path) for path in built.values())]
-    subprocess.run([compiler(target), *flags, *sources, "-o", str(program), "-lm"], check=True)
+    subprocess.run([compiler(machine), *flags, *sources, "-o", str(program), "-lm"], check=True)
     return program
 
 
 @pytest.fixture(scope="session")
 def build(once):
-    """target -> its object files, compiled once for all tests."""
+    """machine -> its object files, compiled once for all tests."""
 
-    def built(target: str) -> dict[str, Path]:
-        if target not in ROWS:
-            pytest.skip(f"the kernels have vector rows for {', '.join(ROWS)}, not for {target}")
-        return compiled_once(once, target)
+    def built(machine: str) -> dict[str, Path]:
+        if machine not in TARGETS:
+            pytest.skip(f"there are kernels for {', '.join(TARGETS)}, not for {machine}")
+        return compiled_once(once, machine)
 
     return built
 
@@ -85,22 +85,23 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def digests(output: str) -> dict[str, str]:
-    """Row -> digest of all its outputs; asserts that each row and the total say 0 failed."""
-    rows = re.findall(r"^(\w+) +(\d+) passed, (\d+) failed, digest (\w{16})$", output, re.M)
-    assert rows and all(int(passed) > 3900 and failed == "0" for _, passed, failed, _ in rows), output
+    """Target -> digest of all its outputs; asserts that each target and the total say 0 failed."""
+    targets = re.findall(r"^(\w+) +(\d+) passed, (\d+) failed, digest (\w{16})$", output, re.M)
+    assert targets and all(int(passed) > 3900 and failed == "0" for _, passed, failed, _ in targets), output
     assert re.search(r"^\d+ passed, 0 failed$", output, re.M), output
-    return {row: digest for row, _, _, digest in rows}
+    return {target: digest for target, _, _, digest in targets}
 
 
 def listing(output: str) -> tuple[dict[str, str], str]:
-    """(row -> "supported" or "unsupported", the best row) of harness --list."""
+    """(target -> "supported" or "unsupported", the best target) of harness --list."""
     lines = [line.split() for line in output.splitlines()]
-    return {row: state for row, state in lines if row != "best"}, next(row for key, row in lines if key == "best")
+    states = dict(lines)
+    return {target: state for target, state in lines if target != "best"}, states["best"]
 
 
 @pytest.fixture(scope="session")
 def specification(native, once) -> str:
-    """Digest of all outputs of the scalar row on this machine."""
+    """Digest of all outputs of the scalar target on this machine."""
 
     def write(folder: Path) -> None:
         (folder / "digest").write_text(digests(run(native, "scalar"))["scalar"])
@@ -108,32 +109,33 @@ def specification(native, once) -> str:
     return (once("specification", write) / "digest").read_text()
 
 
-# ---- every row equals the specification ---------------------------------------------------------------------------
+# ---- every target equals the specification ---------------------------------------------------------------------------
 
 
 def test_native_rows(native):
-    """All rows that this processor can run, and the same digest from each: equal outputs, bit for bit."""
+    """All targets that this processor can run, and the same digest from each: equal outputs, bit for bit."""
     found = digests(run(native))
     assert "scalar" in found and len(set(found.values())) == 1
 
 
-@pytest.mark.parametrize("row", sorted({row for rows in ROWS.values() for row in rows}))
-def test_native_row_alone(native, row):
-    """Each row forced; one that the processor lacks is refused, not run."""
+@pytest.mark.parametrize("target", sorted({target for targets in TARGETS.values() for target in targets}))
+def test_native_target_alone(native, target):
+    """Each target forced; one that the processor lacks is refused, not run."""
     known, _ = listing(run(native, "--list"))
-    if known.get(row) != "supported":
-        done = subprocess.run([str(native), row], capture_output=True, text=True)
-        assert done.returncode == 3 and row in done.stderr
-        pytest.skip(f"row {row} is {'not supported by this processor' if row in known else 'of another architecture'}")
-    assert list(digests(run(native, row))) == [row]
+    if known.get(target) != "supported":
+        done = subprocess.run([str(native), target], capture_output=True, text=True)
+        assert done.returncode == 3 and target in done.stderr
+        why = "not supported by this processor" if target in known else "of another architecture"
+        pytest.skip(f"target {target} is {why}")
+    assert list(digests(run(native, target))) == [target]
 
 
-@pytest.mark.skipif(MACHINE != "x86_64", reason="a row of x86-64")
+@pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
 def test_avxvnni_as_avx512_encodes_it(native, build, tmp_path):
     """The same source with the same instructions in the encoding of AVX-512 VL, for processors that have only that."""
     if listing(run(native, "--list"))[0]["avx512vnni"] != "supported":
-        pytest.skip("this processor has neither encoding to offer, or has the row's own")
-    in_its_place = tmp_path / "avxvnni.o"  # under the name of a row that this processor supports
+        pytest.skip("this processor has neither encoding to offer, or has the target's own")
+    in_its_place = tmp_path / "avxvnni.o"  # under the name of a target that this processor supports
     flags = [*flags_of(MACHINE, "avx2.c"), "-mavx512vl", "-mavx512vnni", "-Dkernels_avxvnni=kernels_avx2"]
     subprocess.run([compiler(MACHINE), *flags, "-c", str(KERNELS / "avxvnni.c"), "-o", str(in_its_place)], check=True)
     program = build_harness(MACHINE, {**build(MACHINE), "avx2.c": in_its_place}, tmp_path)
@@ -141,10 +143,10 @@ def test_avxvnni_as_avx512_encodes_it(native, build, tmp_path):
     assert "avxvnni" in found and "avx2" not in found and len(set(found.values())) == 1
 
 
-def test_best_row_is_the_last_supported(native):
+def test_best_target_is_the_last_supported(native):
     known, best = listing(run(native, "--list"))
-    assert list(known) == ROWS[MACHINE]
-    assert best == [row for row, state in known.items() if state == "supported"][-1]
+    assert list(known) == TARGETS[MACHINE]
+    assert best == [target for target, state in known.items() if state == "supported"][-1]
 
 
 @pytest.mark.sanitize
@@ -163,17 +165,18 @@ def test_undefined_behaviour(tmp_path):
 @pytest.mark.qemu
 @pytest.mark.parametrize("cpu", QEMU_CPUS)
 def test_aarch64_rows(emulated, specification, cpu):
-    """Each Arm processor chooses its row, and its outputs are those of this machine: the digest covers every output of
-    every kernel, so the bits depend neither on the row nor on the architecture.  The oldest processor and the newest
-    run all their rows."""
+    """Each Arm processor chooses its target, and its outputs are those of this machine: the digest covers every output of
+    every kernel, so the bits depend neither on the target nor on the architecture.  The oldest processor and the newest
+    run all their targets."""
     qemu = tool("qemu-aarch64-static", "qemu-aarch64")
     if cpu not in subprocess.run([qemu, "-cpu", "help"], capture_output=True, text=True).stdout.split():
         pytest.skip(f"this qemu does not know {cpu}")
     known, best = listing(run(qemu, "-cpu", cpu, emulated, "--list"))
     assert best == QEMU_CPUS[cpu]
-    rows = [row for row, state in known.items() if state == "supported"] if cpu in ("cortex-a53", "max") else [best]
-    found = digests(run(qemu, "-cpu", cpu, emulated, *([] if len(rows) > 1 else rows)))
-    assert found == dict.fromkeys(rows, specification)
+    can = [target for target, state in known.items() if state == "supported"]
+    targets = can if cpu in ("cortex-a53", "max") else [best]
+    found = digests(run(qemu, "-cpu", cpu, emulated, *([] if len(targets) > 1 else targets)))
+    assert found == dict.fromkeys(targets, specification)
 
 
 @pytest.mark.qemu
@@ -186,21 +189,21 @@ def test_aarch64_with_16k_pages(emulated):
 # ---- what stands in the object files ---------------------------------------------------------------------------------
 
 
-def disassembly(target: str, path: Path) -> str:
-    objdump = tool("objdump") if target == MACHINE else tool(f"{target}-linux-gnu-objdump")
+def disassembly(machine: str, path: Path) -> str:
+    objdump = tool("objdump") if machine == MACHINE else tool(f"{machine}-linux-gnu-objdump")
     return subprocess.run(
         [objdump, "-d", "--no-show-raw-insn", path], check=True, capture_output=True, text=True
     ).stdout
 
 
-def exported(target: str, path: Path) -> set[str]:
-    nm = tool("nm") if target == MACHINE else tool(f"{target}-linux-gnu-nm")
+def exported(machine: str, path: Path) -> set[str]:
+    nm = tool("nm") if machine == MACHINE else tool(f"{machine}-linux-gnu-nm")
     done = subprocess.run([nm, "--defined-only", "--extern-only", path], check=True, capture_output=True, text=True)
     return {line.split()[-1] for line in done.stdout.splitlines() if line.strip()}
 
 
 def test_x86_instructions(build):
-    """No AVX in baseline objects and the SSE4.1 row, no 512-bit registers and nothing fused in the AVX2 rows."""
+    """No AVX in baseline objects and the SSE4.1 target, no 512-bit registers and nothing fused in the AVX2 targets."""
     built = build("x86_64")
     for name in BASELINE_FILES:
         assert not re.search(r"%[yz]mm\d|\tv[a-z]", disassembly("x86_64", built[name])), name
@@ -238,18 +241,18 @@ def test_aarch64_lookups_stay_in_vectors(build):
         assert not re.search(r"\t(umov|smov|sxtb)\t|\tmov\tv\d+\.[bhs]\[", found[name]), name
 
 
-@pytest.mark.parametrize("target", ROWS)
-def test_row_objects_export_their_table_alone(build, target):
+@pytest.mark.parametrize("machine", TARGETS)
+def test_target_objects_export_their_kernels_alone(build, machine):
     """An inline function with external linkage would let the linker keep the AVX2 copy for everybody."""
-    built = build(target)
-    for name in ["scalar.c", *ROW_FILES[target]]:
-        assert exported(target, built[name]) == {f"kernels_{name.removesuffix('.c')}"}
+    built = build(machine)
+    for name in ["scalar.c", *TARGET_FILES[machine]]:
+        assert exported(machine, built[name]) == {f"kernels_{name.removesuffix('.c')}"}
 
 
-def test_foreign_rows_compile_to_nothing(tmp_path):
-    """setup.py hands every row to every compiler."""
-    for target, names in ROW_FILES.items():
-        for name in names if target != MACHINE else []:
+def test_foreign_targets_compile_to_nothing(tmp_path):
+    """setup.py hands every target to every compiler."""
+    for machine, names in TARGET_FILES.items():
+        for name in names if machine != MACHINE else []:
             path = tmp_path / f"{name}.o"
             flags = [*flags_of(MACHINE, "scalar.c"), "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
             subprocess.run([compiler(MACHINE), *flags, "-c", KERNELS / name, "-o", path], check=True)

@@ -231,7 +231,7 @@ def _numbers(seed: int, n: int, least: int, most: int) -> list[int]:
 
 
 def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
-    """Row of the kernel table -> "ok" or what is wrong, for every row this processor supports.
+    """Target -> "ok" or what is wrong, for every target this processor supports.
 
     A ternary matrix [n_row, k] in I2_S is multiplied with int8 activations; all sums are compared with plain Python.
     """

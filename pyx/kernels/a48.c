@@ -2,7 +2,8 @@
  *
  * Inputs of attention and feed-forward are 4-bit codes, inputs of the two output projections 8-bit codes of which the
  * smaller half is dropped before the attention output.  Codes are int8 either way, so the ternary kernels run as they
- * are.  Portable C: both functions are a small part of a step, and their order of sums is fixed, so all rows agree. */
+ * are.  Portable C: both functions are a small part of a step, and their order of sums is fixed, so all targets
+ * agree. */
 #include "kernels.h"
 #include "numbers.h"
 

@@ -1,15 +1,12 @@
-/* arm.h: what the aarch64 rows share.  Included by neon.c, dotprod.c and i8mm.c, each with its own flags; the parts
+/* arm.h: what the aarch64 targets share.  Included by neon.c, dotprod.c and i8mm.c, each with its own flags; the parts
  * that need the dot-product instructions exist only where the flags allow them.  Everything is static: see numbers.h.
  */
 #ifndef BITNET_EDGE_ARM_H
 #define BITNET_EDGE_ARM_H
 
-#include "kernels.h"
-#include "numbers.h"
+#include "template.h"
 
 #include <arm_neon.h>
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- streams that are read once ---------------------------------------------------------------------------------- */
 
@@ -24,7 +21,7 @@ INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD
 /* Every model: the caches of small boards hold not even a small one. */
 INLINE int is_stream(int64_t k) { return k > 0; }
 
-/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
+/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -38,7 +35,7 @@ INLINE void store_half(uint16_t *p, vf v) { vst1_u16(p, vreinterpret_u16_f16(vcv
 #define load_half_h load_half
 typedef vf vh;
 
-#include "lanes.h"
+#include "lanes.inc.h"
 
 /* A sum of the head is two registers, and four rows of two vectors fill half of the 32. */
 #define HEAD_VECTORS 2
@@ -60,7 +57,7 @@ INLINE uint8x16_t broadcast4(const void *p)
     return vreinterpretq_u8_u32(vdupq_n_u32(v));
 }
 
-/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
 
 #define PLANE_WIDTH 16
 typedef uint8x16_t vbytes;
@@ -95,7 +92,7 @@ INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 
 INLINE int32_t sum_lanes(vsums sums) { return vaddvq_s32(sums); }
 
-/* ---- KV pages, shared ------------------------------------------------------------------------------------------ */
+/* ---- KV pages, shared -------------------------------------------------------------------------------------------- */
 
 /* Sum of n signed bytes, n a multiple of 4. */
 INLINE int32_t sum_i8(const int8_t *x, int64_t n)
@@ -110,7 +107,7 @@ INLINE int32_t sum_i8(const int8_t *x, int64_t n)
     return total;
 }
 
-/* ---- ternary codes ---------------------------------------------------------------------------------------------- */
+/* ---- ternary codes ----------------------------------------------------------------------------------------------- */
 
 INLINE int8x16_t codes_67(uint8x16_t c) { return vreinterpretq_s8_u8(vshrq_n_u8(c, 6)); }
 INLINE int8x16_t codes_45(uint8x16_t c) { return vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(c, 4), vdupq_n_u8(3))); }

@@ -6,7 +6,7 @@
 
 #include "x86.h"
 
-/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+/* ---- ternary matrices -------------------------------------------------------------------------------------------- */
 
 INLINE __m512i load512(const void *p) { return _mm512_loadu_si512(p); }
 
@@ -172,9 +172,9 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 #define LOOKUP_TOKENS 16
 #define LOOKUP_LEAST_TOKENS 32 /* with 16 both take the same time (benchmarks/SPEED.md) */
 #define beside_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
-#include "tiles.h"
+#include "tiles.inc.h"
 
-/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
 
 #define PLANE_WIDTH 64
 typedef __m512i vbytes;
@@ -212,9 +212,9 @@ INLINE vsums bit_total(const vsums sum[BIT_SUMS])
     return _mm512_add_epi32(ones, _mm512_add_epi32(_mm512_srai_epi32(sum[2], 2), _mm512_srai_epi32(sum[3], 3)));
 }
 
-#include "planes.h"
+#include "plane_dots.inc.h"
 
-/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
+/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
 
 #define LANE_WIDTH 16
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -233,7 +233,7 @@ typedef float vh __attribute__((vector_size(4 * HALF_WIDTH)));
 
 INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 
-#include "lanes.h"
+#include "lanes.inc.h"
 
 /* ---- what groups.inc.h asks for: a register is 16 rows by 4 elements --------------------------------------------- */
 
@@ -422,7 +422,7 @@ INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_
 
 #include "groups.inc.h"
 
-/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
+/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
@@ -445,7 +445,7 @@ INLINE int64_t head_total(head_sums sums)
 
 INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
 {
-    if (narrow) { /* half of the sums of 4096 elements fits an int32: see HEAD_NARROW in head.h */
+    if (narrow) { /* half of the sums of 4096 elements fits an int32: see HEAD_NARROW in head.inc.h */
         __m256i halves = sum4_halves(sums), so_far = _mm256_loadu_si256((const __m256i *)total);
         __m256i low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(halves));
         __m256i high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(halves, 1));
@@ -460,9 +460,9 @@ INLINE void head_totals(const head_sums sums[4], int narrow, int64_t total[4])
 #define HEAD_QUAD
 INLINE void head_quad(const head_sums sums[4], int32_t total[4]) { _mm_storeu_si128((__m128i *)total, sum4(sums)); }
 
-#include "head.h"
+#include "head.inc.h"
 
-/* ---- KV pages --------------------------------------------------------------------------------------------------- */
+/* ---- KV pages ---------------------------------------------------------------------------------------------------- */
 
 /* k ^ 0x80 is k + 128 as unsigned; 128 times the sum of the query is taken off beforehand. */
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[2])
@@ -540,7 +540,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
         sum[i][0] = (vi)_mm512_add_epi32(a[i], b[i]);
 }
 
-#include "nibbles.h"
+#include "nibbles.inc.h"
 
 const struct kernels kernels_avx512vnni = {
     .name = "avx512vnni",

@@ -1,5 +1,5 @@
-/* dispatch.c: which rows this build has and which one this processor can run.  Built with baseline flags only: it
- * runs before anything is known about the processor. */
+/* dispatch.c: which targets this build has, and which of them this processor can run.  Built with baseline flags
+ * only: it runs before anything is known about the processor. */
 #include "kernels.h"
 
 #include <stddef.h>
@@ -94,8 +94,8 @@ static int cpu_features(void) { return 0; }
 
 #endif
 
-/* The rows of this build, best last, each with the feature bit it needs. */
-static const struct kernels *const rows[] = {
+/* The targets of this build, best last; needs[i] are the feature bits of targets[i]. */
+static const struct kernels *const targets[] = {
     &kernels_scalar,
 #if defined(__x86_64__)
     &kernels_sse41,
@@ -123,19 +123,19 @@ static const int needs[] = {
 #endif
 };
 
-enum { N_ROW = sizeof rows / sizeof rows[0] };
+enum { N_TARGET = sizeof targets / sizeof targets[0] };
 
 const struct kernels *const *kernels_all(int *n)
 {
-    *n = N_ROW;
-    return rows;
+    *n = N_TARGET;
+    return targets;
 }
 
-int kernels_supported(const struct kernels *row)
+int kernels_supported(const struct kernels *target)
 {
     int features = cpu_features();
-    for (int i = 0; i < N_ROW; i++)
-        if (rows[i] == row)
+    for (int i = 0; i < N_TARGET; i++)
+        if (targets[i] == target)
             return (features & needs[i]) == needs[i];
     return 0;
 }
@@ -145,10 +145,10 @@ const struct kernels *kernels_best(void)
     /* Two threads may both fill it, with the same value. */
     static const struct kernels *volatile best;
     if (!best) {
-        const struct kernels *found = rows[0];
-        for (int i = 1; i < N_ROW; i++)
-            if (kernels_supported(rows[i]))
-                found = rows[i];
+        const struct kernels *found = targets[0];
+        for (int i = 1; i < N_TARGET; i++)
+            if (kernels_supported(targets[i]))
+                found = targets[i];
         best = found;
     }
     return best;
@@ -156,8 +156,8 @@ const struct kernels *kernels_best(void)
 
 const struct kernels *kernels_named(const char *name)
 {
-    for (int i = 0; i < N_ROW; i++)
-        if (strcmp(rows[i]->name, name) == 0)
-            return rows[i];
+    for (int i = 0; i < N_TARGET; i++)
+        if (strcmp(targets[i]->name, name) == 0)
+            return targets[i];
     return NULL;
 }

@@ -12,7 +12,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
     dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, TILE_ROWS, sum);
 }
 
-/* ---- what packs.h asks for: four rows by four elements in a register, tokens by element -------------------------- */
+/* ---- what packs.inc.h asks for: four rows by four elements in a register, tokens by element ---------------------- */
 
 #define PACK_LINES 4
 
@@ -39,7 +39,7 @@ INLINE void multiply(int32x4_t *s, const int8_t *c, const int8_t *x)
 
 INLINE void arrange(int32x4_t *s) { (void)s; }
 
-#include "tiles.h"
+#include "tiles.inc.h"
 
 /* u - 128 is a signed byte; 128 times the sum of the values, shared by the queries, makes up for it. */
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
@@ -69,9 +69,9 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
             sum[i][j] = (vi)vaddq_s32(a[i][j], vshlq_n_s32(ones[j], 7));
 }
 
-#include "planes.h"
+#include "plane_dots.inc.h"
 
-#include "nibbles.h"
+#include "nibbles.inc.h"
 
 const struct kernels kernels_dotprod = {
     .name = "dotprod",

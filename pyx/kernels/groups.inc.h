@@ -11,7 +11,7 @@
  *
  * Elements come in the order of quantize_groups: step s of a group is bytes 4s .. 4s+3 of its activations.
  *
- * The includer has included lanes.h and defines
+ * The includer has included lanes.inc.h and defines
  *   GROUP_ROWS          rows of a tile, 16
  *   GROUP_TOKENS        tokens that share a tile's codes in registers (2, 4 or 8)
  *   GROUP_MANY          from so many tokens on tiles are faster
@@ -29,7 +29,7 @@
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
-#include "kernels.h"
+#include "template.h"
 
 enum { GROUP_STEPS = GROUP / 4, GROUP_CHUNK = 8, GROUP_BATCH = 128 };
 
@@ -43,8 +43,6 @@ struct group_work {
 };
 
 _Static_assert(sizeof(struct group_work) <= GROUP_WORK, "GROUP_WORK is too small");
-
-#define GROUP_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
 
 INLINE void group_store(const float *y, int64_t n, int add, float *out)
 {
@@ -68,7 +66,7 @@ INLINE struct group_rows group_rows(const uint8_t *rows, int64_t row_bytes, int6
 }
 
 #define GROUP_VECTOR(n)                                                                                                \
-    GROUP_APART void group_vector_##n(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes,           \
+    OUT_OF_LINE void group_vector_##n(const uint8_t *rows, int64_t stride, int64_t n_group, int group_bytes,           \
                                       const uint8_t *ahead, const int8_t *q, const float *d, const int32_t *sum,       \
                                       float (*y)[GROUP_ROWS])                                                          \
     {                                                                                                                  \
@@ -128,7 +126,7 @@ INLINE void group_chunk(struct group_work *w, const uint8_t *rows, int64_t strid
     }
 }
 
-GROUP_APART void group_chunk_of(struct group_work *w, const uint8_t *rows, int64_t stride, int group_bytes,
+OUT_OF_LINE void group_chunk_of(struct group_work *w, const uint8_t *rows, int64_t stride, int group_bytes,
                                 int64_t n_group)
 {
     if (group_bytes == GROUP_PAIR)
@@ -138,7 +136,7 @@ GROUP_APART void group_chunk_of(struct group_work *w, const uint8_t *rows, int64
 }
 
 #define GROUP_TILE(n)                                                                                                  \
-    GROUP_APART void group_tile_##n(struct group_work *w, int64_t n_group, const int8_t *q, const float *d,            \
+    OUT_OF_LINE void group_tile_##n(struct group_work *w, int64_t n_group, const int8_t *q, const float *d,            \
                                     const int32_t *sum, int64_t ld, float (*y)[GROUP_ROWS])                            \
     {                                                                                                                  \
         group_tile(w->tile, w->scale, n_group, n, q, d, sum, ld, y);                                                   \
@@ -208,7 +206,7 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------ */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum)
 {

@@ -67,7 +67,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         }
 }
 
-/* ---- what packs.h asks for: two rows by eight elements in a register --------------------------------------------- */
+/* ---- what packs.inc.h asks for: two rows by eight elements in a register ----------------------------------------- */
 
 #define PACK_LINES 2
 
@@ -102,7 +102,7 @@ INLINE void arrange(int32x4_t *s)
     }
 }
 
-#include "tiles.h"
+#include "tiles.inc.h"
 
 /* usdot takes the unsigned probabilities as they are. */
 INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim, int64_t d, int n,
@@ -128,9 +128,9 @@ INLINE void dot_values_i8(const int8_t *v, const int8_t *next, int64_t head_dim,
             sum[i][j] = (vi)a[i][j];
 }
 
-#include "planes.h"
+#include "plane_dots.inc.h"
 
-#include "nibbles.h"
+#include "nibbles.inc.h"
 
 const struct kernels kernels_i8mm = {
     .name = "i8mm",

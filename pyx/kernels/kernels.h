@@ -1,12 +1,12 @@
-/* kernels.h: the table of contents of the compiled floor.
+/* kernels.h: what each kernel computes.
  *
- * Plain C11, no Python.h.  One function table (struct kernels) per instruction set; the scalar row is the
- * specification and every other row equals it bit for bit: integers because integer sums are exact, floats because
- * every float loop is either element-wise or reduced in the fixed order written here, without fused multiply-add
- * (all files are built with -ffp-contract=off) and with one shared polynomial for exp.
+ * Plain C11, no Python.h.  A target is one instruction set's version of all kernels (struct kernels).  The scalar
+ * target is the specification.  Every other target gives the same bits: integer sums are exact; every float loop is
+ * either element-wise or reduced in the fixed order written here, without fused multiply-add (all files are built with
+ * -ffp-contract=off) and with one shared polynomial for exp.
  *
- * The table is filled once (dispatch.c) from HWCAP / cpuid.  Kernels never allocate and never fail: shapes are
- * validated by the callers in pyx/.
+ * dispatch.c chooses the target once, from HWCAP or cpuid.  Kernels do not allocate and do not fail: the callers in
+ * pyx/ validate all shapes.
  *
  * Packed ternary row ("blocks"): K padded to a multiple of 128 with code 1 (weight 0).  A block of 128 codes is
  * 32 bytes: byte p (0..31) holds element p in bits 7-6, p+32 in bits 5-4, p+64 in bits 3-2, p+96 in bits 1-0;
@@ -47,12 +47,12 @@ enum {
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
-/* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.h),
- * or what is laid out anew (packs.h). */
+/* Bytes of working memory of ternary_matmul, as a function of the rows: tables, then sums and offsets (lookup.inc.h),
+ * or what is laid out anew (packs.inc.h). */
 #define MATMUL_WORK(n_row) (36864 + 320 * (n_row))
 
 /* Rows that ternary_matmul gets at once for many tokens: what it prepares for a pass serves all of them, and their sums
- * stay in the second-level cache.  On x86-64 half of them may be multiplied beside the others (beside.h). */
+ * stay in the second-level cache.  On x86-64 half of them may be multiplied beside the others (beside.inc.h). */
 #if defined(__x86_64__)
 enum { MANY_ROWS = 2 * 1728 };
 #else
@@ -61,7 +61,7 @@ enum { MANY_ROWS = 1728 };
 
 struct kernels {
     const char *name;    /* "scalar", "avx2", ... as in BITNET_EDGE_ISA */
-    int64_t many_tokens; /* from so many on, at least 16, ternary_matmul wants MANY_ROWS rows at once */
+    int64_t many_tokens; /* from so many on, at least 16, call ternary_matmul with MANY_ROWS rows */
 
     /* ---- ternary matrices: exact integers -------------------------------------------------------------------- */
 
@@ -227,7 +227,7 @@ struct kernels {
     float (*quantize_q)(const float *q, int64_t n, int8_t *q8);
 };
 
-/* Rows of the table; NULL where the compiler's target lacks the row. */
+/* The targets. */
 extern const struct kernels kernels_scalar;
 #if defined(__x86_64__)
 extern const struct kernels kernels_sse41;      /* SSE4.1                               */
@@ -242,11 +242,11 @@ extern const struct kernels kernels_i8mm;    /* ARMv8.6 i8mm                    
 #endif
 
 /* dispatch.c */
-/* The rows this build knows, best last; *n is their number. */
+/* All targets of this build, best last; *n is their number. */
 const struct kernels *const *kernels_all(int *n);
-/* 1 if the processor (and the operating system) can run the row. */
-int kernels_supported(const struct kernels *row);
-/* The best supported row, chosen once. */
+/* 1 if the processor and the operating system can run this target. */
+int kernels_supported(const struct kernels *target);
+/* The best supported target, chosen once. */
 const struct kernels *kernels_best(void);
 /* By name; NULL if unknown. */
 const struct kernels *kernels_named(const char *name);
@@ -291,19 +291,19 @@ float quantize_i4(const float *x, int64_t n, int8_t *q, int64_t n_pad, int32_t *
  * become 0.  *sum = sum(q). */
 void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
 
-/* planes.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in the
- * packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8 each,
- * the first n_plane of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k codes,
+/* split_planes.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in
+ * the packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8
+ * each, the first n_plane of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k codes,
  * b = 4, 3, 2. */
 void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, int n_plane, uint8_t *nibbles, uint8_t *bits,
                   int64_t stride, float norm[3]);
 
-/* planes.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale among a few with
- * the least squared error of scale * code.  A row without a usable scale gets its largest magnitude as one. */
+/* split_planes.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale of a few
+ * with the least squared error of scale * code.  A row without a usable scale gets its largest magnitude as one. */
 void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale);
 
-/* packed_page.c: f16 blocks -> blocks of fewer bits, once, and back to blocks that the table reads.  values: the block
- * is one of values, else of keys.
+/* packed_page.c: f16 blocks -> blocks of fewer bits, once, and back to blocks that struct kernels reads.  values: the
+ * block is one of values, else of keys.
  *   i4 keys   per group: scale0 = half(x / -8) of the x of largest magnitude, code = clamp(round(x / scale0), -8, 7),
  *             ks = half(sum(x^3 code) / sum(x^2 code^2)): least squares, large elements weighing more
  *             (ik_llama.cpp #1547).  12 % less error than +-7 of max / 7; an element of the other sign may be off by a

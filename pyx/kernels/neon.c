@@ -6,7 +6,7 @@
 
 #include "arm.h"
 
-/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+/* ---- ternary matrices -------------------------------------------------------------------------------------------- */
 
 /* The 16 bytes of c against the four vectors of x: each lane of lo and hi gains 4 products of at most 3 * 127. */
 INLINE void add_products(int16x8_t *lo, int16x8_t *hi, const int8x16_t c[4], const int8x16_t x[4])
@@ -103,9 +103,9 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         sum[t] = vaddvq_s32(total[t]);
 }
 
-#include "tiles.h"
+#include "tiles.inc.h"
 
-/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
+/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
@@ -129,9 +129,9 @@ INLINE head_sums head_dot(head_sums sums, const int8_t *w, head_x x)
 INLINE int64_t head_total(head_sums sums) { return vaddlvq_s32(sums.val[0]) + vaddlvq_s32(sums.val[1]); }
 
 HEAD_TOTALS
-#include "head.h"
+#include "head.inc.h"
 
-/* ---- int8 KV pages ---------------------------------------------------------------------------------------------- */
+/* ---- int8 KV pages ----------------------------------------------------------------------------------------------- */
 
 /* Two groups of four dimensions at a time: two products of at most 127 * 127 are 32258 in int16. */
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q, vi (*s)[8])
@@ -288,9 +288,9 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
             sum[i][j] = (vi)vpaddq_u32(vpaddlq_u16(a[i][2 * j]), vpaddlq_u16(a[i][2 * j + 1]));
 }
 
-#include "planes.h"
+#include "plane_dots.inc.h"
 
-#include "nibbles.h"
+#include "nibbles.inc.h"
 
 const struct kernels kernels_neon = {
     .name = "neon",

@@ -1,5 +1,5 @@
-/* numbers.h: single numbers.  Half precision, rounding and exp, each written once so that every row of the kernel
- * table computes the same bits.  No libm, no branches, so that loops over these functions vectorise.
+/* numbers.h: single numbers.  Half precision, rounding and exp, each written once so that every target
+ * computes the same bits.  No libm, no branches, so that loops over these functions vectorise.
  *
  * Everything here is static inline on purpose: the header is compiled into objects with different instruction sets,
  * and a shared out-of-line copy could be the AVX2 one in a program that runs on a processor without AVX2. */

@@ -1,5 +1,5 @@
 /* packed_page.c: KV blocks of four bits, and those for comparison: sealing, and unpacking to a block that
- * the kernels of the table read.  Plain C, one for all processors: a page is sealed once in 32 tokens. */
+ * the kernels of the targets read.  Plain C, one for all processors: a page is sealed once in 32 tokens. */
 #include "kernels.h"
 #include "numbers.h"
 
@@ -20,7 +20,7 @@ static void put_nibble(uint8_t *byte, int t, int code)
     *byte = (uint8_t)(t < HALF_PAGE ? (*byte & 0xf0) | code : (*byte & 0x0f) | code << 4);
 }
 
-/* ---- a scale per token and group -------------------------------------------------------------------------------- */
+/* ---- a scale per token and group --------------------------------------------------------------------------------- */
 
 void seal_keys_i4(const uint16_t *k, int64_t head_dim, void *block)
 {
@@ -80,7 +80,7 @@ void seal_values_i4(const uint16_t *v, int64_t head_dim, void *block)
         }
 }
 
-/* ---- a scale per channel ---------------------------------------------------------------------------------------- */
+/* ---- a scale per channel ----------------------------------------------------------------------------------------- */
 
 void seal_channels_i4(const uint16_t *x, int64_t head_dim, int values, void *block)
 {
@@ -96,7 +96,7 @@ void seal_channels_i4(const uint16_t *x, int64_t head_dim, int values, void *blo
     }
 }
 
-/* ---- one bit ---------------------------------------------------------------------------------------------------- */
+/* ---- one bit ----------------------------------------------------------------------------------------------------- */
 
 /* Eight bits as eight bytes of 0 or 1, the lowest first in memory (little endian). */
 static uint64_t spread(uint32_t bits)
@@ -138,7 +138,7 @@ void unpack_binary(const void *block, int64_t head_dim, int values, void *i8)
     memcpy(codes + head_dim * KV_PAGE, (const uint8_t *)block + head_dim * KV_PAGE / 8, 2 * KV_PAGE);
 }
 
-/* ---- FP8 -------------------------------------------------------------------------------------------------------- */
+/* ---- FP8 --------------------------------------------------------------------------------------------------------- */
 
 uint8_t float_e4m3(float x)
 {
@@ -187,7 +187,7 @@ void scale_fp8(const uint16_t *scale, int64_t n_q, float *s)
             s[i * KV_PAGE + t] *= half_float(scale[t]) * 256.0f;
 }
 
-/* ---- rotation --------------------------------------------------------------------------------------------------- */
+/* ---- rotation ---------------------------------------------------------------------------------------------------- */
 
 void hadamard(float *x, int64_t n)
 {

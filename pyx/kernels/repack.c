@@ -260,7 +260,7 @@ float absmean(const float *w, int64_t n_row, int64_t k, uint8_t *codes)
     return a;
 }
 
-/* ---- packings of forks ---------------------------------------------------------------------------------------- */
+/* ---- packings of forks ------------------------------------------------------------------------------------------- */
 
 static float load_f32(const uint8_t *p)
 {

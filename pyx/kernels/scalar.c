@@ -1,5 +1,5 @@
-/* scalar.c: the specification.  Every function of the kernel table in plain C; kernels.h says what each one computes.
- * Every other row must equal this one bit for bit, so the order of float operations below is part of the contract. */
+/* scalar.c: the specification.  Every kernel in plain C; kernels.h defines what each one computes.  Every other target
+ * must equal this one bit for bit, so the order of float operations below is part of the contract. */
 #include "kernels.h"
 #include "numbers.h"
 
@@ -7,7 +7,7 @@
 
 enum { LANES = FLOAT_LANES };
 
-/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+/* ---- ternary matrices -------------------------------------------------------------------------------------------- */
 
 static int32_t block_dot(const uint8_t *b, const int8_t *x)
 {
@@ -35,7 +35,7 @@ static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block,
         ternary_matvec(codes, n_row, n_block, x + t * n_block * TERNARY_BLOCK, acc + t * ld_acc);
 }
 
-/* ---- scales per group ------------------------------------------------------------------------------------------- */
+/* ---- scales per group -------------------------------------------------------------------------------------------- */
 
 static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int32_t *sum)
 {
@@ -79,7 +79,7 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------ */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static float abs_max(const float *x, int64_t n)
 {
@@ -166,7 +166,7 @@ static void scale_sums(const int32_t *acc, int64_t n, int32_t sum, float s, cons
     }
 }
 
-/* ---- output head ------------------------------------------------------------------------------------------------ */
+/* ---- output head ------------------------------------------------------------------------------------------------- */
 
 static float quantize_i16(const float *x, int64_t n, int16_t *q)
 {
@@ -274,7 +274,7 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
         }
 }
 
-/* ---- conversions ------------------------------------------------------------------------------------------------ */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static void half_to_float(const uint16_t *x, int64_t n, float *y)
 {
@@ -288,7 +288,7 @@ static void float_to_half(const float *x, int64_t n, uint16_t *y)
         y[i] = float_half(x[i]);
 }
 
-/* ---- attention over one KV page --------------------------------------------------------------------------------- */
+/* ---- attention over one KV page ---------------------------------------------------------------------------------- */
 
 static void score_f16(const void *k, const void *next, int64_t head_dim, int64_t n_q, const float *q, float *s)
 {

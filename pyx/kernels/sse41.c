@@ -5,7 +5,7 @@
 
 #include "x86.h"
 
-/* ---- what lanes.h and pages.h ask for ---------------------------------------------------------------------------- */
+/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -34,9 +34,9 @@ INLINE void store_half(uint16_t *p, vf v)
 #define load_half_h load_half
 typedef vf vh;
 
-#include "lanes.h"
+#include "lanes.inc.h"
 
-/* ---- what maddubs.h asks for ------------------------------------------------------------------------------------- */
+/* ---- what maddubs.inc.h asks for --------------------------------------------------------------------------------- */
 
 typedef struct {
     __m128i lo, hi;
@@ -100,7 +100,7 @@ INLINE vb dot_wide(vb sums, vb u, vb x)
     return dot16(dot16(sums, even, and32(u, twice(_mm_set1_epi16(0xff)))), odd, shift16(u, 8));
 }
 
-#include "maddubs.h"
+#include "maddubs.inc.h"
 
 const struct kernels kernels_sse41 = {.name = "sse41", MADDUBS_KERNELS};
 

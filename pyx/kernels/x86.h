@@ -1,13 +1,10 @@
-/* x86.h: what the x86-64 rows share.  Everything is static: see numbers.h. */
+/* x86.h: what the x86-64 targets share.  Everything is static: see numbers.h. */
 #ifndef BITNET_EDGE_X86_H
 #define BITNET_EDGE_X86_H
 
-#include "kernels.h"
-#include "numbers.h"
+#include "template.h"
 
 #include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- streams that are read once ---------------------------------------------------------------------------------- */
 
@@ -33,7 +30,7 @@ INLINE void prefetch_stream(const void *p)
  * the products (a head of 256 elements a row: 1.6 times as long). */
 INLINE int is_stream(int64_t k) { return k > 1024; }
 
-/* ---- KV pages --------------------------------------------------------------------------------------------------- */
+/* ---- KV pages ---------------------------------------------------------------------------------------------------- */
 
 /* Sum of n signed bytes, n a multiple of 4. */
 INLINE int32_t sum_i8(const int8_t *x, int64_t n)

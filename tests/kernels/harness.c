@@ -1,9 +1,10 @@
-/* harness.c: every row of the kernel table that this processor can run, against the scalar row, bit for bit; and the
- * scalar row against slow double and int64 references.  No Python: the same program runs natively and under qemu.
+/* harness.c: every target (instruction set) that this processor can run, against the scalar target, bit for bit; and
+ * the scalar target against slow double and int64 references.  No Python: the same program runs natively and under
+ * qemu.
  *
- *   harness            all supported rows, one line each, then the totals
- *   harness ROW...     these rows only; exit 3 if one is not supported
- *   harness --list     the rows this build knows, with the supported ones marked, then the best
+ *   harness            all supported targets, one line each, then the totals
+ *   harness TARGET...  these targets only; exit 3 if one is not supported
+ *   harness --list     the targets this build knows, with the supported ones marked, then the best
  *
  * Every input and output buffer ends at an inaccessible page, so reading or writing past the end stops the program.
  * The digest covers all outputs; it is the same number on every architecture. */
@@ -201,19 +202,19 @@ static void all_ternary(void)
     test_ternary(9, 54, 11, 5, I8_UNIFORM); /* K = 6912 */
     test_ternary(4, 180, 8, 3, I8_MAX);     /* K = 23040 */
     test_ternary(33, 49, 16, 5, I8_EXTREMES);
-    for (int x = 0; x < N_I8; x++) { /* many rows and tokens (lookup.h): sums at the bounds of int16, and past them */
+    for (int x = 0; x < N_I8; x++) { /* many rows and tokens (lookup.inc.h): sums at the bounds of int16 and beyond */
         test_ternary(259, 5, 19, 0, x);
         test_ternary(256, 5, 16, 2, x);
         test_ternary(261, 4, 33, 5, x);
     }
-    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (beside.h) */
+    test_ternary(330, 11, 48, 5, I8_UNIFORM); /* tiles that are left and taken up again (beside.inc.h) */
     test_ternary(257, 3, 27, 4, I8_UNIFORM); /* codes 3 */
     test_ternary(1731, 2, 17, 5, I8_UNIFORM); /* more rows than are looked up at once */
     test_ternary(3457, 1, 16, 5, I8_UNIFORM);
     test_ternary(258, 1, 155, 5, I8_UNIFORM);
     test_ternary(300, 11, 16, 5, I8_EXTREMES);
     test_ternary(131, 12, 33, 5, I8_EXTREMES);
-    test_ternary(11, 9, 131, 4, I8_UNIFORM); /* few rows and many tokens (packs.h): chunks of two blocks */
+    test_ternary(11, 9, 131, 4, I8_UNIFORM); /* few rows and many tokens (packs.inc.h): chunks of two blocks */
     test_ternary(8, 13, 24, 3, I8_MAX);
 }
 
@@ -805,24 +806,24 @@ static void fill_page(uint16_t *page, int64_t d, int kind)
 }
 
 /* The three steps over one page: K or S, then the state. */
-static void attend_f16(const struct kernels *row, const uint16_t *page, int64_t d, int64_t n_q, uint32_t valid,
+static void attend_f16(const struct kernels *target, const uint16_t *page, int64_t d, int64_t n_q, uint32_t valid,
                        const float *q, float *m, float *l, float *o)
 {
     float s[16 * KV_PAGE];
     const uint16_t *v = page + d * KV_PAGE;
-    row->score_f16(page, page, d, n_q, q, s);
-    row->softmax_page(d, n_q, valid, s, m, l, o);
-    row->value_f16(v, v, d, n_q, s, o);
+    target->score_f16(page, page, d, n_q, q, s);
+    target->softmax_page(d, n_q, valid, s, m, l, o);
+    target->value_f16(v, v, d, n_q, s, o);
 }
 
-static void attend_i8(const struct kernels *row, const int8_t *page, int64_t d, int64_t n_q, uint32_t valid,
+static void attend_i8(const struct kernels *target, const int8_t *page, int64_t d, int64_t n_q, uint32_t valid,
                       const int8_t *q, const float *qs, float *m, float *l, float *o)
 {
     float s[16 * KV_PAGE];
     const int8_t *v = page + i8_bytes(d) / 2;
-    row->score_i8(page, page, d, n_q, q, qs, s);
-    row->softmax_page(d, n_q, valid, s, m, l, o);
-    row->value_i8(v, v, d, n_q, s, o);
+    target->score_i8(page, page, d, n_q, q, qs, s);
+    target->softmax_page(d, n_q, valid, s, m, l, o);
+    target->value_i8(v, v, d, n_q, s, o);
 }
 
 static void test_attend_f16(int64_t d, int n_q, uint32_t valid, int kind)
@@ -959,7 +960,7 @@ static void test_nibbles(int64_t d, int n_q, int kind, int q_kind)
     int8_t *q8 = buffer((size_t)(n_q * d));
     float *q = buffer(n_o), *qs = buffer((size_t)n_q * 4), *p = buffer(n_s);
     float *s[2] = {buffer(n_s), buffer(n_s)}, *o[2] = {buffer(n_o), buffer(n_o)};
-    const struct kernels *const row[2] = {S, K};
+    const struct kernels *const target[2] = {S, K};
     for (int64_t i = 0; i < n_code; i++)
         block[i] = kind == 1 ? 0 : kind == 2 ? 0xff : (uint8_t)rnd();
     for (int64_t i = 0; i < n_half; i++)
@@ -971,7 +972,7 @@ static void test_nibbles(int64_t d, int n_q, int kind, int q_kind)
     for (int i = 0; i < n_q * KV_PAGE; i++)
         p[i] = kind == 3 ? 0.0f : fabsf(rnd_float());
     for (int i = 0; i < 2; i++)
-        row[i]->score_i4(block, block, d, n_q, q8, qs, s[i]);
+        target[i]->score_i4(block, block, d, n_q, q8, qs, s[i]);
     verdict(same(s[1], s[0], n_s), "score_i4 dim %d n_q %d kind %d q %d", (int)d, n_q, kind, q_kind);
     int ok = 1;
     for (int i = 0; K == S && i < n_q; i++)
@@ -986,14 +987,14 @@ static void test_nibbles(int64_t d, int n_q, int kind, int q_kind)
         }
     verdict(ok, "score_i4 against double, dim %d kind %d q %d", (int)d, kind, q_kind);
     for (int i = 0; i < 2; i++)
-        row[i]->score_i4c(block, block, d, n_q, q, s[i]);
+        target[i]->score_i4c(block, block, d, n_q, q, s[i]);
     verdict(same(s[1], s[0], n_s), "score_i4c dim %d n_q %d kind %d q %d", (int)d, n_q, kind, q_kind);
     for (int64_t i = 0; i < n_half; i++) /* values have scales of one sign */
         half[i] &= i < n_scale ? 0x7fff : 0xffff;
     for (int channel = 0; channel < 2; channel++) {
         for (int i = 0; i < 2; i++) {
             fill_float(o[i], n_q * d, EQUAL);
-            (channel ? row[i]->value_i4c : row[i]->value_i4)(block, block, d, n_q, p, o[i]);
+            (channel ? target[i]->value_i4c : target[i]->value_i4)(block, block, d, n_q, p, o[i]);
         }
         verdict(same(o[1], o[0], n_o), "value_i4%s dim %d n_q %d kind %d", channel ? "c" : "", (int)d, n_q, kind);
         ok = 1; /* a byte of probability is at most 1/510 of the largest weight off, for 32 codes of at most 15 */
@@ -1037,10 +1038,10 @@ static void test_pages(int64_t d, int kind)
             page[0][(KV_PAGE + t) * d + i] = page[1][(KV_PAGE + t) * d + i] = float_half(v[i]);
         }
     }
-    const struct kernels *const row[2] = {S, K};
+    const struct kernels *const target[2] = {S, K};
     for (int i = 0; i < 2; i++) {
-        row[i]->seal_keys_i8(page[i], d, sealed[i]);
-        row[i]->seal_values_i8(page[i] + d * KV_PAGE, d, sealed[i] + i8_bytes(d) / 2);
+        target[i]->seal_keys_i8(page[i], d, sealed[i]);
+        target[i]->seal_values_i8(page[i] + d * KV_PAGE, d, sealed[i] + i8_bytes(d) / 2);
     }
     verdict(same(sealed[1], sealed[0], i8_bytes(d)), "seal_i8 dim %d kind %d", (int)d, kind);
     if (K == S) {
@@ -1140,10 +1141,10 @@ static void all_attention(void)
 
 /* ----------------------------------------------------------------------------------------------------------------- */
 
-static void run(const struct kernels *row)
+static void run(const struct kernels *target)
 {
     long passed_before = passed, failed_before = failed;
-    K = row;
+    K = target;
     state = 0x9e3779b97f4a7c15ull;
     digest = 0xcbf29ce484222325ull;
     all_ternary();
@@ -1179,7 +1180,8 @@ static void run(const struct kernels *row)
     if (K == S)
         test_expf();
     all_attention();
-    printf("%-12s %ld passed, %ld failed, digest %016llx\n", row->name, passed - passed_before, failed - failed_before,
+    printf("%-12s %ld passed, %ld failed, digest %016llx\n", target->name, passed - passed_before,
+           failed - failed_before,
            (unsigned long long)digest);
     fflush(stdout);
 }
@@ -1187,24 +1189,24 @@ static void run(const struct kernels *row)
 int main(int argc, char **argv)
 {
     int n;
-    const struct kernels *const *rows = kernels_all(&n);
+    const struct kernels *const *targets = kernels_all(&n);
     if (argc == 2 && strcmp(argv[1], "--list") == 0) {
         for (int i = 0; i < n; i++)
-            printf("%s %s\n", rows[i]->name, kernels_supported(rows[i]) ? "supported" : "unsupported");
+            printf("%s %s\n", targets[i]->name, kernels_supported(targets[i]) ? "supported" : "unsupported");
         printf("best %s\n", kernels_best()->name);
         return 0;
     }
     for (int i = 1; i < argc; i++) {
-        const struct kernels *row = kernels_named(argv[i]);
-        if (!row || !kernels_supported(row)) {
-            fprintf(stderr, "harness: row %s is not %s here\n", argv[i], row ? "supported" : "known");
+        const struct kernels *target = kernels_named(argv[i]);
+        if (!target || !kernels_supported(target)) {
+            fprintf(stderr, "harness: target %s is not %s here\n", argv[i], target ? "supported" : "known");
             return 3;
         }
-        run(row);
+        run(target);
     }
     for (int i = 0; argc == 1 && i < n; i++)
-        if (kernels_supported(rows[i]))
-            run(rows[i]);
+        if (kernels_supported(targets[i]))
+            run(targets[i]);
     printf("%ld passed, %ld failed\n", passed, failed);
     return failed != 0;
 }

@@ -1,6 +1,6 @@
 /* speed.c: a few seconds of kernel speed, one thread.  Not a test.
  *
- *   speed [ROW...]     all supported rows without arguments
+ *   speed [TARGET...]  all supported targets without arguments
  *
  * Cached: the working set fits the second-level cache.  Memory: 256 MiB of codes, read once per pass. */
 #define _DEFAULT_SOURCE
@@ -116,19 +116,19 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
 int main(int argc, char **argv)
 {
     int n;
-    const struct kernels *const *rows = kernels_all(&n);
+    const struct kernels *const *targets = kernels_all(&n);
     int64_t n_memory = (int64_t)256 << 20;
     uint8_t *memory = huge((size_t)n_memory);
     for (int64_t i = 0; i < n_memory; i++)
         memory[i] = (uint8_t)(i * 2654435761u >> 13) & 0x55;
     for (int i = 0; argc == 1 && i < n; i++)
-        if (kernels_supported(rows[i]))
-            measure(rows[i], memory, n_memory);
+        if (kernels_supported(targets[i]))
+            measure(targets[i], memory, n_memory);
     for (int i = 1; i < argc; i++) {
-        const struct kernels *row = kernels_named(argv[i]);
-        if (!row || !kernels_supported(row))
+        const struct kernels *target = kernels_named(argv[i]);
+        if (!target || !kernels_supported(target))
             return 3;
-        measure(row, memory, n_memory);
+        measure(target, memory, n_memory);
     }
     return 0;
 }

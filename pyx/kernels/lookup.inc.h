@@ -1,4 +1,4 @@
-/* lookup.h: a ternary matrix times many tokens, without a multiplication.
+/* lookup.inc.h: a ternary matrix times many tokens, without a multiplication.
  *
  * Four weights have 81 values.  For four inputs of LOOKUP_TOKENS tokens all 81 signed sums are written into a table,
  * each a vector of int16 with one lane a token; then every row adds one of them: a load and an addition do the work of
@@ -14,16 +14,16 @@
  * The sums stay in int16 for as long as sum |x| of their token allows: two blocks at least, about ten as activations
  * are.  A table costs what some 130 rows gain by it, so there must be many rows.
  *
- * Where products can be added meanwhile, half of the rows are multiplied instead: beside.h.
+ * Where products can be added meanwhile, half of the rows are multiplied instead: beside.inc.h.
  *
- * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
- *   LOOKUP_TOKENS   as lookup_row.h says
+ * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
+ *   LOOKUP_TOKENS   as lookup_row.inc.h says
  *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256
  *   LOOKUP_LEAST_TOKENS and from how many tokens, if not from LOOKUP_TOKENS */
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
-#include "lookup_row.h"
+#include "lookup_row.inc.h"
 
 #ifndef LOOKUP_LEAST_TOKENS
 #define LOOKUP_LEAST_TOKENS LOOKUP_TOKENS
@@ -59,20 +59,18 @@ struct lookup {
 _Static_assert(sizeof(struct lookup) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
 _Static_assert(MATMUL_WORK(1) - MATMUL_WORK(0) >= 2 * (LOOKUP_BATCH + TERNARY_BLOCK_BYTES), "MATMUL_WORK is too small");
 
-#define LOOKUP_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
-
-LOOKUP_INLINE bytes16 zip_low(bytes16 a, bytes16 b)
+INLINE bytes16 zip_low(bytes16 a, bytes16 b)
 {
     return PICK(bytes16, a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 
-LOOKUP_INLINE bytes16 zip_high(bytes16 a, bytes16 b)
+INLINE bytes16 zip_high(bytes16 a, bytes16 b)
 {
     return PICK(bytes16, a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 
 /* Codes of one block of each row -> offsets.  Returns 0 if there is a code 3, which has no entry. */
-LOOKUP_APART int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t row_bytes)
+OUT_OF_LINE int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t row_bytes)
 {
     const int64_t n_row = w->n_row;
     uint16_t *offset = w->offset;
@@ -102,7 +100,7 @@ LOOKUP_APART int lookup_offsets(struct lookup *w, const uint8_t *codes, int64_t 
 }
 
 /* One block of LOOKUP_TOKENS tokens -> lanes, their sums and the sums of their magnitudes. */
-LOOKUP_APART void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, lanes16 *sum, lanes16 *sum_abs)
+OUT_OF_LINE void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, lanes16 *sum, lanes16 *sum_abs)
 {
     lanes16 all = {0}, magnitude = {0};
     for (int i = 0; i < TERNARY_BLOCK; i += 16) {
@@ -131,7 +129,7 @@ LOOKUP_APART void lookup_lanes(const int8_t *x, int64_t x_stride, lanes16 *out, 
 }
 
 /* x[0], x[32], x[64], x[96] are the inputs of one byte of codes, bits 7-6 first. */
-LOOKUP_APART void lookup_table(const lanes16 *x, lanes16 *table)
+OUT_OF_LINE void lookup_table(const lanes16 *x, lanes16 *table)
 {
     for (int part = 0; part < LOOKUP_PARTS; part++) {
         lanes_part x0 = ((const lanes_part *)x)[part], x1 = ((const lanes_part *)(x + 32))[part];
@@ -157,7 +155,7 @@ LOOKUP_APART void lookup_table(const lanes16 *x, lanes16 *table)
 
 /* The sums of a batch, 256 bytes a row, leave half of a second-level cache of 1 MiB free. */
 #ifdef beside_dot
-#include "beside.h"
+#include "beside.inc.h"
 enum { LOOKUP_MOST_ROWS = 2 * 1728 };
 _Static_assert(sizeof(struct lookup) + sizeof(struct beside) <= MATMUL_WORK(0), "MATMUL_WORK is too small");
 #else
@@ -166,8 +164,8 @@ enum { LOOKUP_MOST_ROWS = 1728 };
 
 /* Each row's entries in one run of tables, added to its sum.  Meanwhile one line in every `pace` rows comes into the
  * second-level cache, the first from next: more at once would be dropped. */
-LOOKUP_APART void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum,
-                              const uint8_t *next, int64_t row_bytes, int64_t pace)
+OUT_OF_LINE void lookup_rows(const struct lookup *w, const uint16_t *offset, lanes16 *restrict sum,
+                             const uint8_t *next, int64_t row_bytes, int64_t pace)
 {
     const char *table = (const char *)w->table;
     const int64_t n_row = w->n_row;
@@ -188,18 +186,18 @@ LOOKUP_APART void lookup_rows(const struct lookup *w, const uint16_t *offset, la
     }
 }
 
-LOOKUP_INLINE words8 zip_low16(words8 a, words8 b)
+INLINE words8 zip_low16(words8 a, words8 b)
 {
     return PICK(words8, a, b, 0, 8, 1, 9, 2, 10, 3, 11);
 }
 
-LOOKUP_INLINE words8 zip_high16(words8 a, words8 b)
+INLINE words8 zip_high16(words8 a, words8 b)
 {
     return PICK(words8, a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
 /* acc[t][r] += sum[r] of token t + x_sum[t], which makes codes 0, 1, 2 of weights -1, 0, 1; sum becomes 0. */
-LOOKUP_APART void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int32_t *acc, int64_t ld_acc)
+OUT_OF_LINE void lookup_flush(lanes16 *sum, int64_t n_row, int32_t *x_sum, int32_t *acc, int64_t ld_acc)
 {
     typedef int16_t shorts8 __attribute__((vector_size(16)));
     typedef int32_t ints8 __attribute__((vector_size(32)));

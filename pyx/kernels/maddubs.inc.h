@@ -1,7 +1,7 @@
-/* maddubs.h: the integer loops of the x86-64 rows that work in 32 bytes, written once: avx2.c, avxvnni.c (whose
- * products are summed by fours, without int16 in between), and sse41.c, whose vectors are pairs of 16 bytes.
+/* maddubs.inc.h: the integer loops of the x86-64 targets that work in 32 bytes, written once: avx2.c, avxvnni.c
+ * (whose products are summed by fours, without int16 in between), and sse41.c, whose vectors are pairs of 16 bytes.
  *
- * The includer has included lanes.h and defines
+ * The includer has included lanes.inc.h and defines
  *   typedef ... vb                    32 bytes
  *   MATVEC_ROWS                       rows of a matvec whose sums fit the registers (2 or 4)
  *   NARROW_STEPS(n)                   how often a narrow sum may grow, if n times fit an int16
@@ -37,7 +37,7 @@ INLINE int32_t sum1(vb a)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* ---- ternary matrices ------------------------------------------------------------------------------------------- */
+/* ---- ternary matrices -------------------------------------------------------------------------------------------- */
 
 /* n rows, read as n streams.  One shift instead of three: bits 1-0 and 5-4 are used at weight 1, bits 3-2 and 7-6 stay
  * in place at weight 4 and collect in their own sums.
@@ -142,7 +142,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         sum[t] = sum1(total[t]);
 }
 
-#include "tiles.h"
+#include "tiles.inc.h"
 
 /* ---- what groups.inc.h asks for: 32 bytes are 8 rows by 4 elements ----------------------------------------------- */
 
@@ -265,7 +265,7 @@ INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_
 
 #include "groups.inc.h"
 
-/* ---- what head.h asks for --------------------------------------------------------------------------------------- */
+/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
@@ -300,9 +300,9 @@ INLINE void head_quad(const head_sums sums[4], int32_t total[4])
     _mm_storeu_si128((__m128i *)total, sum4(sums[0], sums[1], sums[2], sums[3]));
 }
 
-#include "head.h"
+#include "head.inc.h"
 
-/* ---- what planes.h asks for ------------------------------------------------------------------------------------- */
+/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
 
 #define PLANE_WIDTH 32
 typedef vb vbytes;
@@ -324,9 +324,9 @@ INLINE vsums dot_codes(vsums sums, const vbytes u[8], const int8_t *x)
 
 INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
 
-#include "planes.h"
+#include "plane_dots.inc.h"
 
-/* ---- what pages.h and nibbles.h ask for -------------------------------------------------------------------------- */
+/* ---- what pages.inc.h and nibbles.inc.h ask for ------------------------------------------------------------------ */
 
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
                         vi (*s)[KV_PAGE / LANE_WIDTH])
@@ -427,7 +427,7 @@ INLINE void dot_values_i4(const uint8_t *v, const uint8_t *next, int64_t head_di
     }
 }
 
-#include "nibbles.h"
+#include "nibbles.inc.h"
 
 #define MADDUBS_KERNELS                                                                                                \
     .many_tokens = LOOKUP_LEAST_TOKENS, .ternary_matvec = ternary_matvec, .ternary_matmul = ternary_matmul,            \

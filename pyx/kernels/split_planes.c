@@ -1,4 +1,4 @@
-/* planes.c: a row of int8 codes -> its bit planes.  Baseline flags; this runs once, at load. */
+/* split_planes.c: a row of int8 codes -> its bit planes.  Baseline flags; this runs once, at load. */
 #include "kernels.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* pages.h: attention over one KV page for every vector row, written once, on top of lanes.h.
+/* pages.inc.h: attention over one KV page for every vector target, written once, on top of lanes.inc.h.
  *
  * The includer defines, for its instruction set,
  *
@@ -17,7 +17,7 @@
 #ifndef BITNET_EDGE_PAGES_H
 #define BITNET_EDGE_PAGES_H
 
-#include "lanes.h"
+#include "lanes.inc.h"
 
 enum {
     QUERIES = 4, /* queries that share one pass over a block */
@@ -72,7 +72,7 @@ INLINE float page_max(const vf x[PAGE_VECTORS], float m)
     return tree_max(lane, m);
 }
 
-/* ---- scores ----------------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 INLINE void score_f16_some(const uint16_t *k, const void *next, int64_t head_dim, int n, const float *q, float *s)
 {
@@ -119,7 +119,7 @@ static void score_i8(const void *k, const void *next, int64_t head_dim, int64_t 
 #undef PART
 }
 
-/* ---- softmax ---------------------------------------------------------------------------------------------------- */
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
 
 /* Every step for all n queries before the next one: their reductions overlap. */
 INLINE void softmax_some(int64_t head_dim, int n, const vi mask[PAGE_VECTORS], float *s, float *m, float *l, float *o)
@@ -162,7 +162,7 @@ static void softmax_page(int64_t head_dim, int64_t n_q, uint32_t valid, float *s
 #undef PART
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 INLINE void value_f16_tile(const uint16_t *v, const void *next, int64_t head_dim, int64_t d, int n, int vectors,
                            const float *p, float *o)
@@ -258,7 +258,7 @@ static void value_i8(const void *v, const void *next, int64_t head_dim, int64_t 
 #undef PART
 }
 
-/* ---- sealing ---------------------------------------------------------------------------------------------------- */
+/* ---- sealing ----------------------------------------------------------------------------------------------------- */
 
 INLINE void page_to_floats(const uint16_t *x, float y[KV_PAGE])
 {
@@ -317,7 +317,7 @@ static void seal_values_i8(const uint16_t *v, int64_t head_dim, void *block)
     }
 }
 
-/* The members of the table that this header provides. */
+/* The members of struct kernels that this template provides. */
 #define PAGES_KERNELS                                                                                                  \
     .score_f16 = score_f16, .score_i8 = score_i8, .score_i4 = score_i4, .score_i4c = score_i4c,                        \
     .softmax_page = softmax_page, .value_f16 = value_f16, .value_i8 = value_i8, .value_i4 = value_i4,                  \

@@ -1,4 +1,4 @@
-/* head.h: rows of the output heads of eight bits, written once for every vector row.
+/* head.inc.h: rows of the output heads of eight bits, written once for every vector target.
  *
  * The includer defines, for its instruction set,
  *   prefetch_stream(p)        as in x86.h and arm.h
@@ -13,14 +13,14 @@
  *   void head_totals(sums[4], narrow, total[4])  the same of four rows, added to total; narrow: rows of up to
  *                             HEAD_NARROW elements
  *   HEAD_VECTORS              hidden vectors that are multiplied at a time, so that their sums stay in registers (2, 4)
- * and includes lanes.h before.
+ * and includes lanes.inc.h before.
  *
  * Several vectors: a panel of rows is read from memory once, by the first HEAD_VECTORS of them, and stays in the cache
  * for the others. */
 #ifndef BITNET_EDGE_HEAD_H
 #define BITNET_EDGE_HEAD_H
 
-#include "kernels.h"
+#include "template.h"
 
 /* Elements of a row whose sum fits an int32: 2048 * 128 * 8191 = 2147221504 < 2^31. */
 #ifndef HEAD_NARROW
@@ -84,10 +84,8 @@ INLINE void head_all_i8(const int8_t *w, const float *scale, int64_t n_row, int6
         head_rows_i8(w + r * k, scale + r, 1, k, stream, x, n_x, s, logits, row + r);
 }
 
-#define HEAD_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
-
-HEAD_APART void head_one_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x,
-                            const float *s, float *const *logits)
+OUT_OF_LINE void head_one_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, const int16_t *x,
+                             const float *s, float *const *logits)
 {
     if (is_stream(k))
         head_all_i8(w, scale, n_row, k, 1, x, 1, s, logits, 0);
@@ -96,8 +94,8 @@ HEAD_APART void head_one_i8(const int8_t *w, const float *scale, int64_t n_row, 
 }
 
 /* HEAD_VECTORS vectors. */
-HEAD_APART void head_several_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream,
-                                const int16_t *x, const float *s, float *const *logits, int64_t row)
+OUT_OF_LINE void head_several_i8(const int8_t *w, const float *scale, int64_t n_row, int64_t k, int stream,
+                                 const int16_t *x, const float *s, float *const *logits, int64_t row)
 {
     if (stream)
         head_all_i8(w, scale, n_row, k, 1, x, HEAD_VECTORS, s, logits, row);

@@ -1,6 +1,6 @@
-/* beside.h: some rows multiplied while others are looked up.
+/* beside.inc.h: some rows multiplied while others are looked up.
  *
- * Looking up (lookup.h) is loads and additions, and what multiplies has nothing to do.  Where one instruction adds four
+ * Looking up (lookup.inc.h) is loads and additions, and the multipliers are idle.  Where one instruction adds four
  * products to each lane, part of the rows go through it, in such small steps between the rows that are looked up that
  * the processor does both at once.
  *
@@ -8,12 +8,12 @@
  * are broadcast to all lanes.  A step is four bytes of each row, 16 inputs; a tile is BESIDE_BLOCKS blocks, whose sums
  * stay in registers.  A tile can be left after any step and taken up again.
  *
- * lookup.h includes this if beside_dot is defined:
+ * lookup.inc.h includes this if beside_dot is defined:
  *   beside_dot(s, codes, x)   ints16: s + the products of the four bytes of each lane, codes unsigned, x signed */
 #ifndef BITNET_EDGE_BESIDE_H
 #define BITNET_EDGE_BESIDE_H
 
-#include "lookup_row.h"
+#include "lookup_row.inc.h"
 
 enum {
     BESIDE_ROWS = 32,
@@ -36,9 +36,9 @@ struct beside {
     int64_t row, block, token, step;
 };
 
-LOOKUP_INLINE words8 zip_low32(words8 a, words8 b) { return PICK(words8, a, b, 0, 1, 8, 9, 2, 3, 10, 11); }
+INLINE words8 zip_low32(words8 a, words8 b) { return PICK(words8, a, b, 0, 1, 8, 9, 2, 3, 10, 11); }
 
-LOOKUP_INLINE words8 zip_high32(words8 a, words8 b)
+INLINE words8 zip_high32(words8 a, words8 b)
 {
     return PICK(words8, a, b, 4, 5, 12, 13, 6, 7, 14, 15);
 }
@@ -75,8 +75,8 @@ static void beside_fetch(const struct beside *d, int64_t n_block)
 }
 
 /* At most n steps, each among `lookups` rows of a pass of lookup_rows, BESIDE_LOOKUPS or 0.  Returns the steps done. */
-LOOKUP_INLINE int64_t beside_steps(struct beside *d, int64_t n, int lookups, const char *table, const uint16_t *offset,
-                                   lanes16 *restrict sum, const uint8_t *next, int64_t row_bytes, int64_t pace)
+INLINE int64_t beside_steps(struct beside *d, int64_t n, int lookups, const char *table, const uint16_t *offset,
+                            lanes16 *restrict sum, const uint8_t *next, int64_t row_bytes, int64_t pace)
 {
     const int64_t x_stride = d->n_block * TERNARY_BLOCK;
     int64_t done = 0, ahead = 0;

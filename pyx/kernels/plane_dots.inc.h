@@ -1,4 +1,5 @@
-/* planes.h: dot products of rows of four or one bit a code with int8 vectors, written once for every vector row.
+/* plane_dots.inc.h: dot products of rows of four or one bit a code with int8 vectors, written once for every vector
+ * target.
  *
  * The includer defines, for its instruction set,
  *   prefetch_stream(p), prefetch_l2(p)  as in x86.h and arm.h
@@ -19,7 +20,7 @@
 #ifndef BITNET_EDGE_PLANES_H
 #define BITNET_EDGE_PLANES_H
 
-#include "kernels.h"
+#include "template.h"
 
 enum {
     PLANE_SUMS = PLANE_WIDTH == 64 ? 16 : 8, /* sums kept in registers: rows times vectors of a tile */
@@ -131,7 +132,7 @@ static void bit_dots(const uint8_t *bits, const int32_t *list, int64_t n_row, in
     plane_dots(bits, list, 1, n_row, k, x, n_x, acc, ld);
 }
 
-/* The members of the table that this header provides. */
+/* The members of struct kernels that this template provides. */
 #define PLANES_KERNELS .nibble_dots = nibble_dots, .bit_dots = bit_dots
 
 #endif

@@ -1,4 +1,5 @@
-/* nibbles.h: attention over 4-bit KV blocks for every vector row, on top of pages.h.  The includer defines
+/* nibbles.inc.h: attention over 4-bit KV blocks for every vector target, on top of pages.inc.h.
+ * The includer defines
  *
  *   dot_keys_i4(k, next, n_quad, n, q, ld_q, s)      s[i] = sum of q[i * ld_q + d] * (nibble[d] - 8), d < 4 * n_quad
  *   dot_values_i4(v, next, head_dim, d, n, u, sum)   sum[i] = sum_t u[i][t] * nibble[t] of d .. d + VALUE_DIMS
@@ -6,9 +7,9 @@
 #ifndef BITNET_EDGE_NIBBLES_H
 #define BITNET_EDGE_NIBBLES_H
 
-#include "pages.h"
+#include "pages.inc.h"
 
-/* ---- scores ----------------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 INLINE void score_i4_some(const uint8_t *k, const uint8_t *next, int64_t head_dim, int n, const int8_t *q,
                           const float *qs, float *s)
@@ -97,7 +98,7 @@ static void score_i4c(const void *k, const void *next, int64_t head_dim, int64_t
 #undef PART
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* sum_t u[t] * nibble[t] of one dimension, for those that fill no vector. */
 INLINE int32_t dot_value_i4(const uint8_t *v, int64_t head_dim, int64_t d, const uint8_t u[KV_PAGE])

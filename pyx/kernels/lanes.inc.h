@@ -1,4 +1,4 @@
-/* lanes.h: the float kernels of every vector row, written once.
+/* lanes.inc.h: the float kernels of every vector target, written once.
  *
  * The includer defines, for its instruction set, the native float vector and the few steps that need intrinsics:
  *
@@ -15,8 +15,7 @@
 #ifndef BITNET_EDGE_LANES_H
 #define BITNET_EDGE_LANES_H
 
-#include "kernels.h"
-#include "numbers.h"
+#include "template.h"
 
 #include <math.h>
 
@@ -103,7 +102,7 @@ INLINE vf exp_lanes(vf x)
     return pick(x < -87.0f, none, y);
 }
 
-/* ---- scales per group ------------------------------------------------------------------------------------------- */
+/* ---- scales per group -------------------------------------------------------------------------------------------- */
 
 /* The next lines of `ahead`, for as many bytes as one group of 16 rows has. */
 INLINE void group_fetch(const uint8_t *ahead, int64_t g, int group_bytes)
@@ -112,7 +111,7 @@ INLINE void group_fetch(const uint8_t *ahead, int64_t g, int group_bytes)
         prefetch_l2(ahead + 16 * g * group_bytes + i);
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------ */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static float abs_max(const float *x, int64_t n)
 {
@@ -266,7 +265,7 @@ static float quantize_q(const float *q, int64_t n, int8_t *q8)
     return qs;
 }
 
-/* ---- conversions ------------------------------------------------------------------------------------------------ */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 
 static void half_to_float(const uint16_t *x, int64_t n, float *y)
 {
@@ -286,7 +285,7 @@ static void float_to_half(const float *x, int64_t n, uint16_t *y)
         y[i] = float_half(x[i]);
 }
 
-/* ---- float output heads ----------------------------------------------------------------------------------------- */
+/* ---- float output heads ------------------------------------------------------------------------------------------ */
 
 INLINE void head_rows(const void *w, int is_half, int n, int64_t k, const float *x, float *logits)
 {
@@ -331,7 +330,7 @@ static void head_f32(const float *w, int64_t n_row, int64_t k, const float *x, f
         head_rows(w + r * k, 0, 1, k, x, logits + r);
 }
 
-/* The members of the table that this header provides. */
+/* The members of struct kernels that this template provides. */
 #define LANES_KERNELS                                                                                                  \
     .quantize_i8 = quantize_i8, .rmsnorm = rmsnorm, .gate_relu2 = gate_relu2, .gate_silu = gate_silu,                  \
     .gate_gelu = gate_gelu,                                                                                            \

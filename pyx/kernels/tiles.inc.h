@@ -1,4 +1,4 @@
-/* tiles.h: how the vector rows walk a ternary matrix for several tokens at once.
+/* tiles.inc.h: how the vector targets walk a ternary matrix for several tokens at once.
  *
  * The includer defines
  *   ternary_matvec, prefetch_l2, prefetch_stream, is_stream  as in x86.h and arm.h
@@ -7,7 +7,7 @@
  *                                      sum[t * TILE_ROWS + r] = row r . token t over n_block blocks, always inlined
  *                                      with constant n_row in {TILE_ROWS, 1}, n_token in 1 .. TILE_TOKENS and stream:
  *                                      whether to fetch what lies ahead of the codes
- *   LOOKUP_TOKENS or PACK_LINES        only where lookup.h or packs.h is faster for many tokens
+ *   LOOKUP_TOKENS or PACK_LINES        only where lookup.inc.h or packs.inc.h is faster for many tokens
  *
  *   TILE_WHOLE                         only where rows are not cut into chunks, see below
  *
@@ -18,14 +18,12 @@
 #ifndef BITNET_EDGE_TILES_H
 #define BITNET_EDGE_TILES_H
 
-#include "kernels.h"
+#include "template.h"
 
 enum { TILE_INPUTS = 24 << 10, PANEL = 32 };
 
-#define TILES_INLINE static inline __attribute__((always_inline))
-
-TILES_INLINE void tile_rows(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
-                            int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
+INLINE void tile_rows(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
+                      int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
 {
     int32_t sum[TILE_TOKENS * TILE_ROWS];
     int64_t r = 0;
@@ -44,8 +42,8 @@ TILES_INLINE void tile_rows(const uint8_t *codes, int64_t row_bytes, int64_t n_r
     }
 }
 
-TILES_INLINE void tile_tokens(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
-                              int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
+INLINE void tile_tokens(const uint8_t *codes, int64_t row_bytes, int64_t n_row, int64_t n_block, const int8_t *x,
+                        int64_t x_stride, int n_token, int stream, int first, int32_t *acc, int64_t ld_acc)
 {
     if (stream)
         tile_rows(codes, row_bytes, n_row, n_block, x, x_stride, n_token, 1, first, acc, ld_acc);
@@ -114,11 +112,11 @@ static void tiled_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, c
     }
 }
 
-/* The row of the table, unless there is a faster one. */
+/* ternary_matmul, unless a faster one is asked for. */
 #if defined(LOOKUP_TOKENS)
-#include "lookup.h"
+#include "lookup.inc.h"
 #elif defined(PACK_LINES)
-#include "packs.h"
+#include "packs.inc.h"
 #else
 static void ternary_matmul(const uint8_t *codes, int64_t n_row, int64_t n_block, const int8_t *x, int64_t n_token,
                            int32_t *acc, int64_t ld_acc, void *work)

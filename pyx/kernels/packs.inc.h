@@ -1,4 +1,5 @@
-/* packs.h: a ternary matrix times many tokens with instructions that multiply small matrices (sdot by element, smmla).
+/* packs.inc.h: a ternary matrix times many tokens with instructions that multiply small matrices (sdot by element,
+ * smmla).
  *
  * Both sides are laid out beforehand as the registers want them, codes once for all tokens and activations once for all
  * rows, so that the innermost loop only loads and multiplies.
@@ -14,7 +15,7 @@
  * 16 bytes are 16 / PACK_LINES neighbours of PACK_LINES rows.  A chunk of codes and one of 8 tokens are 8 KiB each, in
  * the first-level cache; those of 128 tokens are 128 KiB, in the second level.
  *
- * The includer has included tiles.h, for what is left over, and defines prefetch_l2 as there and
+ * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
  *   PACK_LINES           rows in one register: 4 or 2
  *   interleave(out, v)   stores 16 bytes of PACK_LINES rows in that order
  *   multiply(s, c, x)    s += products of one step; s as it likes, 2 * PACK registers
@@ -22,19 +23,17 @@
 #ifndef BITNET_EDGE_PACKS_H
 #define BITNET_EDGE_PACKS_H
 
-#include "arm.h"
+#include "template.h"
 
 enum {
     PACK = 8,
     PACK_STEP = 16 * PACK,
     PACK_CHUNK = 8,         /* blocks       */
     PACK_BATCH = 128,       /* tokens       */
-    PACK_LEAST_TOKENS = 16, /* for fewer, tiles.h unpacks in registers */
+    PACK_LEAST_TOKENS = 16, /* for fewer, tiles.inc.h unpacks in registers */
 };
 
 _Static_assert((PACK_BATCH + PACK) * TERNARY_BLOCK <= MATMUL_WORK(0), "MATMUL_WORK is too small");
-
-#define PACK_APART static __attribute__((noinline)) /* to be seen in profiles, and by benchmarks/mca.py */
 
 INLINE void pack_step(int8_t *out, const int8x16_t v[PACK])
 {
@@ -42,7 +41,7 @@ INLINE void pack_step(int8_t *out, const int8x16_t v[PACK])
         interleave(out + 16 * i, v + i);
 }
 
-PACK_APART void pack_codes(const uint8_t *codes, int64_t row_bytes, int64_t n_block, int8_t *out)
+OUT_OF_LINE void pack_codes(const uint8_t *codes, int64_t row_bytes, int64_t n_block, int8_t *out)
 {
     for (int64_t b = 0; b < n_block; b++, codes += TERNARY_BLOCK_BYTES, out += 8 * PACK_STEP)
         for (int half = 0; half < 2; half++) {
@@ -58,7 +57,7 @@ PACK_APART void pack_codes(const uint8_t *codes, int64_t row_bytes, int64_t n_bl
         }
 }
 
-PACK_APART void pack_tokens(const int8_t *x, int64_t x_stride, int64_t n_block, int8_t *out)
+OUT_OF_LINE void pack_tokens(const int8_t *x, int64_t x_stride, int64_t n_block, int8_t *out)
 {
     for (int64_t i = 0; i < n_block * TERNARY_BLOCK; i += 16, out += PACK_STEP) {
         int8x16_t v[PACK];
@@ -69,9 +68,9 @@ PACK_APART void pack_tokens(const int8_t *x, int64_t x_stride, int64_t n_block, 
 }
 
 #ifdef __clang__
-#define PACK_IN_ORDER PACK_APART
+#define PACK_IN_ORDER OUT_OF_LINE
 #else /* GCC's scheduler would load everything at once and push sums out of their registers */
-#define PACK_IN_ORDER __attribute__((optimize("no-schedule-insns"))) PACK_APART
+#define PACK_IN_ORDER __attribute__((optimize("no-schedule-insns"))) OUT_OF_LINE
 #endif
 
 /* acc[t][r] of PACK tokens and rows: = sums if first, else +=. */

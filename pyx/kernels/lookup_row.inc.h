@@ -1,14 +1,12 @@
-/* lookup_row.h: the inner step of lookup.h: entries of tables added to the sums of one row.
+/* lookup_row.inc.h: the inner step of lookup.inc.h: entries of tables added to the sums of one row.
  *
- * The includer of lookup.h has included the header of its intrinsics and defines
+ * The includer of lookup.inc.h has included the header of its intrinsics and defines
  *   LOOKUP_TOKENS   lanes of int16 in a vector, 8 or 16; 16 are two registers on aarch64, so that finding an address
  *                   serves both */
 #ifndef BITNET_EDGE_LOOKUP_ROW_H
 #define BITNET_EDGE_LOOKUP_ROW_H
 
-#include "kernels.h"
-
-#include <string.h>
+#include "template.h"
 
 enum {
     LOOKUP_RUN = 128 / LOOKUP_TOKENS, /* bytes of codes, one table each */
@@ -19,8 +17,6 @@ typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
 
-#define LOOKUP_INLINE static inline __attribute__((always_inline))
-
 /* Elements of a and b, which have the type `vector`, by constant numbers. */
 #ifdef __clang__
 #define PICK(vector, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -29,7 +25,7 @@ typedef uint16_t words8 __attribute__((vector_size(16)));
 #endif
 
 /* table[index[i]] for each i; an index is below 16. */
-LOOKUP_INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
+INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
 {
 #ifdef __aarch64__
     return (bytes16)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)index);
@@ -39,7 +35,7 @@ LOOKUP_INLINE bytes16 bytes_at(bytes16 table, bytes16 index)
 }
 
 /* Word i of four. */
-LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
+INLINE uint64_t lookup_word(uint64_t four, int i)
 {
 #if defined(__BMI2__) && defined(__OPTIMIZE__) /* shifts would copy it first, and this loop is as fast as
                                                      instructions are issued; immediates need the optimiser */
@@ -51,7 +47,7 @@ LOOKUP_INLINE uint64_t lookup_word(uint64_t four, int i)
 }
 
 /* s + the entries at LOOKUP_RUN offsets. */
-LOOKUP_INLINE lanes16 lookup_row(const char *table, const uint16_t *offset, lanes16 s)
+INLINE lanes16 lookup_row(const char *table, const uint16_t *offset, lanes16 s)
 {
 #pragma GCC unroll 4
     for (int i = 0; i < LOOKUP_RUN; i += 4) {

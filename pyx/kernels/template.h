@@ -1,0 +1,31 @@
+/* template.h: what every template of the kernels needs, in one place.
+ *
+ * A template is a file named .inc.h.  A target includes it after it has defined the vectors, constants and small
+ * functions that the template is written in; the comment at the top of each template lists them, and missing constants
+ * are an error.  A target includes them in this order:
+ *
+ *   x86.h or arm.h       INLINE, OUT_OF_LINE, prefetch_l2, prefetch_stream, is_stream: used by all templates
+ *   lanes.inc.h          float vectors
+ *   tiles.inc.h          several tokens; includes lookup.inc.h or packs.inc.h where the target asks for it
+ *   groups.inc.h         scales per group                  (after lanes.inc.h)
+ *   head.inc.h           output heads of 8 bits            (after lanes.inc.h)
+ *   plane_dots.inc.h     bit planes
+ *   nibbles.inc.h        attention: includes pages.inc.h   (after lanes.inc.h)
+ *
+ * Each template ends with the members of struct kernels that it provides.  Everything in a template is static: see
+ * numbers.h. */
+#ifndef BITNET_EDGE_TEMPLATE_H
+#define BITNET_EDGE_TEMPLATE_H
+
+#include "kernels.h"
+#include "numbers.h"
+
+#include <string.h>
+
+/* A helper that gets constant arguments, or whose vectors must stay in registers. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* A loop that profiles and benchmarks/mca.py find by its name. */
+#define OUT_OF_LINE static __attribute__((noinline))
+
+#endif
