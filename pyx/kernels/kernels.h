@@ -293,8 +293,8 @@ void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
 
 /* split_planes.c: a row of k int8 codes -> bit planes of u = code + 128 (in place in codes [k_pad], padded with 0), in
  * the packings of nibble_dots and bit_dots: nibbles [k_pad/2], and bits 3, 2, 1, 0 to bits + 0 .. 3 * stride, k_pad/8
- * each, the first n_plane of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k codes,
- * b = 4, 3, 2. */
+ * each, the first n_plane of them.  norm[i]: upper bound of the Euclidean norm of (u mod 2^b) - (2^b - 1)/2 over the k
+ * codes, b = 4, 3, 2. */
 void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, int n_plane, uint8_t *nibbles, uint8_t *bits,
                   int64_t stride, float norm[3]);
 
