@@ -164,10 +164,10 @@ def test_undefined_behaviour(tmp_path):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("cpu", QEMU_CPUS)
-def test_aarch64_rows(emulated, specification, cpu):
-    """Each Arm processor chooses its target, and its outputs are those of this machine: the digest covers every output of
-    every kernel, so the bits depend neither on the target nor on the architecture.  The oldest processor and the newest
-    run all their targets."""
+def test_aarch64_targets(emulated, specification, cpu):
+    """Each Arm processor chooses its target, and its outputs are those of this machine: the digest covers every output
+    of every kernel, so the bits depend neither on the target nor on the architecture.  The oldest processor and the
+    newest run all their targets."""
     qemu = tool("qemu-aarch64-static", "qemu-aarch64")
     if cpu not in subprocess.run([qemu, "-cpu", "help"], capture_output=True, text=True).stdout.split():
         pytest.skip(f"this qemu does not know {cpu}")
