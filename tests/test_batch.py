@@ -176,7 +176,7 @@ def test_kill_at_any_moment(tmp_path) -> None:
     killed = 0
     while killed < KILLS:
         process = subprocess.Popen([*command, str(target), "--resume"], cwd=ROOT)
-        deadline, size = time.monotonic() + 60, target.stat().st_size if target.exists() else 0
+        deadline, size = time.monotonic() + 300, target.stat().st_size if target.exists() else 0
         while process.poll() is None and time.monotonic() < deadline:  # until it has begun to write
             if target.exists() and target.stat().st_size > size:
                 break

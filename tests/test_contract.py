@@ -87,7 +87,7 @@ def begin_answer(process: subprocess.Popen[bytes]) -> None:
     """Close standard input and wait for the first bytes of the answer."""
     assert process.stdin and process.stdout
     process.stdin.close()
-    assert select.select([process.stdout], [], [], 20)[0]
+    assert select.select([process.stdout], [], [], 300)[0]
     assert process.stdout.read(1) == b"a"  # of "all work and no play"
 
 

@@ -133,7 +133,7 @@ def test_sigterm_while_it_speaks(kiosk: list[str], launcher: Path, folder: Path)
             time.sleep(0.02)
         process.terminate()
         assert process.wait(300) == 143
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 300
     while running(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(int(pid.read_text()))
@@ -239,8 +239,8 @@ def test_python_kiosk_under_a_manager(folder: Path) -> None:
             assert process.stdin and process.stdout
             process.stdin.write(JOKE.encode() + b"\n")
             process.stdin.flush()
-            manager.expect("WATCHDOG=1")
-            assert manager.hear(1.5).count("WATCHDOG=1") >= 2
+            for _ in range(3):
+                manager.expect("WATCHDOG=1")
             process.terminate()
             manager.expect("STOPPING=1")
             assert process.wait(300) == 143

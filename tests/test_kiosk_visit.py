@@ -472,7 +472,7 @@ def test_orders_to_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     deliver = Command((str(script),), str(tmp_path))
 
     def until(n: int, left: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             written = len(out.read_text().splitlines()) if out.exists() else 0
             if (written, len(list(Path(deliver.spool).iterdir()))) == (n, left):
@@ -554,12 +554,12 @@ def test_guests_on_a_socket_do_not_meet(tmp_path: Path) -> None:
             two.send({"text": "that's all", "id": 2})
             two.send({"text": "yes", "id": 3})
             two.close()  # it does not wait for the answer: what it has confirmed is an order all the same
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while len((tmp_path / "orders.jsonl").read_text().splitlines()) < 2 and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert "WATCHDOG=1" in manager.hear(1)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 143
+            assert process.wait(300) == 143
         assert not path.exists()
     orders = [json.loads(line) for line in (tmp_path / "orders.jsonl").read_text().splitlines()]
     assert [each["total"] for each in orders] == [200, 300] and orders[0] == order
@@ -654,7 +654,7 @@ def test_the_service(tmp_path: Path) -> None:
 def test_understanding_needs_no_model() -> None:
     code = "import sys\nfrom edge.kiosk.visit import Visit\nfrom edge.kiosk.house import EXAMPLE, load\n" \
            "print(Visit(load(EXAMPLE)).turn('a croissant').say)\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout.startswith("Your order: 1 Croissant.") and "pyx" not in done.stdout.split()
 
 

