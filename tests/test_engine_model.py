@@ -280,11 +280,17 @@ with edge.load() as engine:
 
 
 def test_the_process_holds_what_was_planned_and_imports_nothing_heavy(root, bundled_model):
-    done = subprocess.run([sys.executable, "-c", ALONE], cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    said = json.loads(done.stdout)
-    assert said["answer"] and said["heavy"] == []
-    memory = said["memory"]
-    slack = max(memory["planned"] * 0.02, 1 << 20)
-    assert abs(memory["rss"] - memory["planned"]) <= slack, memory
+    """Less than planned is no mistake while the system drops pages of the program's own files: then it is tried again.
+    """
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", ALONE], cwd=root, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        said = json.loads(done.stdout)
+        assert said["answer"] and said["heavy"] == []
+        memory = said["memory"]
+        slack = max(memory["planned"] * 0.02, 1 << 20)
+        assert memory["rss"] - memory["planned"] <= slack, memory
+        if memory["planned"] - memory["rss"] <= slack:
+            break
+    else:
+        pytest.fail(f"it never takes what was planned: {memory}")
