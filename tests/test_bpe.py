@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_tokenizer import BPE, needs_vocab, vocabulary
+from test_tokenizer import BPE
+from vocabularies import by_name, vocabulary
 
 from edge.errors import InvalidFile
 from edge.formats.checkpoint import TokenizerSpec
@@ -187,8 +188,7 @@ def old_characters(text: str) -> bool:
     return not any(unicodedata.category(character) == "Cn" for character in text)
 
 
-@needs_vocab
-@pytest.mark.parametrize("name", ["llama-bpe", "qwen2"])
+@by_name(("llama-bpe", "qwen2", "trained llama-bpe", "trained qwen2", "trained gpt-2"))
 def test_like_tiktoken_on_a_large_vocabulary(name):
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is a development dependency")
     tokenizer = vocabulary(name)
@@ -196,7 +196,8 @@ def test_like_tiktoken_on_a_large_vocabulary(name):
     for i in range(tokenizer.n_vocab):
         if data := tokenizer.token_bytes(i):
             ranks.setdefault(data, i)
-    other = tiktoken.Encoding(name, pat_str=PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
+    pattern = PATTERNS[name.removeprefix("trained ")]
+    other = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
     @settings(max_examples=400)
     @given(st.text(max_size=200).filter(old_characters) | st.text(st.characters(max_codepoint=255), max_size=200))

@@ -15,9 +15,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vocabularies import (
+    FOREIGN,
+    FOREIGN_NAMES,
+    TRAINED_NAMES,
+    by_name,
+    needs_foreign,
+    sentencepiece_model,
+    spec_of,
+    trained_by_hugging_face,
+    vocabulary,
+)
 
 from edge.errors import InvalidFile, UsageError
-from edge.formats import gguf
 from edge.formats.checkpoint import TokenizerSpec
 from edge.prompt.tokenizer import Tokenizer
 from edge.prompt.tokenizer.byte_level import ALPHABET, PATTERNS
@@ -25,23 +35,6 @@ from edge.prompt.tokenizer.vocabulary import END_OF_TURN
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE / "vectors" / "tokenizer"
-VOCAB = HERE.parent.parent / "shared" / "data" / "vocab"
-NAMES = ("llama-bpe", "qwen2", "gpt-2", "falcon", "llama-spm", "phi-3")
-
-needs_vocab = pytest.mark.skipif(
-    not VOCAB.is_dir(), reason="needs ../shared/data/vocab (llama.cpp's vocabularies, not part of this repository)"
-)
-
-_built: dict[str, Tokenizer] = {}
-
-
-def vocabulary(name: str) -> Tokenizer:
-    """One of llama.cpp's vocabularies, built once per run."""
-    if name not in _built:
-        if not VOCAB.is_dir():
-            pytest.skip("needs ../shared/data/vocab (llama.cpp's vocabularies, not part of this repository)")
-        _built[name] = Tokenizer.build(gguf.read_tokenizer(VOCAB / f"ggml-vocab-{name}.gguf"))
-    return _built[name]
 
 
 def bpe_spec() -> TokenizerSpec:
@@ -73,11 +66,10 @@ BOTH = pytest.mark.parametrize("tokenizer", [BPE, SPM], ids=["bpe", "spm"])
 # ---- vectors ---------------------------------------------------------------------------------------------------------
 
 
-@needs_vocab
-@pytest.mark.parametrize("name", NAMES)
+@by_name(FOREIGN_NAMES)
 def test_every_vector_of_llama_cpp(name):
     tokenizer = vocabulary(name)
-    path = VOCAB / f"ggml-vocab-{name}.gguf"
+    path = FOREIGN / f"ggml-vocab-{name}.gguf"
     with open(f"{path}.inp", encoding="utf-8", newline="") as file:
         texts = file.read().split("\n__ggml_vocab_test__\n")
     wanted = [[int(i) for i in line.split()] for line in Path(f"{path}.out").read_text().split("\n")]
@@ -99,7 +91,7 @@ def test_own_vectors(sample):
     assert BPE.decode(sample["bpe"]) == SPM.decode(sample["spm"]) == sample["text"]
 
 
-@needs_vocab
+@needs_foreign
 def test_facts_about_llama_3():
     tokenizer = vocabulary("llama-bpe")
     assert tokenizer.n_vocab == 128256
@@ -115,22 +107,21 @@ def test_facts_about_llama_3():
     assert tokenizer.token_bytes(128009) == b""
 
 
-@needs_vocab
+@needs_foreign
 def test_ids_are_the_ranks_of_llama_3s_own_file():
     from base64 import b64decode
 
     tokenizer = vocabulary("llama-bpe")
-    lines = (VOCAB / "llama3-tokenizer.model").read_bytes().splitlines()
+    lines = (FOREIGN / "llama3-tokenizer.model").read_bytes().splitlines()
     assert len(lines) == 128000
     for line in lines:
         token, rank = line.split()
         assert tokenizer.token_bytes(int(rank)) == b64decode(token)
 
 
-@needs_vocab
+@needs_foreign
 def test_missing_pre_with_llama_3s_vocabulary():
-    spec = gguf.read_tokenizer(VOCAB / "ggml-vocab-llama-bpe.gguf")
-    tokenizer = Tokenizer.build(replace(spec, pre=""))
+    tokenizer = Tokenizer.build(replace(spec_of("llama-bpe"), pre=""))
     assert tokenizer.encode("I'VE 1234567") == vocabulary("llama-bpe").encode("I'VE 1234567")
 
 
@@ -201,15 +192,14 @@ def test_like_hugging_face_on_our_vocabulary():
     check()
 
 
-@needs_vocab
-@pytest.mark.parametrize("name", ["gpt-2", "qwen2"])
+@by_name(("gpt-2", "qwen2", *TRAINED_NAMES[:4]))
 def test_like_hugging_face_on_a_large_vocabulary(name):
-    spec = gguf.read_tokenizer(VOCAB / f"ggml-vocab-{name}.gguf")
-    other, tokenizer = _hugging_face(spec), vocabulary(name)
-    r = random.Random(5)
+    """Trained ones also as a file of theirs that we read: tokenizer.json."""
+    other = trained_by_hugging_face(name) if name in TRAINED_NAMES else _hugging_face(spec_of(name))
+    tokenizer, r = vocabulary(name), random.Random(5)
     texts = [(HERE.parent / "edge" / "prompt" / "tokenizer" / "byte_level.py").read_text()]
     for _ in range(2000):  # words that exist, side by side as nobody wrote them
-        ids = [r.randrange(50000) for _ in range(r.randrange(1, 8))]
+        ids = [r.randrange(5, min(50000, tokenizer.n_vocab)) for _ in range(r.randrange(1, 8))]
         texts.append(tokenizer.decode(ids))
     for text in texts:
         assert tokenizer.encode(text) == other.encode(text, add_special_tokens=False).ids
@@ -255,26 +245,6 @@ def _in_the_library(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def _trained(**options) -> bytes:
-    """A tokenizer.model that SentencePiece's own trainer makes of our documentation, as Llama 2's was made."""
-    import io
-
-    import sentencepiece
-
-    out = io.BytesIO()
-    lines = [line for page in sorted((HERE.parent / "docs").glob("*.md")) for line in page.read_text().splitlines()]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines[:1500]), model_writer=out, minloglevel=2, num_threads=1,
-        **{"model_type": "bpe", "vocab_size": 1000, "byte_fallback": True, "normalization_rule_name": "identity",
-           "remove_extra_whitespaces": False, "split_digits": True, "allow_whitespace_only_pieces": True, **options})
-    return out.getvalue()
-
-
-@pytest.fixture(scope="module")
-def trained() -> bytes:
-    return _trained()
-
-
 def _library(model: bytes):
     import sentencepiece
 
@@ -300,7 +270,7 @@ def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypa
     from edge.prompt.tokenizer import pieces
 
     options, in_blocks = KINDS_OF_MODEL[name]
-    model = _trained(**options)
+    model = sentencepiece_model(**options)
     wanted = _library(model)
     sizes = _in_the_library(monkeypatch)
     tokenizer = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=model, bos_id=1, eos_ids=(2,)))
@@ -327,13 +297,13 @@ def test_blocks_of_sentencepiece_are_encoded_as_the_whole_text_is(name, monkeypa
     assert len(sizes) > at_once
 
 
-def test_a_long_text_of_sentencepiece_can_be_interrupted(trained, monkeypatch):
+def test_a_long_text_of_sentencepiece_can_be_interrupted(monkeypatch):
     """Whatever the text, no call of the library gets much of it, and between two calls an interrupt is seen."""
     from edge.prompt.interrupt import Interrupted, interruptible
     from edge.prompt.tokenizer import pieces
 
     sizes = _in_the_library(monkeypatch)
-    from_file = Tokenizer.build(TokenizerSpec(kind="sentencepiece", model=trained, bos_id=1, eos_ids=(2,)))
+    from_file = Tokenizer.build(spec_of("trained spm"))
     from_arrays = Tokenizer.build(spm_array_spec())
     units = ("the scale of a row ", "a", " ", "\n", "-", "中", "🙂", "ab", "x1")
     for tokenizer, unit in itertools.product((from_file, from_arrays), units):
@@ -440,8 +410,7 @@ def test_sentencepiece_strips_one_blank_at_the_start_only():
 # ---- special tokens --------------------------------------------------------------------------------------------------
 
 
-@needs_vocab
-@pytest.mark.parametrize("name", NAMES)
+@by_name(FOREIGN_NAMES + TRAINED_NAMES)
 def test_text_never_becomes_a_control_token(name):
     tokenizer = vocabulary(name)
     control = set(tokenizer.special.values())

@@ -1,0 +1,94 @@
+"""Vocabularies for tests: trained here, in the formats that models come with, or other people's where they are there.
+
+Trained ones are made by other people's trainers of our documentation, so nothing of theirs has to be kept: what a file
+says, how text is cut and joined, and what a second library makes of it is tested with them.  What only other people's
+vocabularies can show is that the ids are those that a real model was trained with.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.formats import gguf, huggingface_tokenizer
+from edge.formats.checkpoint import TokenizerSpec
+from edge.prompt.tokenizer import Tokenizer
+from edge.prompt.tokenizer.byte_level import PATTERNS
+
+ROOT = Path(__file__).resolve().parent.parent
+FOREIGN = ROOT.parent / "shared" / "data" / "vocab"
+FOREIGN_NAMES = ("llama-bpe", "qwen2", "gpt-2", "falcon", "llama-spm", "phi-3")
+#: split patterns of byte-level vocabularies, and a SentencePiece vocabulary made as Llama 2's was
+TRAINED_NAMES = ("trained llama-bpe", "trained qwen2", "trained gpt-2", "trained falcon", "trained spm")
+
+needs_foreign = pytest.mark.skipif(
+    not FOREIGN.is_dir(),
+    reason="needs ../shared/data/vocab: llama.cpp's vocabularies, which are not part of this repository, and the ids "
+    "that llama.cpp gives with them (trained vocabularies cover the rest)",
+)
+
+
+def by_name(names: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Parametrizes ``name``; other people's are skipped where they are not."""
+    return pytest.mark.parametrize(
+        "name", [name if name.startswith("trained") else pytest.param(name, marks=needs_foreign) for name in names])
+
+
+def text() -> str:
+    """Our documentation: what is trained on."""
+    return "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+
+
+@functools.cache
+def vocabulary(name: str) -> Tokenizer:
+    """The tokenizer of one of FOREIGN_NAMES or TRAINED_NAMES."""
+    return Tokenizer.build(spec_of(name))
+
+
+@functools.cache
+def spec_of(name: str) -> TokenizerSpec:
+    """What its file says."""
+    if not name.startswith("trained "):
+        return gguf.read_tokenizer(FOREIGN / f"ggml-vocab-{name}.gguf")
+    if name == "trained spm":
+        return TokenizerSpec(kind="sentencepiece", model=sentencepiece_model(), bos_id=1, eos_ids=(2,))
+    other = trained_by_hugging_face(name)
+    with tempfile.TemporaryDirectory() as folder:
+        other.save(f"{folder}/tokenizer.json")
+        settings = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
+        return huggingface_tokenizer.read(folder, {}, {}, settings, None, other.get_vocab_size(), [])
+
+
+@functools.cache
+def trained_by_hugging_face(name: str) -> Any:
+    """A byte-level vocabulary of 3,000 tokens, as the ``tokenizers`` library trains and uses it."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers library is a development dependency")
+    from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(PATTERNS[name.removeprefix("trained ")]), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    made.decoder = decoders.ByteLevel()
+    made.train_from_iterator([text()], trainers.BpeTrainer(
+        vocab_size=3000, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|im_start|>", "<tool_call>"]))
+    return made
+
+
+def sentencepiece_model(**options: Any) -> bytes:
+    """A tokenizer.model of 1,000 pieces, trained as Llama 2's was; ``options`` of its trainer change that."""
+    import sentencepiece
+
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text().splitlines()[:1500]), model_writer=out, minloglevel=2, num_threads=1,
+        **{"model_type": "bpe", "vocab_size": 1000, "byte_fallback": True, "normalization_rule_name": "identity",
+           "remove_extra_whitespaces": False, "split_digits": True, "allow_whitespace_only_pieces": True, **options})
+    return out.getvalue()
