@@ -74,7 +74,7 @@ def ways() -> None:
     from pyx.table import Table
     from pyx.ternary import TernaryMatrix
     from tests.oracles import family, tiny
-    from tests.test_family_oracles import folder, gguf_name
+    from tests.test_family_oracles import folder, gguf_tensors
 
     def show(name: str, model: Callable[[str], family.Model], pieces: list[list[int]], decided: float) -> None:
         exact = np.concatenate([model("none").logits(ids) for ids in pieces])
@@ -100,10 +100,13 @@ def ways() -> None:
             arrays[name] = np.stack([np.asarray(table.row(i)) for i in range(rows)]).reshape(tensor.shape)
     show("bundled", lambda way: family.Model(checkpoint.config, arrays, way), texts(checkpoint, 2900), 0.05)
     random = np.random.default_rng(0)
-    for name in ("qwen3", "qwen3_yarn", "hunyuan"):
+    for name in ("qwen3", "qwen3_yarn", "qwen3_yarn without it", "hunyuan", "gemma3"):
+        name, _, without = name.partition(" without")
         with tempfile.TemporaryDirectory() as place:
             config = open_checkpoint(folder(Path(place) / "m", name)).config
-        made = {gguf_name(key): values for key, values in tiny.weights(tiny.MODELS[name]).items()}
+        if without:
+            config, name = dataclasses.replace(config, rope_scaling=None), f"{name}, its rotation not stretched"
+        made = gguf_tensors(tiny.MODELS[name.partition(",")[0]])
         pieces = [random.integers(0, config.n_vocab, 100).tolist() for _ in range(4)]
         span = np.ptp(family.Model(config, made, "none").logits(pieces[0]))
         show(name, lambda way, c=config, made=made: family.Model(c, made, way), pieces, 0.02 * span)
@@ -120,7 +123,7 @@ def main() -> None:
     for kind in KINDS:
         checkpoint.config = dataclasses.replace(c, activation_quant=kind)
         model = build(checkpoint, n_threads=1, head="f32")
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, c.n_ctx_train, "f32")
+        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, c.n_ctx_train, "f32", windows=c.windows)
         losses, choices = [], []
         for ids in pieces:
             cache.reset()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import array
 import hashlib
 import json
+import os
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +287,16 @@ def test_sentencepiece_survives(tmp_path: Path) -> None:
     assert list(spec.tokens) == [*golden.tokens, "[PAD512]", "</line>", "[PAD514]"]
     assert list(spec.types) == [*golden.types, 5, 3, 5]
     assert list(spec.scores) == [*golden.scores, 0.0, 0.0, 0.0]
+
+
+def test_what_killed_conversions_left_is_deleted(tmp_path: Path) -> None:
+    """A file of a process that is gone goes; one of a process that still runs, and any other file, stays."""
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    target = tmp_path / "m[1].gguf"
+    gone = [tmp_path / f"m[1].gguf.unverified-{int(dead.stdout)}{end}" for end in ("", ".part-7")]
+    kept = [tmp_path / f"m[1].gguf.unverified-{os.getpid()}x", tmp_path / "m[1].gguf.unverified-mine",
+            tmp_path / "m1.gguf.unverified-1"]  # fmt: skip
+    for path in gone + kept:
+        path.write_bytes(b"half")
+    convert(VECTORS / "tiny_gguf" / "silu_mha_tied.bitnet.tq2.f16.gguf", target)
+    assert target.exists() and not any(path.exists() for path in gone) and all(path.exists() for path in kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,6 +219,11 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
         pulling.choose(pulling.Source("a/b"), [pulling.Remote(f"{x}.gguf", 1, None) for x in "xy"])
     with pytest.raises(ModelNotFound, match=r"it has x\.gguf"):
         pulling.choose(pulling.Source("a/b", "z.gguf"), [pulling.Remote("x.gguf", 1, None)])
+    with pytest.raises(UsageError, match=r"README\.md: is not a GGUF file; it has x\.gguf"):
+        files = [pulling.Remote(name, 1, None) for name in ("x.gguf", "README.md")]
+        pulling.choose(pulling.Source("a/b", "README.md"), files)
+    with pytest.raises(UsageError, match="hf:a/b pulls the whole model"):
+        pulling.choose(pulling.Source("a/b", "w.safetensors"), [pulling.Remote("w.safetensors", 1, None)])
     with pytest.raises(ModelNotFound, match="neither"):
         pulling.choose(pulling.Source("a/b"), [pulling.Remote("x.bin", 1, None)])
     names = ("config.json", "model.safetensors", "tokenizer.model", "a.bin")
@@ -231,6 +237,18 @@ def test_which_file_is_meant(hub: hubs.Hub) -> None:
     "hf:owner", "hf:../name/x.gguf", "hf:owner/name/../x", "hf:o/n//x", "hf:o/n@a b/x.gguf"])
 def test_names_that_cannot_be(text: str) -> None:
     with pytest.raises(UsageError):
+        pulling.parse(text)
+
+
+@pytest.mark.parametrize(("text", "meant"), [
+    ("owner/name", "hf:owner/name"),
+    ("https://huggingface.co/owner/name", "hf:owner/name"),
+    ("https://huggingface.co/owner/name/tree/main", "hf:owner/name"),
+    ("https://huggingface.co/owner/name/resolve/main/a/m.gguf?download=true", "hf:owner/name/a/m.gguf"),
+    ("https://huggingface.co/owner/name/blob/main/m.gguf", "hf:owner/name/m.gguf"),
+])  # fmt: skip
+def test_addresses_as_people_copy_them(text: str, meant: str) -> None:
+    with pytest.raises(ModelNotFound, match=f"did you mean {re.escape(meant)}\\?"):
         pulling.parse(text)
 
 

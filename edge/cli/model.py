@@ -210,7 +210,7 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
             f"{c['activation']}, {'sub-norms' if c['sub_norm'] else 'no sub-norms'}, rope {c['rope_theta']:g} "
             f"{c['rope_style']}, {'tied' if c['tied'] else 'own'} output head",
         ),
-        ("context", f"trained on {c['n_ctx_train']} tokens"),
+        ("context", f"trained on {c['n_ctx_train']} tokens{_windows(c)}"),
         ("tokenizer", f"{tok['kind']}, {tok['n_vocab']} tokens, bos {tok['bos']}, eos {tok['eos']}"),
         ("template", facts["template"]),
     ]
@@ -226,6 +226,12 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
     yield "memory to run it"
     for line in plan.lines():
         yield f"  {line}"
+
+
+def _windows(c: dict[str, Any]) -> str:
+    """What layers with sliding windows see."""
+    near = c["sliding"]
+    return f"; {len(near['layers'])} of {c['n_layer']} layers see the latest {near['window']} only" if near else ""
 
 
 def _count(n: int) -> str:

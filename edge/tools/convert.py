@@ -6,9 +6,12 @@ chat template, reads back what it wrote, and only then puts the file under its n
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import math
 import os
+import re
 import struct
 import zlib
 from array import array
@@ -109,6 +112,7 @@ def convert(
         reported.append(entry._replace(data=partial(_reporting, entry, progress, done, total)))
         done += entry.nbytes
     stored = "PQ2_0" if target.grouped else type
+    _clear(dst)
     unverified = f"{dst}.unverified-{os.getpid()}"
     try:
         gguf.write(unverified, metadata(checkpoint, stored, extra), reported)
@@ -122,6 +126,16 @@ def convert(
         if os.path.exists(unverified):
             os.unlink(unverified)
     return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
+
+
+def _clear(dst: str) -> None:
+    """Delete what conversions to this file left behind that were killed."""
+    for path in glob.glob(f"{glob.escape(dst)}.unverified-*"):
+        pid = re.match(r"\d+", path[len(dst) + len(".unverified-") :])
+        if pid is None or os.path.exists(f"/proc/{pid[0]}"):
+            continue
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _reporting(

@@ -45,12 +45,12 @@ class Embedder:
         """The ids of a text, with the beginning and the end that the model was trained with."""
         tokenizer = self._tokenizer
         ids = tokenizer.encode(text)
+        if not text.strip() or not ids:
+            raise UsageError("an empty text has no vector")
         if tokenizer.add_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)
         if self._ends and tokenizer.eos_ids:
             ids.append(tokenizer.eos_ids[0])
-        if not ids:
-            raise UsageError("an empty text has no vector")
         return self.checked(ids)
 
     def checked(self, ids: list[int]) -> list[int]:

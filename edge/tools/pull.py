@@ -48,6 +48,9 @@ WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
 _REPO = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+#: a repository as people copy it: owner/name, or the address of a page of it or of a file
+_PAGE = re.compile(r"(?:https?://[\w.:-]+/)?(?P<repo>[\w.-]+/[\w.-]+)/?"
+                   r"(?:(?:tree|blob|resolve)/[\w.-]+/?(?P<file>[\w./-]+\.gguf)?(?:\?.*)?)?")
 _FILE = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*", re.ASCII)
 
 #: called with (bytes done, bytes in all)
@@ -84,6 +87,9 @@ def parse(text: str) -> tuple[str | None, Source]:
         return known.name, Source(known.repo, known.file, licence=known.licence)
     if not text.startswith("hf:"):
         like = near(text)
+        page = _PAGE.fullmatch(text)
+        if page:  # as the hub shows it
+            like = [f"hf:{page['repo']}" + (f"/{page['file']}" if page["file"] else "")]
         hint = f"did you mean {' or '.join(like)}?" if like else "bitnet-edge list --known shows the known ones"
         raise ModelNotFound(f"'{text[:80]}' is not a known model; {hint} (for others use hf:owner/name/file.gguf)")
     owner, _, rest = text[3:].partition("/")
@@ -338,9 +344,12 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     """The files that make the model.  Raises ModelNotFound or UsageError, naming what could be meant."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
+        there = ", ".join(sorted(path for path in by_path if path.endswith(".gguf"))[:6])
         if source.file not in by_path:
-            there = ", ".join(sorted(path for path in by_path if path.endswith(".gguf"))[:6])
             raise ModelNotFound(f"{source}: no such file there" + (f"; it has {there}" if there else ""))
+        if not source.file.endswith(".gguf"):
+            hint = f"it has {there}" if there else f"hf:{source.repo} pulls the whole model"
+            raise UsageError(f"{source}: is not a GGUF file; {hint}")
         first = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", source.file)
         if first is None:
             return [by_path[source.file]]
