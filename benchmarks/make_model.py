@@ -241,12 +241,16 @@ def plan(shape: Shape, type: str, embedding: str) -> list[tuple[str, str, tuple[
         if shape.sub_norm:
             norm(f"blk.{i}.attn_sub_norm.weight", q)
         matrix(f"blk.{i}.attn_output.weight", shape.hidden, q)
+        if shape.post_norm:
+            norm(f"blk.{i}.post_attention_norm.weight", shape.hidden)
         norm(f"blk.{i}.ffn_norm.weight", shape.hidden)
         matrix(f"blk.{i}.ffn_gate.weight", shape.ffn, shape.hidden)
         matrix(f"blk.{i}.ffn_up.weight", shape.ffn, shape.hidden)
         if shape.sub_norm:
             norm(f"blk.{i}.ffn_sub_norm.weight", shape.ffn)
         matrix(f"blk.{i}.ffn_down.weight", shape.hidden, shape.ffn)
+        if shape.post_norm:
+            norm(f"blk.{i}.post_ffw_norm.weight", shape.hidden)
     norm("output_norm.weight", shape.hidden)
     if not shape.tied:
         tensors.append(("output.weight", embedding, (shape.n_vocab, shape.hidden)))
@@ -283,6 +287,8 @@ def metadata(shape: Shape, name: str, type: str) -> dict[str, Any]:
         "general.file_type": FILE_TYPES[type],
         "general.quantization_version": 2,
     }
+    if shape.window:
+        meta[f"{a}.attention.sliding_window"] = shape.window
     if shape.vocabulary == "sentencepiece":
         tokens, types, scores = dummy_vocab.sentencepiece_bpe(shape.n_vocab)
         meta |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": scores}

@@ -5,9 +5,10 @@ Dimensions are those of the published configurations (Hugging Face config.json, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from edge.config import ModelConfig
+from edge.config import ModelConfig, Sliding
 from edge.model.families import FAMILIES
 
 
@@ -30,6 +31,7 @@ class Shape:
     vocabulary: str  # "llama3", "falcon", "qwen2", "tiny" (byte-level BPE) or "sentencepiece"
     n_merge: int | None = None  # None: one per way to split a word
     table: str = "F16"  # type of the embedding, and of an untied output head, in the published file
+    window: int = 0  # tokens that layers with a sliding window see
 
     @property
     def sub_norm(self) -> bool:
@@ -41,8 +43,15 @@ class Shape:
         """Whether every query and key head has a norm, "before" or "after" the rotation; "" without."""
         return FAMILIES[self.arch].qk_norm
 
+    @property
+    def post_norm(self) -> bool:
+        """Whether a norm stands behind attention and one behind feed-forward."""
+        return FAMILIES[self.arch].post_norm
+
     def config(self, name: str) -> ModelConfig:
         """As the configuration of a model file of this shape."""
+        family = FAMILIES[self.arch]
+        near = tuple(i for i in range(self.n_layer) if (i + 1) % family.window_period) if self.window else ()
         return ModelConfig(
             self.arch,
             name,
@@ -58,11 +67,14 @@ class Shape:
             rope_dim=self.head_dim,
             rope_style="interleaved" if self.arch == "llama" else "half",
             eps=self.eps,
-            activation="relu2" if self.arch == "bitnet-b1.58" else "silu",
+            activation=family.activation,
             sub_norm=self.sub_norm,
             tied=self.tied,
             qk_norm=self.qk_norm,
-            activation_quant="int8-128" if FAMILIES[self.arch].weight_only else "int8",
+            activation_quant="int8-128" if family.weight_only else "int8",
+            embedding_scale=math.sqrt(self.hidden) if family.root_embedding else 1.0,
+            post_norm=self.post_norm,
+            sliding=Sliding(self.window, near, 10000.0) if near else None,
         )
 
 
@@ -80,6 +92,8 @@ SHAPES = {
     "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
     "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
     "bonsai-8b": Shape("qwen3", 36, 4096, 12288, 32, 8, 128, 151669, 65536, 1e6, 1e-6, False, "qwen2", 151387, "PQ2_0"),
+    "gemma3-270m": Shape("gemma3", 18, 640, 2048, 4, 1, 256, 262144, 32768, 1e6, 1e-6, True, "sentencepiece",
+                         window=512),
 }
 
 #: the names under which they were published, and those of `pull`
