@@ -251,6 +251,35 @@ def test_a_model_can_write_nothing_but_operations(bundled_model: Path) -> None:
                 after = apply(CAFE, after, operation)
 
 
+CORRECTED = [
+    ("noodles", ["a large tonkotsu with an egg", "can the egg be left out"], ["1 large Tonkotsu ramen"]),
+    ("noodles", ["a large tonkotsu and gyoza", "8"], ["1 large Tonkotsu ramen", "1 8 pieces Gyoza"]),
+    ("noodles", ["a cola and edamame", "can"], ["1 can Coke", "1 Edamame"]),
+    ("noodles", ["a large tonkotsu", "make the ramen a miso"], ["1 large Miso ramen"]),
+    ("noodles", ["a tofu curry, mild", "she wants hers spicy"], ["1 Tofu curry with spicy"]),
+    ("noodles", ["one large beef pho", "double the pho"], ["2 large Beef pho"]),
+    ("noodles", ["a mango lassi no ice", "lassi with ice is ok"], ["1 Mango lassi with ice"]),
+    ("noodles", ["a pad thai with chicken", "pad thai no chicken, shrimp"], ["1 Pad thai with shrimp"]),
+    ("bakery", ["two butter croissants and a cinnamon bun", "swap the bun for a pain au chocolat"],
+     ["2 Butter croissant", "1 Pain au chocolat"]),
+    ("bakery", ["a birthday cake", "actually a whole victoria sponge would be better"], ["1 whole Victoria sponge"]),
+    ("bakery", ["2 fruit scones with jam and cream", "cream on just one scone"],
+     ["1 Fruit scone with clotted cream and jam", "1 Fruit scone with jam"]),
+    ("bakery", ["2 brioches", "butter on one brioche"], ["1 Brioche", "1 Brioche with butter"]),
+    ("bakery", ["4 baguettes: 1 with butter, 1 with cheese, 2 plain", "remove one plain"],
+     ["1 Baguette", "1 Baguette with butter", "1 Baguette with cheese"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("house", "turns", "order"), CORRECTED)
+def test_corrections_in_other_words(house: str, turns: list[str], order: list[str]) -> None:
+    assert [line_text(line) for line in visit(house, *turns).lines] == order
+
+
+def test_a_name_that_is_spelled() -> None:
+    assert slots.name("my name is spelled Pria") == "Pria"
+
+
 class Scripted:
     """In place of an engine: writes what it is told."""
 

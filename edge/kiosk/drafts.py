@@ -395,4 +395,10 @@ class Drafts(Reading):
             if line.item in draft.values:
                 score = 2 * (bool(draft.size) and line.size == draft.size) + sum(e in line.extras for e in draft.extras)
                 found.append((-score, at))
+        if not found and draft.definite:  # "the bun" is the cinnamon bun that was ordered, whatever else a bun may be
+            stems = {word.stem for word in words(draft.text)}
+            found = [
+                (0, at) for at, line in enumerate(self.state.lines, 1)
+                if stems and stems <= {word.stem for word in words(line.item)}
+            ]  # fmt: skip
         return [at for _, at in sorted(found)]

@@ -13,7 +13,9 @@ from edge.kiosk.state import missing
 from edge.kiosk.words import NUMBERS, Word, folded, words
 from edge.kiosk.words import number as number_word
 
-_MAKE_IT = re.compile(r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)")
+_MAKE_IT = re.compile(
+    r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
+)
 
 
 _NO_I_MEAN = re.compile(
@@ -38,6 +40,15 @@ _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|u
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
 #: what is no whole number
 _FRACTION = re.compile(r"\d+(?:[.,/]\d+)+|\d+e\d+", re.IGNORECASE)
+
+
+_DEGREES = frozenset({"mild", "medium", "spicy", "hot", "extra hot", "extra spicy"})
+
+
+def _instead(one: str, other: str) -> bool:
+    """Whether one extra takes the place of the other."""
+    degrees = {folded(one), folded(other)} <= _DEGREES
+    return one != other and (degrees or folded(one).endswith(" milk") and folded(other).endswith(" milk"))
 
 
 def _no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:
@@ -95,6 +106,21 @@ class Orders(Drafts):
             self.lines_of(drafts[0])
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
+        if len(drafts) == 2 and drafts[0].definite and not drafts[1].definite and self.lines_of(drafts[0]):
+            first, second = [mention for mention in mentions if mention.kind == "item"][:2]
+            between = {word.fold for word in turn[first.last : second.first]}
+            turned = between & {"a", "an", "into"} and not between & {"and", ",", "with", "plus"}
+            if turned and re.search(r"\bmake\b", low):
+                return self.replaced(low, drafts, turn, mentions)  # "make the tea a latte"
+        twice = re.search(r"\bdouble (?:the|my|that)\b", low)
+        if twice and len(drafts) == 1 and (lines := self.lines_of(drafts[0])):
+            return self.emit(Change(lines[0], min(2 * self.state.lines[lines[0] - 1].count, MAX_COUNT)))
+        if len(drafts) == 1 and (loose.extras and not drafts[0].extras) and (lines := self.lines_of(drafts[0])):
+            line, part = self.state.lines[lines[0] - 1], drafts[0].count
+            if drafts[0].counted and part < line.count and re.search(r"\b(?:on|in|to|for)\b", low):
+                if set(loose.extras) <= set(line.extras):  # "cream on just one scone": not on the others
+                    return self.divide(lines[0], line.count - part, Draft(drafts[0].values, without=loose.extras))
+                return self.divide(lines[0], part, Draft(drafts[0].values, extras=loose.extras))
         if drafts and (kept := _EXCEPT.search(low)) and (removing or kept[0].startswith("keep")):
             spoken = {number for draft in drafts for number in self.lines_of(draft)}
             if spoken:  # "remove everything except the brownie"
@@ -124,7 +150,8 @@ class Orders(Drafts):
             else:
                 done = self.put(low, draft, text) or done
         if done and not removing:
-            self.found.missed += _missed(turn, mentions)
+            split = {"plain"} if len(drafts) > 1 else set()  # "4 rolls, 2 with butter, 2 plain"
+            self.found.missed += [each for each in _missed(turn, mentions) if each not in split]
         return done or bool(self.found.unclear)
 
     def _removes(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:
@@ -142,6 +169,7 @@ class Orders(Drafts):
         """Add a draft to the order, or change the line it speaks of."""
         lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines)]
         correcting = bool(phrases("correct").search(low)) or bool(re.search(r"\b(?:only|just)\b", low))
+        correcting = correcting or bool(lines and set(draft.without) & set(self.state.lines[lines[0] - 1].extras))
         adding = (
             draft.more
             or bool(re.search(r"\b(?:another|as well|too|also|add)\b", low))
@@ -216,6 +244,9 @@ class Orders(Drafts):
         size = self.size_for((known.name,), tuple(draft.size.split("|"))) if known and draft.size else ""
         extras = tuple(extra for extra in dict.fromkeys(draft.extras) if extra in offered)
         without = tuple(extra for extra in dict.fromkeys(draft.without) if extra in offered and extra not in extras)
+        if not item and len(extras) == 1:  # "mild" where it was spicy, another milk
+            held = self.state.lines[number - 1].extras
+            without += tuple(e for e in held if _instead(e, extras[0]) and e not in (*extras, *without))
         return Change(number, count, size, item, extras, without)
 
     def unoffered(self, draft: Draft, offered: tuple[str, ...]) -> None:
@@ -371,7 +402,7 @@ class Orders(Drafts):
             count = loose.count if loose.counted else 1
             return self.emit(
                 Add(line.item, count, more.size or line.size, kept, tuple(e for e in refused if e not in more.extras)))
-        every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either)\b", low))
+        every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either|any)\b", low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
             if removing and loose.without and loose.extras and not re.search(r"\b(?:instead|and|with)\b", low):
@@ -383,7 +414,7 @@ class Orders(Drafts):
                 for n in lines
                 if (item := self.house.item(self.state.lines[n - 1].item)) and set(gone) & set(item.extras)
             ]
-            targets = having or can[-1:]
+            targets = having or (can if every else can[-1:])
             if not every and len(having) > 1:
                 targets = [self.last] if self.last in having else having[-1:]
             less = replace(loose, extras=keep, without=gone)
@@ -474,6 +505,9 @@ class Orders(Drafts):
             return False
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
+        plain = [n for n, line in enumerate(self.state.lines, 1) if not line.extras]
+        if plain and re.search(r"\bplain\b", low):
+            number = plain[-1]
         line = self.state.lines[number - 1]
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.emit(Change(number, min(2 * line.count, MAX_COUNT)))
@@ -491,9 +525,8 @@ class Orders(Drafts):
         if phrases("remove").search(low) and re.search(r"\b(?:that|it|this|them|those|last|one|never ?mind)\b", low):
             if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
                 return self.emit(DENY)
-            if re.search(r"\b(?:one of|of one$|one$|take one (?:off|away|out|back))\b", low) and not re.search(
-                r"\bthat one\b|\bthis one\b|\blast one\b", low
-            ):
+            single = re.search(r"\b(?:one of|of one$|one$|one plain|take one (?:off|away|out|back))\b", low)
+            if single and not re.search(r"\b(?:that|this|last) one\b", low):
                 return self.emit(Remove(number, 1))
             return self.emit(Remove(number))
         if _ONCE_MORE.search(low) and len(low.split()) < 8:

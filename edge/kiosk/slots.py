@@ -68,7 +68,7 @@ _NAMED = re.compile(
     r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
     rf"|\bthe name(?:'s|s| is)|(?:^|[,.;!] ?)name(?:'s|s| is|:)?|\bcall me|\bname of"
     rf"|\bunder(?: the name(?: of)?)?|\bin the name of|\b(?:my|the) (?:last |sur|first )name is|\bunder my name,?)"
-    rf"\s+((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
+    rf"\s+(?:spelled |spelt )?((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(

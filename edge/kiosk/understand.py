@@ -94,6 +94,10 @@ _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 _SETTLES = re.compile(
     r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
 )
+_POLITE_CHANGE = re.compile(
+    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they)\b"
+    r"|(?:can|could) (?:the|my|that) .*\bbe (?:left|taken|made|changed)\b)"
+)
 _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
 
 
@@ -153,6 +157,8 @@ class _Turn(Orders, Bookings):
     def clause(self, text: str, ends: bool) -> None:
         low = folded(text).strip(" ,.!?")
         if not re.search(r"\w", low):
+            return
+        if self.sized(low):
             return
         turn = words(text)
         mentions = self.told_apart(self.names.mentions(turn), turn)
@@ -235,6 +241,17 @@ class _Turn(Orders, Bookings):
         elif not self.found.operations:
             self.emit(UNKNOWN)
 
+    def sized(self, low: str) -> bool:
+        """A clause that is the size that was asked for, and nothing else: "can", "8" for "8 pieces"."""
+        if not self.asked or self.asked[0][1] != "size":
+            return False
+        said = re.sub(r"^(?:the|a|an)\s+|\s*\b(?:please|pls|thanks|thank you|one)\b", "", low).strip(" ,.!")
+        for at, line in enumerate(self.state.lines, 1):
+            if line.item == self.asked[0][0] and not line.size:
+                fits = [s for s in self._sizes(line.item) if said in (folded(s), folded(s).split()[0])]
+                return len(fits) == 1 and self.emit(Change(at, size=fits[0]))
+        return False
+
     def wishes(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
         """Whether a clause that names no item only wishes for what the order has no place for."""
         if any(mention.kind in ("item", "booking", "choice") for mention in mentions) or phrases("done").search(low):
@@ -280,9 +297,7 @@ class _Turn(Orders, Bookings):
             return False
         if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
             return False  # "a latte?"
-        if menu and re.match(r"^(?:oh |and |also |so )*(?:can|could|would|will) (?:you|it|that|i|we|they)\b", low) and (
-            self.state.lines
-        ):
+        if menu and self.state.lines and _POLITE_CHANGE.match(low):
             return False
         if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
             first = turn_before(text, items[0])
