@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from edge.kiosk.drafts import DEFINITE, Draft, Drafts, named, thing_at
+from edge.kiosk.details import NO_I_MEAN, Details
+from edge.kiosk.drafts import Draft, named, thing_at
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import DENY, MAX_COUNT, Add, Cancel, Change, Remove
+from edge.kiosk.operations import MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import missing
-from edge.kiosk.words import NUMBERS, Word, folded, words
-from edge.kiosk.words import number as number_word
+from edge.kiosk.words import Word, folded
 
 _MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
 )
-
-
-_NO_I_MEAN = re.compile(
-    r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
-    r"(?:no[, ]+(?!more|thanks|thank)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )(?!.*\b(?:also|too|as well|add)\b)"
-)
-
-
-_SWAP = re.compile(r"\b(?:swap|replace|change|switch|exchange|substitute)\b")
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
     r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b|keep (?:only|just)\b"
 )
-#: one thing is there, and goes
-_CANCEL_IT = re.compile(
-    r"^(?:(?:and|oh|no|ok|please|actually|sorry),? )*(?:cancel|forget|delete|remove|scrap) (?:it|that|this)\b"
-)
-_ONCE_MORE = re.compile(r"\b(?:another|one more|(?:the )?same again|again|same for (?:my )?\w+)\b")
-#: what stands before a count that corrects another: "no wait, two"
-_HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
 #: what is no whole number
 _FRACTION = re.compile(r"\d+(?:[.,/]\d+)+|\d+e\d+", re.IGNORECASE)
-
-
-_DEGREES = frozenset({"mild", "medium", "spicy", "hot", "extra hot", "extra spicy"})
-
-
-def _instead(one: str, other: str) -> bool:
-    """Whether one extra takes the place of the other."""
-    degrees = {folded(one), folded(other)} <= _DEGREES
-    return one != other and (degrees or folded(one).endswith(" milk") and folded(other).endswith(" milk"))
 
 
 def _no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:
@@ -83,7 +57,7 @@ def _missed(turn: list[Word], mentions: list[Mention]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class Orders(Drafts):
+class Orders(Details):
     """What a clause does to the order."""
 
     def order(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
@@ -95,13 +69,13 @@ class Orders(Drafts):
             return True
         drafts, loose = self.drafts(turn, mentions)
         gone = len(drafts) == 1 and drafts[0].removed and re.match(r"(?:oh,? )?no (?!\W)", low)
-        if gone and not self._like(drafts[0]):
+        if gone and not self.like(drafts[0]):
             return False  # "no tea" where none was ordered
         removing = bool(phrases("remove").search(low))
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
             return self.replaced(low, drafts, turn, mentions)
         if len(drafts) == 1 and not drafts[0].more and self.state.lines and (
-            _MAKE_IT.search(low) or (_NO_I_MEAN.search(low) and len(low.split()) < 8)
+            _MAKE_IT.search(low) or (NO_I_MEAN.search(low) and len(low.split()) < 8)
         ) and not (
             self.lines_of(drafts[0])
         ):
@@ -236,35 +210,6 @@ class Orders(Drafts):
                     return self.emit(self.change(number, draft))
         return None
 
-    def change(self, number: int, draft: Draft, count: int = 0, item: str = "") -> Change:
-        """The change of a line that a draft describes, held to what the item offers."""
-        known = self.house.item(item or self.state.lines[number - 1].item)
-        offered = known.extras if known else ()
-        self.unoffered(draft, offered)
-        size = self.size_for((known.name,), tuple(draft.size.split("|"))) if known and draft.size else ""
-        extras = tuple(extra for extra in dict.fromkeys(draft.extras) if extra in offered)
-        without = tuple(extra for extra in dict.fromkeys(draft.without) if extra in offered and extra not in extras)
-        if not item and len(extras) == 1:  # "mild" where it was spicy, another milk
-            held = self.state.lines[number - 1].extras
-            without += tuple(e for e in held if _instead(e, extras[0]) and e not in (*extras, *without))
-        return Change(number, count, size, item, extras, without)
-
-    def unoffered(self, draft: Draft, offered: tuple[str, ...]) -> None:
-        """Note the extras of a draft that the item does not come with."""
-        self.found.unnoted += [f"with {extra}" for extra in draft.extras if extra not in offered]
-        self.found.unnoted += [f"without {extra}" for extra in draft.without if extra not in offered]
-
-    def divide(self, number: int, count: int, draft: Draft) -> bool:
-        """Change ``count`` of a line only."""
-        line = self.state.lines[number - 1]
-        change = self.change(number, draft)
-        extras = tuple(e for e in (*line.extras, *change.extras) if e not in change.without)
-        without = tuple(e for e in (*line.without, *change.without) if e not in change.extras and e not in line.extras)
-        kept = tuple(e for e in without if e not in line.extras)
-        return self.emit(Remove(number, count)) and self.emit(
-            Add(line.item, count, change.size or line.size, tuple(dict.fromkeys(extras)), kept)
-        )
-
     def remove(self, low: str, draft: Draft, mentions: list[Mention]) -> bool:
         """Take a line away, some of it, or an extra of it."""
         lines = self.lines_of(draft)
@@ -306,7 +251,7 @@ class Orders(Drafts):
                 return self.put(low.replace("instead", "as well"), only, low)
             if here or not self.state.lines:
                 return self.put(low + " actually", only, low)
-            like = self._like(only)  # "make it white"
+            like = self.like(only)  # "make it white"
             old_line = like[-1] if like else self.last or len(self.state.lines)
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
         marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
@@ -349,196 +294,3 @@ class Orders(Drafts):
             if draft is not old and draft is not new:
                 self.put(low, draft, low)
         return done
-
-    def _like(self, draft: Draft) -> list[int]:
-        """Of the lines, those whose item shares a word with that of a draft."""
-        stems = {word.stem for value in draft.values[:1] for word in words(value)}
-        return [n for n, line in enumerate(self.state.lines, 1) if stems & {word.stem for word in words(line.item)}]
-
-    def detail(self, low: str, loose: Draft, turn: list[Word], mentions: list[Mention], removing: bool) -> bool:
-        """A size, a number or an extra without an item: of the line that lacks it, or the last one."""
-        if not self.state.lines:
-            return False
-        lines = list(range(1, len(self.state.lines) + 1))
-        if chosen := self.described(turn, mentions):
-            number, rest = chosen
-            if removing and not rest:
-                return self.emit(Remove(number))
-            drafts, loose = self.drafts(turn, rest)
-            self.last, lines, mentions = number, [number], rest
-            line = self.state.lines[number - 1]
-            if (
-                loose.extras
-                and not loose.without
-                and re.search(r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b", low)
-            ):
-                loose.without = [
-                    e for e in line.extras if e.split()[-1] == loose.extras[0].split()[-1] and e not in loose.extras
-                ]
-        named_sizes = [mention for mention in mentions if mention.kind == "size"]
-        unsized = [n for n in lines if not self.state.lines[n - 1].size and self._sizes(self.state.lines[n - 1].item)]
-        if len(named_sizes) > 1 and unsized and all(m.kind in ("size", "number") for m in mentions):
-            parts = [Draft((), size="|".join(mention.values)) for mention in named_sizes]
-            for part, at in zip(parts, [mentions.index(mention) for mention in named_sizes]):
-                if at and mentions[at - 1].kind == "number":
-                    part.count, part.counted = int(mentions[at - 1].value), True
-            if len(parts) == len(unsized) and not any(part.counted for part in parts):
-                found = [self.change(n, part) for n, part in zip(unsized, parts)]
-                if all(each.size for each in found):  # "small and large", in the order of the lines
-                    return all(self.emit(each) for each in found)
-            n = unsized[0]
-            whole = sum(part.count for part in parts) == self.state.lines[n - 1].count
-            if len(unsized) == 1 and whole and all(self.change(n, part).size for part in parts):
-                for part in parts[1:]:  # "one small and two large"
-                    self.divide(n, part.count, part)
-                return self.emit(self.change(n, parts[0]))
-        again = re.search(r"\bthe same\b", low) or (loose.counted and loose.more)
-        if again and (loose.extras or loose.without or loose.size):
-            number = min(self.last, len(self.state.lines)) or len(self.state.lines)
-            line = self.state.lines[number - 1]
-            more = self.change(number, loose)  # "the same but without cheese", "two more with butter"
-            kept = tuple(dict.fromkeys(e for e in (*line.extras, *more.extras) if e not in more.without))
-            refused = (*line.without, *(e for e in more.without if e not in line.extras))
-            count = loose.count if loose.counted else 1
-            return self.emit(
-                Add(line.item, count, more.size or line.size, kept, tuple(e for e in refused if e not in more.extras)))
-        every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either|any)\b", low))
-        if removing or loose.without:
-            gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
-            if removing and loose.without and loose.extras and not re.search(r"\b(?:instead|and|with)\b", low):
-                gone += loose.extras
-            keep = [extra for extra in loose.extras if extra not in gone]
-            having = [n for n in lines if set(gone) & set(self.state.lines[n - 1].extras)]
-            can = [
-                n
-                for n in lines
-                if (item := self.house.item(self.state.lines[n - 1].item)) and set(gone) & set(item.extras)
-            ]
-            targets = having or (can if every else can[-1:])
-            if not every and len(having) > 1:
-                targets = [self.last] if self.last in having else having[-1:]
-            less = replace(loose, extras=keep, without=gone)
-            if loose.counted and not every and targets and loose.count < self.state.lines[targets[-1] - 1].count:
-                return self.divide(targets[-1], loose.count, less)  # "one without lemon"
-            done = False
-            for n in targets:
-                done = self.emit(self.change(n, less)) or done
-            return done
-        if len(loose.extras) == 2 and _SWAP.search(low):  # "swap the soy for oat"
-            old, new = loose.extras
-            having = [n for n in lines if {old, new} & set(self.state.lines[n - 1].extras)]
-            if not having:
-                return False
-            if old not in self.state.lines[having[-1] - 1].extras:
-                old, new = new, old
-            return self.emit(self.change(having[-1], replace(loose, extras=[new], without=[old])))
-        if loose.extras:
-            swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
-            if swapped and len(loose.extras) > 1:
-                extras = [mention for mention in mentions if mention.kind == "extra"]
-                gone = [m.value for m in extras if turn[m.first].start > swapped.start()]
-                loose = replace(loose, extras=[e for e in loose.extras if e not in gone], without=gone)
-            can = [
-                n
-                for n in lines
-                if (item := self.house.item(self.state.lines[n - 1].item)) and set(loose.extras) & set(item.extras)
-            ]
-            if not can:
-                return False
-            targets = can if every else [self.last if self.last in can else can[-1]]
-            line = self.state.lines[targets[-1] - 1]
-            corrected = bool(_NO_I_MEAN.search(low))  # "no wait, oat milk"
-            if (corrected or re.search(r"\binstead\b(?! of)", low)) and not loose.without and len(loose.extras) == 1:
-                last = loose.extras[0].split()[-1]
-                alike = [e for e in line.extras if e.split()[-1] == last] or ([] if corrected else list(line.extras))
-                loose.without = [e for e in alike if e not in loose.extras and len(alike) == 1]  # "soy instead"
-            if loose.counted and (not every or "one of" in low) and loose.count < line.count:
-                return self.divide(targets[-1], loose.count, loose)
-            done = False
-            for n in targets:
-                done = self.emit(self.change(n, loose)) or done
-            return done
-        if loose.size:
-            sizes = tuple(loose.size.split("|"))
-            can = [n for n in lines if set(sizes) & set(self._sizes(self.state.lines[n - 1].item))]
-            if not can:
-                return False
-            unsized = [n for n in can if not self.state.lines[n - 1].size]
-            targets = (
-                (can if not unsized else unsized)
-                if every
-                else (unsized[:1] or [self.last if self.last in can else can[-1]])
-            )
-            line = self.state.lines[targets[-1] - 1]
-            if loose.counted and loose.count < line.count and (not every or "one of" in low):
-                return self.divide(targets[-1], loose.count, loose)
-            done = False
-            for n in targets:
-                done = self.emit(self.change(n, replace(loose, size=loose.size))) or done
-            return done
-        return False
-
-    def described(self, turn: list[Word], mentions: list[Mention]) -> tuple[int, list[Mention]] | None:
-        """The line that "the large one" or "the one with soy" is, and what else is mentioned."""
-        for at, mention in enumerate(mentions):
-            after = turn[mention.last].fold if mention.last < len(turn) else ""
-            before = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
-            of_size = [number for number, line in enumerate(self.state.lines, 1) if line.size in mention.values]
-            if mention.kind == "size" and before[-1:] == ["the"] and set(before) & {"in", "on", "to"} and of_size:
-                return of_size[-1], mentions[:at] + mentions[at + 1 :]  # "lemon in the cup"
-            if (
-                (after in ("one", "ones") and set(before[-1:]) & DEFINITE)
-                or before[-2:] == ["one", "with"]
-                and "the" in before
-            ):
-                for number, line in enumerate(self.state.lines, 1):
-                    if {line.size, *line.extras} & set(mention.values):
-                        return number, [m for m in mentions[:at] + mentions[at + 1 :] if m.kind != "number"]
-        return None
-
-    def pronoun(self, low: str, mentions: list[Mention]) -> bool:
-        """ "make it two", "another one", "cancel that": about the last line."""
-        if not self.state.lines:
-            alone = list(self.state.bookings) if len(self.state.bookings) == 1 else []
-            if alone and _CANCEL_IT.search(low):
-                return self.emit(Cancel(alone[0]))
-            return False
-        number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
-        numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
-        plain = [n for n, line in enumerate(self.state.lines, 1) if not line.extras]
-        if plain and re.search(r"\bplain\b", low):
-            number = plain[-1]
-        line = self.state.lines[number - 1]
-        if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
-            return self.emit(Change(number, min(2 * line.count, MAX_COUNT)))
-        if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
-            return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
-        taken = any(
-            isinstance(each, Remove) or (isinstance(each, Change) and each.without) for each in self.found.operations
-        )
-        if taken and phrases("remove").search(low) and re.search(r"\b(?:it|that|them|those)\b", low):
-            return True  # "no bacon, take it off"
-        if phrases("remove").search(low) and re.search(r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b", low):
-            for each in range(len(self.state.lines), 0 if "all" in low else max(0, len(self.state.lines) - 2), -1):
-                self.emit(Remove(each))
-            return True
-        if phrases("remove").search(low) and re.search(r"\b(?:that|it|this|them|those|last|one|never ?mind)\b", low):
-            if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
-                return self.emit(DENY)
-            single = re.search(r"\b(?:one of|of one$|one$|one plain|take one (?:off|away|out|back))\b", low)
-            if single and not re.search(r"\b(?:that|this|last) one\b", low):
-                return self.emit(Remove(number, 1))
-            return self.emit(Remove(number))
-        if _ONCE_MORE.search(low) and len(low.split()) < 8:
-            return self.emit(
-                Add(line.item, numbers[0] if numbers and numbers[0] > 1 else 1, line.size, line.extras, line.without)
-            )
-        if numbers and re.search(r"\bmore\b", low) and len(low.split()) < 8:
-            return self.emit(Add(line.item, min(numbers[0], MAX_COUNT), line.size, line.extras, line.without))
-        only = _HESITANT.sub("", low)
-        if numbers and 0 < numbers[0] <= MAX_COUNT and (
-            phrases("count").search(low)
-            or len([w for w in phrases("filler").sub(" ", only).split() if number_word(w) is None]) == 0
-        ):  # fmt: skip
-            return self.emit(Change(number, numbers[-1] if re.search(r"\bso \w+\W*$", low) else numbers[0]))
-        return False
