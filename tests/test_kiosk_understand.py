@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import edge
 from edge.kiosk import house as house_file
-from edge.kiosk import prompt, slots, vectors
+from edge.kiosk import prompt, slots
 from edge.kiosk.facts import choose
 from edge.kiosk.mentions import vocabulary
 from edge.kiosk.operations import UNKNOWN, Add, Answer, Book, Cancel, Change, Name, Plain, Remove, Talk, read, write
@@ -307,34 +307,6 @@ def test_with_a_model_wishes_are_named_too() -> None:
     assert prompt.interpret(model, CAFE, booked, "no table").operations == [Cancel("table")]
     assert "cancel" in model.grammar and "Table: day Friday." in prompt.situation(CAFE, booked)
     assert prompt.interpret(model, CAFE, State(), "no table").operations == [UNKNOWN] and "cancel" not in model.grammar
-
-
-def test_words_that_are_used_alike_have_vectors_that_point_alike() -> None:
-    for near, far in (("dog", "invoice"), ("toilet", "airport"), ("car", "soup")):
-        like = {"dog": "puppy", "toilet": "bathroom", "car": "vehicle"}[near]
-        assert vectors.likeness(near, like) > vectors.likeness(near, far) + 0.1
-    assert vectors.vector("qwzxv") is None and vectors.likeness("dog", "qwzxv") == 0.0
-    assert vectors.of_text(("qwzxv",)) == () and len(vectors.of_text(("dog", "qwzxv"))) == 48
-    assert choose(CAFE, "qwzxv?") == 0
-
-
-def test_a_file_of_vectors_holds_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "vectors.bin"
-    path.write_bytes(vectors.write({"tea": [0.3, -0.4], "coffee": [0.0, 2.0]}))
-    monkeypatch.setattr(vectors, "_PATH", str(path))
-    for cached in (vectors.table, vectors.vector, vectors.likeness):
-        cached.cache_clear()
-    try:
-        tea, coffee = vectors.vector("tea"), vectors.vector("coffee")
-        assert tea and coffee
-        (unit, length), (other, weight) = tea, coffee
-        assert unit == pytest.approx((0.6, -0.8), abs=0.01) and length == pytest.approx(0.5, abs=1e-3)
-        assert other == (0.0, 1.0) and weight == 2.0
-        assert vectors.likeness("tea", "coffee") == pytest.approx(-0.8, abs=0.01)
-    finally:
-        monkeypatch.undo()
-        for cached in (vectors.table, vectors.vector, vectors.likeness):
-            cached.cache_clear()
 
 
 @pytest.mark.parametrize(("house", "turns", "lines"), [

@@ -1,68 +1,139 @@
-"""What words mean: a vector for each of some thousand common words; words that are used alike point alike.
+"""What words mean: a vector for each of some thousand words and pairs of words ("how much"); what is used alike points
+alike.
 
-``vectors.bin`` is made by training/word_vectors.py: a line of JSON ({"dims": D, "words": N}), N words in a line, N
-float16 lengths, and N x D signed bytes, the direction of each word.  A word's length is how much it counts in a text.
-Plain Python: a turn compares some hundred words.
+``vectors.bin`` is made by training/fact_model.py: a line of JSON ({"dims": D, "tokens": N, "scorer": ...}), N tokens in
+a line, N pairs of float16 (how much the token counts in a question, and in a statement), and N x D/2 bytes: the
+direction of each token in steps of four bits, two to a byte, lower half first, 8 for zero.  Plain Python.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
+
+from edge.kiosk.words import folded, stem
 
 Vector = tuple[float, ...]
-_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.bin")
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.bin")
+#: words of a text that are read; what follows is not compared
+MOST = 40
+#: unknown words share so many directions
+BUCKETS = 512
+_PIECE = re.compile(r"[£$€]|\d+(?:[.:]\d+)*|[a-z]+(?:'[a-z]+)?|%")
 
 
-def write(vectors: Mapping[str, Sequence[float]]) -> bytes:
-    """The file of some vectors, sorted by word."""
-    names = sorted(vectors)
-    dims = len(vectors[names[0]])
-    lengths = [math.hypot(*vectors[name]) or 1e-6 for name in names]
-    head = json.dumps({"dims": dims, "words": len(names)}).encode() + b"\n" + " ".join(names).encode() + b"\n"
-    bodies = []
-    for name in names:
-        most = max(abs(x) for x in vectors[name]) or 1.0
-        bodies.append(struct.pack(f"{dims}b", *(round(127 * x / most) for x in vectors[name])))
-    return head + struct.pack(f"<{len(names)}e", *lengths) + b"".join(bodies)
+@dataclass(frozen=True)
+class Token:
+    """A word or pair of words: direction (length 1), and how much it counts in a question and in a statement."""
+
+    name: str
+    unit: Vector
+    asks: float
+    holds: float
+
+
+def pieces(text: str) -> list[str]:
+    """The words of a text as they are looked up: folded, numbers and currencies as kinds."""
+    found = []
+    for piece in _PIECE.findall(folded(text[: 12 * MOST]))[:MOST]:
+        if piece[0].isdecimal():
+            piece = "<n.n>" if "." in piece or ":" in piece else "<n>" if len(piece) < 3 else "<nnn>"
+        found.append("<cur>" if piece in "£$€" else piece)
+    return found
+
+
+def names(text: str, known: Mapping[str, Any], stems: Mapping[str, str]) -> list[str]:
+    """The names of the tokens of a text, each once: words, unknown ones as "#" and a number, then known pairs."""
+    parts = pieces(text)
+    found = []
+    for part in parts:
+        found.append(part if part in known else stems.get(stem(part)) or f"#{bucket(stem(part))}")
+    pairs = (f"{first}_{second}" for first, second in zip(parts, parts[1:]))
+    return list(dict.fromkeys([*found, *(pair for pair in pairs if pair in known)]))
+
+
+def bucket(name: str) -> int:
+    """The number of an unknown word, by its stem."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") % BUCKETS
+
+
+def codes_of_unknown(name: str, dims: int) -> list[int]:
+    """The direction of an unknown word: any, but always the same."""
+    stream = b"".join(hashlib.blake2b(f"{name} {i}".encode()).digest() for i in range(dims // 64 + 1))
+    return [byte % 15 - 7 for byte in stream[:dims]]
+
+
+def coded(vector: Sequence[float]) -> list[int]:
+    """A direction in whole steps from -7 to 7."""
+    most = max(abs(x) for x in vector) or 1.0
+    return [round(7 * x / most) for x in vector]
+
+
+def unit(codes: Sequence[int]) -> Vector:
+    norm = math.hypot(*codes) or 1.0
+    return tuple(x / norm for x in codes)
+
+
+def write(tokens: Mapping[str, tuple[Sequence[float], float, float]], scorer: Mapping[str, Any]) -> bytes:
+    """The file of some tokens: name -> (direction [dims, even], count in a question, count in a statement)."""
+    order = sorted(tokens)
+    dims = len(tokens[order[0]][0])
+    head = json.dumps({"dims": dims, "tokens": len(order), "scorer": scorer}).encode()
+    weights = struct.pack(f"<{2 * len(order)}e", *(weight for name in order for weight in tokens[name][1:]))
+    body = bytearray()
+    for name in order:
+        codes = coded(tokens[name][0])
+        body += bytes(low + 8 | (high + 8) << 4 for low, high in zip(codes[::2], codes[1::2]))
+    return b"\n".join((head, " ".join(order).encode(), weights + bytes(body)))
 
 
 @cache
-def table() -> tuple[dict[str, int], int, memoryview, memoryview]:
-    """The file, read once: word -> its number, dims, lengths (float16), directions (signed bytes)."""
-    with open(_PATH, "rb") as file:
-        head, names, body = file.read().split(b"\n", 2)
-    dims, n = json.loads(head)["dims"], json.loads(head)["words"]
-    view = memoryview(body)
-    return {word: at for at, word in enumerate(names.decode().split(" "))}, dims, view[: 2 * n], view[2 * n :]
+def table() -> tuple[dict[str, int], dict[str, Any], memoryview]:
+    """The file, read once: token -> its number, the head, the bytes behind the names."""
+    with open(PATH, "rb") as file:
+        head, line, body = file.read().split(b"\n", 2)
+    return {name: at for at, name in enumerate(line.decode().split(" "))}, json.loads(head), memoryview(body)
+
+
+@cache
+def stems() -> dict[str, str]:
+    """Stem -> the first known word that has it."""
+    found: dict[str, str] = {}
+    for name in table()[0]:
+        if "_" not in name:
+            found.setdefault(stem(name), name)
+    return found
 
 
 @lru_cache(4096)
-def vector(word: str) -> tuple[Vector, float] | None:
-    """(Unit vector, length) of a folded word; None for a word that has none."""
-    index, dims, lengths, body = table()
-    at = index.get(word)
+def token(name: str) -> Token:
+    """A token by its name, known or "#" and a number."""
+    index, head, body = table()
+    dims, n, unknown = head["dims"], head["tokens"], head["scorer"]["unknown"]
+    at = index.get(name)
     if at is None:
-        return None
-    values = struct.unpack_from(f"{dims}b", body, at * dims)
-    norm = math.hypot(*values) or 1.0
-    return tuple(value / norm for value in values), struct.unpack_from("<e", lengths, 2 * at)[0]
+        return Token(name, unit(codes_of_unknown(name, dims)), *unknown)
+    start = 4 * n + at * dims // 2
+    halves = body[start : start + dims // 2]
+    return Token(
+        name, unit([x - 8 for byte in halves for x in (byte & 15, byte >> 4)]), *struct.unpack_from("<2e", body, 4 * at)
+    )
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    """The tokens of a text, each once."""
+    return tuple(token(name) for name in names(text, table()[0], stems()))
 
 
 @lru_cache(1 << 16)
 def likeness(a: str, b: str) -> float:
-    """Cosine of two words; 0 where one has no vector."""
-    x, y = vector(a), vector(b)
-    return sum(map(float.__mul__, x[0], y[0])) if x and y else 0.0
-
-
-def of_text(words: Sequence[str]) -> Vector:
-    """The unit vector of a text, given its folded words; empty where none has a vector."""
-    known = [found for word in words if (found := vector(word))]
-    total = [sum(column) for column in zip(*([length * x for x in unit] for unit, length in known))]
-    norm = math.hypot(*total)
-    return tuple(x / norm for x in total) if norm else ()
+    """Cosine of two tokens, given their names."""
+    return 1.0 if a == b else sum(map(float.__mul__, token(a).unit, token(b).unit))
