@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
 #: how the output head may lie in memory; native: exactly the values of the file; auto: see head_for
-HEADS = ("auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native")
+HEADS = ("auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32", "native")
 #: codes of an output head from which on reading less of it pays: smaller ones lie in caches, or take little time
 LARGE_HEAD = 64 << 20
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
@@ -211,17 +211,36 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
     As the file has it if it is Q8_0 or ternary ("auto" to :func:`pyx.head.placement`), else int8; or two-stage, whose
     answers are the same, where it is faster (benchmarks/SPEED.md): the head is large, its rows fill the planes, and
     steps mostly ask for the likeliest tokens of one answer.  Several answers at once read int8 rows together, and
-    grammars need all logits.
+    grammars need all logits.  Two stages of a Q8_0 head take memory that one does not: only where there is plenty.
+
+    Raises UsageError for a head that the file does not have.
     """
     from pyx.planes import BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden
-    if head != "auto" or table is None or table.type in ("Q8_0", "Q2_0", "PQ2_0"):
+    if head == "q8_0" and table is not None and table.type != "Q8_0":
+        raise UsageError(
+            "is 'q8_0', but the output head of this file has another type", argument="head", hint="leave head out")
+    if head != "auto" or table is None or table.type in ("Q2_0", "PQ2_0"):
         return head
     alone = wishes.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
+    if table.type == "Q8_0":
+        return "two-stage" if wins and _plenty(checkpoint, wishes, "two-stage", "auto", 1) else "q8_0"
     return "two-stage" if wins else "int8"
+
+
+def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int) -> bool:
+    """Whether there is no limit, and all fits into half of the memory that is available."""
+    available = available_memory()
+    if available is None or wishes.memory is not None:
+        return False
+    try:
+        wishes.plan(checkpoint.config, expect(checkpoint, head, weights, 0, n_threads), available // 2)
+    except EdgeError:
+        return False
+    return True
 
 
 def check_budget(model: Model, path: str) -> None:
@@ -304,15 +323,11 @@ def _head_ahead(
     from edge.model import weights as building
     from edge.model.placement import LEAST
 
-    available = available_memory()
-    if head in ("auto", "int8", "two-stage") or available is None or wishes.memory is not None or n_threads == 1:
+    if head in ("auto", "int8", "two-stage", "q8_0") or n_threads == 1:
         return None
-    expected = expect(checkpoint, head, weights, 0, n_threads)
-    try:
-        wishes.plan(checkpoint.config, expected, available // 2)
-    except EdgeError:
+    if not _plenty(checkpoint, wishes, head, weights, n_threads):
         return None
-    if expected.head_allocated < LEAST:
+    if expect(checkpoint, head, weights, 0, n_threads).head_allocated < LEAST:
         return None
     return Ahead(lambda: building.output_head(checkpoint, head, n_threads))
 
@@ -355,7 +370,7 @@ def expect(
         mapped=mapped,
         allocated=allocated,
         head_mapped=place.nbytes if place.mapped else 0,
-        head_allocated=0 if place.mapped else place.nbytes,
+        head_allocated=place.allocated,
         scratch=scratch.bytes_for(config, n_threads) + place.scratch + _session_bytes(config, drafting),
         session=_session_bytes(config, drafting),
         program=program,
@@ -374,7 +389,7 @@ def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: boo
     return Footprint(
         mapped=transformer.weight_bytes - allocated,
         allocated=allocated + transformer.vector_bytes,
-        head_mapped=transformer.head_bytes - head_allocated,
+        head_mapped=transformer.head_bytes_mapped,
         head_allocated=head_allocated,
         scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
         session=_session_bytes(checkpoint.config, drafting),

@@ -21,6 +21,8 @@ cdef class Head:
     cdef readonly int n_threads     # most that may work at once
     cdef head_kind kind_id
     cdef object owner, placement
+    cdef int64_t waits              # answers until the planes of Q8_0 rows are made
+    cdef int64_t made, making       # rows of which they are made, and will be after this answer
     cdef Table source               # what the rows are made of, None when they are
     cdef bint fresh                 # nobody has asked yet
     cdef Arena weights, scale_arena, query_arena
@@ -31,7 +33,7 @@ cdef class Head:
     cdef Arena work                 # [n_threads], ternary only
     cdef const void *rows           # int8, half or float [n_row][k], Q8_0 [n_row][k/32], or groups [n_row][k/128]
     cdef float *scale               # [n_row], int8 only
-    cdef readonly Planes planes     # HEAD_PLANES only
+    cdef readonly Planes planes     # HEAD_PLANES, or of Q8_0 rows, or None
     # [HEAD_TOKENS][k], of those that want integers; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
     cdef int16_t *x16
     cdef float s[HEAD_TOKENS]
@@ -41,6 +43,10 @@ cdef class Head:
     # To be called, with the GIL, before answers to n_token vectors.
     cdef expect(self, int64_t n_token)
     cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil
+    # Every thread of the team, after an answer: its share of the planes that are to be made.
+    cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil
+    # Whether the planes answer all of n_token vectors.
+    cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil
     cdef void pass_by(
         self, const kernels *kernel, Table table, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil

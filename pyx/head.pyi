@@ -13,6 +13,7 @@ class Placement(NamedTuple):
     nbytes: int
     mapped: bool
     scratch: int
+    allocated: int
 
 def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
 

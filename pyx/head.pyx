@@ -9,7 +9,9 @@ A file whose rows are ternary with a scale for each 128 weights (Q2_0 and PQ2_0,
 "auto" uses it where it lies, as a projection ("ternary").
 
 A file whose rows are Q8_0 has a head of eight bits already, with a scale for each 32 weights: "auto" uses it where the
-map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".
+map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".  "two-stage" of such a file gives
+its own logits, bit for bit: the six upper bits of each code are kept beside it, made a part at a time after the first
+answers, so that a short run does not wait for what it does not use.
 
 The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
 that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept, as
@@ -38,8 +40,11 @@ cdef enum:
     TILE = 16       # rows that stay in the cache while several vectors pass
     GROUP_ROWS = 512    # rows of a ternary head for several vectors at a time
     CHUNK = 1 << 20 # bytes of the table that are read before they are let go
+    STAGED_BITS = 6     # of Q8_0 rows
+    PATIENCE = 32       # answers before the planes of Q8_0 rows are begun,
+    PARTS = 64          # and over which they are made
 
-#: kind -> (id, bits per weight)
+#: kind -> (id, bits per weight); two-stage over Q8_0 rows: HEAD_Q8_0
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
     "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
@@ -50,9 +55,14 @@ cdef int64_t padded(int64_t k) noexcept nogil:
     return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
 
 
-#: what a head over stored rows will be: "auto" and "native" resolved, its bytes, whether they lie in the file's map,
-#: and the bytes of its working memory
-Placement = namedtuple("Placement", "kind nbytes mapped scratch")
+cdef int64_t room_of(int64_t k) noexcept nogil:
+    """Bytes for a row as floats and as codes."""
+    return 4 * padded(k) + padded(k) + 64
+
+
+#: what a head over stored rows will be: "auto" and "native" resolved, the bytes of its rows, whether they lie in the
+#: file's map, the bytes of its working memory, and those allocated for rows or planes
+Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated")
 
 
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
@@ -64,18 +74,23 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
     if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in ("Q2_0", "PQ2_0"):
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
-    nbytes, scratch = n_row * k * bits // 8, 2 * HEAD_TOKENS * k
+    staged = id == HEAD_PLANES and kind == "two-stage" and type == "Q8_0"
+    nbytes, scratch, planes = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0
     if id == HEAD_INT8:
         nbytes += 4 * n_row
-    elif id == HEAD_Q8_0:
+    elif id == HEAD_Q8_0 or staged:
         nbytes += n_row * (k // 32) * 2
+        if staged:
+            planes, more = sizes(n_row, k, STAGED_BITS, n_threads)
+            scratch += more
     elif id == HEAD_TERNARY:
         nbytes = n_row * (k // GROUP) * (GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
     elif id == HEAD_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
-    return Placement(kind, nbytes, kind == type.lower() or id == HEAD_TERNARY, scratch)
+    mapped = kind == type.lower() or id == HEAD_TERNARY or staged
+    return Placement(kind, nbytes, mapped, scratch, planes if mapped else nbytes)
 
 
 cdef class Head:
@@ -92,6 +107,11 @@ cdef class Head:
         self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
         self.kind_id = KINDS[self.kind][0]
+        if self.kind_id == HEAD_PLANES and self.placement.mapped:
+            self.kind_id, self.waits = HEAD_Q8_0, PATIENCE
+            self.planes = Planes(self.n_row, self.k, STAGED_BITS, n_threads, table)
+            self.row_room = room_of(self.k)
+            self.row_arena = Arena(n_threads * self.row_room)
         self.query_arena = Arena(2 * HEAD_TOKENS * (self.k + 4 * (self.k // GROUP)))
         self.x16 = <int16_t *>self.query_arena.data
         if self.kind_id == HEAD_TERNARY:
@@ -114,7 +134,7 @@ cdef class Head:
         """Memory for the rows; what is not written yet costs nothing."""
         cdef int64_t nbytes
         cdef int bits = KINDS[self.kind][1]
-        self.row_room = 4 * padded(self.k) + padded(self.k) + 64
+        self.row_room = room_of(self.k)
         self.row_arena = Arena(self.n_threads * self.row_room)
         if self.kind_id == HEAD_PLANES:
             self.planes = Planes(self.n_row, self.k, bits, self.n_threads)
@@ -129,9 +149,35 @@ cdef class Head:
 
     cdef expect(self, int64_t n_token):
         """An answer to n_token vectors comes: make the rows if they are not, and will be read more than once."""
+        if self.kind_id == HEAD_Q8_0 and self.planes is not None and self.made < self.n_row:
+            self.made = self.making
+            if self.made == self.n_row:
+                self.row_arena = None
+            elif self.waits > 0:
+                self.waits -= 1
+            else:
+                self.making = min(self.n_row, self.made + (self.n_row + PARTS - 1) // PARTS)
         if self.source is not None and (not self.fresh or n_token > HEAD_TOKENS):
             self.make()
         self.fresh = False
+
+    cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil:
+        cdef float *floats = <float *>(self.row_arena.data + tid * self.row_room) if self.made < self.making else NULL
+        cdef int64_t row, n = self.making - self.made
+        for row in range(self.made + share(n, 1, tid, n_thread), self.made + share(n, 1, tid + 1, n_thread)):
+            self.planes.rows.row_into(row, floats)
+            self.planes.put(kernel, row, floats, <uint8_t *>(floats + padded(self.k)))
+
+    cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil:
+        cdef int64_t t
+        if self.kind_id == HEAD_PLANES:
+            return True
+        if self.planes is None or self.made < self.n_row:
+            return False
+        for t in range(n_token):
+            if a[t].top == 0:
+                return False
+        return True
 
     cdef make(self):
         """Make all rows and let the table go."""
@@ -208,6 +254,7 @@ cdef class Head:
             t += some
             if t < n:  # the next vectors take their place
                 team_barrier(&self.team, n_thread)
+        self.go_on(kernel, tid, n_thread)
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
         cdef int64_t n
@@ -219,7 +266,7 @@ cdef class Head:
             d = <float *>(self.x16 + HEAD_TOKENS * self.k)
             kernel.quantize_groups(
                 x, self.k, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
-        if self.kind_id == HEAD_PLANES:
+        if self.kind_id == HEAD_PLANES or self.planes is not None and self.made == self.n_row:
             self.planes.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
@@ -233,7 +280,7 @@ cdef class Head:
         if self.source is not None:
             self.pass_by(kernel, self.source, n_token, a, row0, row1, tid)
             return
-        if self.kind_id == HEAD_PLANES:
+        if self.staged(n_token, a):
             self.planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
             return
         for t in range(n_token):
@@ -297,17 +344,18 @@ cdef class Head:
             self.logits(
                 kernel, n, answers, &vectors[0], share(n_row, LINE, tid, team), share(n_row, LINE, tid + 1, team), tid,
                 team)
+            self.go_on(kernel, tid, team)
         return out.base
 
     @property
     def nbytes(self):
-        """Bytes of the head; a token reads all of them, unless it is two-stage."""
+        """Bytes of the rows; a token reads all of them, unless the head is two-stage."""
         return self.placement.nbytes
 
     @property
     def allocated(self):
-        """Bytes allocated beside the map."""
-        return 0 if self.mapped else self.nbytes
+        """Bytes allocated beside the map, for rows or planes."""
+        return self.placement.allocated if self.mapped else self.nbytes
 
     @property
     def scratch(self):

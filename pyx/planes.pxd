@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.rank cimport Candidate
+from pyx.table cimport Table
 from pyx.team cimport team
 
 cdef enum:
@@ -13,6 +14,7 @@ cdef enum:
 
 # One hidden vector x, as the bounds need it.
 cdef struct question:
+    const int16_t *x            # [k]
     float s                     # HEAD_XMAX / max|x|
     int64_t sum                 # sum of x
     double share                # a in x = a m + y
@@ -45,12 +47,14 @@ cdef class Planes:
     cdef Candidate *heaps           # [n_threads][PLANE_TOP]
     cdef int64_t *held              # [n_threads][..]: candidates in each heap, then rows read per stage
     cdef float limit
+    cdef Table rows                 # of Q8_0, from which the logits come; None: from all planes
+    cdef int16_t *anchor16          # [k]  m, for these
     cdef team team
     # Row `row` from its floats w [k]; u [k_pad] is scratch.
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
     # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
-    # a[t].out[row]: the exact logit of an int8 head if it is among the a[t].top largest of its vector, ties included,
+    # a[t].out[row]: the exact logit of an int8 head, or of the rows given, if it is among the a[t].top largest of its vector, ties included,
     # else -inf; all exact with top = 0.  Executed by every thread of the team, each with its own rows.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
@@ -67,6 +71,8 @@ cdef class Planes:
     cdef void bounds(
         self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
         float *out) noexcept nogil
+    cdef void apart(
+        self, const kernels *kernel, const question *q, const int32_t *list, int64_t n, float *out) noexcept nogil
     cdef void first_bounds(
         self, const question *q, int64_t first, int64_t n, const int32_t *upper, float *out) noexcept nogil
     cdef void exact(
@@ -74,4 +80,5 @@ cdef class Planes:
         float *out) noexcept nogil
     cdef float share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil
     cdef void learn(self, int64_t n_token) noexcept nogil
+    cdef void along_rows(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil
     cdef void move_anchor(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil

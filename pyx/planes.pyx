@@ -30,6 +30,13 @@ included; every other row is read further and in the end computed exactly.  A bo
 what is below the ``top``-th largest exact logit becomes -inf, so that the answer depends neither on the bounds nor on
 the anchor nor on the number of threads.
 
+A head whose rows are stored as Q8_0 keeps them: only six bits of each code are made, of the row as int8 codes with one
+scale, and what can win is computed from the stored rows, as the whole head computes it.  Then the codes only stand for
+numbers near the row w: w / scale = 2^(8-p) q + c - 128 + r with an r that holds the rounding to codes, too, so that all
+that is said above is true of it, |r| and r m = wm / scale - ... being computed from w.  Rounding: the products of a row
+with x and with m are float sums of its blocks, each rounded by n = k / 512 + 9 operations at most, so they are off by
+n 2^-23 |w||x|, with |w| <= 127 scale sqrt k; near_most works in double and allows for the last rounding.
+
 Heads of 6 and 4 bits have coarser codes, with the same last bits in all of them (10, and 1000), which are not stored:
 smaller than an int8 head, and answering a little otherwise; what is said above is as true of their own logits.
 
@@ -52,6 +59,8 @@ cdef extern from "kernels.h" nogil:
         HEAD_XMAX
     void quantize_row_steps(const float *, int64_t, int, int8_t *, float *)
     void split_planes(uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
+    void split_planes_near(
+        const float *, float, uint8_t *, int64_t, int64_t, int, uint8_t *, uint8_t *, int64_t, float *)
 
 cdef enum:
     TILE = 64               # rows of nibbles per kernel call
@@ -61,7 +70,7 @@ cdef enum:
     FIRST_ANCHOR = 8        # vectors seen before the first anchor is set, which costs about two passes
     LONGEST_REST = 256      # vectors between two anchors in the end
 
-    QUERY_BYTES = 3 * PLANE_TOKENS + 2 + 8                  # of questions, anchor and mean, per element
+    QUERY_BYTES = 3 * PLANE_TOKENS + 2 + 2 + 8              # of questions, anchor (twice) and mean, per element
     THREAD_BYTES = PLANE_TOP * sizeof(Candidate) + CELL * 8
 
 #: rows are padded to so many codes
@@ -82,9 +91,12 @@ cdef inline int64_t padded(int64_t k) noexcept nogil:
 
 
 cdef class Planes:
-    """Room for n_row rows of k codes of 4 to 8 bits.  Raises ValueError for rows that are too long, MemoryError."""
+    """Room for n_row rows of k codes of 4 to 8 bits.  Raises ValueError for rows that are too long, MemoryError.
 
-    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads):
+    rows: a table of Q8_0 from which the logits come; the planes only tell which of its rows can win.
+    """
+
+    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads, Table rows=None):
         cdef int64_t rest, nbytes
         if not 1 <= n_threads <= 1024:
             raise ValueError(f"{n_threads} threads are out of range")
@@ -92,6 +104,7 @@ cdef class Planes:
             raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
         self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
         self.n_bit, self.n_plane, self.unstored = n_bit, n_bit - 4, 1 << (8 - n_bit) >> 1
+        self.rows = rows
         rest, nbytes = n_row * self.k_pad // 2, n_row * (self.k_pad // 8 * n_bit)
         # Read in one long stream per token: huge pages pay most here.
         self.weights = Arena(nbytes, huge=nbytes >= (8 << 20))
@@ -102,7 +115,8 @@ cdef class Planes:
         self.along = self.norm + PLANE_STAGES * n_row
         self.query_arena = Arena(self.k_pad * QUERY_BYTES)
         self.mean = <double *>self.query_arena.data
-        self.x = <int8_t *>(self.mean + self.k_pad)
+        self.anchor16 = <int16_t *>(self.mean + self.k_pad)
+        self.x = <int8_t *>(self.anchor16 + self.k_pad)
         self.x8 = self.x + 2 * PLANE_TOKENS * self.k_pad
         self.anchor = self.x8 + PLANE_TOKENS * self.k_pad
         self.due = FIRST_ANCHOR
@@ -113,13 +127,18 @@ cdef class Planes:
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil:
         cdef float norm[PLANE_STAGES]
         cdef int64_t stage
-        if self.n_bit == 8:
+        cdef uint8_t *nibbles = self.nibbles + row * (self.k_pad // 2)
+        cdef uint8_t *bits = self.bits + row * (self.k_pad // 8)
+        cdef int64_t stride = self.n_row * (self.k_pad // 8)
+        if self.rows is not None:
             kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
+            split_planes_near(w, self.scale[row], u, self.k, self.k_pad, self.n_plane, nibbles, bits, stride, norm)
+        elif self.n_bit == 8:
+            kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
+            split_planes(u, self.k, self.k_pad, self.n_plane, nibbles, bits, stride, norm)
         else:
             quantize_row_steps(w, self.k, self.n_bit, <int8_t *>u, self.scale + row)
-        split_planes(
-            u, self.k, self.k_pad, self.n_plane, self.nibbles + row * (self.k_pad // 2),
-            self.bits + row * (self.k_pad // 8), self.n_row * (self.k_pad // 8), norm)
+            split_planes(u, self.k, self.k_pad, self.n_plane, nibbles, bits, stride, norm)
         for stage in range(PLANE_STAGES):
             self.norm[stage * self.n_row + row] = norm[stage]
 
@@ -128,8 +147,8 @@ cdef class Planes:
         cdef int8_t *low = self.x + 2 * t * self.k_pad
         cdef int8_t *high = low + self.k_pad
         cdef int8_t *x8 = self.x8 + t * self.k_pad
-        cdef int64_t i, sum = 0, product = 0, lost = 0, lost_abs = 0
-        cdef double y, square = 0
+        cdef int64_t i, sum = 0, product = 0, lost = 0, lost_abs = 0, squares = 0
+        cdef double y, square = 0, rounding
         cdef int e
         for i in range(self.k):
             low[i] = <int8_t>(x16[i] & 0xff)
@@ -139,8 +158,9 @@ cdef class Planes:
             lost += e
             lost_abs += e if e >= 0 else -e
             sum += x16[i]
+            squares += x16[i] * x16[i]
             product += x16[i] * anchored(self, i)
-        q.s, q.sum = s, sum
+        q.x, q.s, q.sum = x16, s, sum
         q.share = <double>product / self.anchor_square if self.anchor_square else 0
         for i in range(self.k):
             y = x16[i] - q.share * anchored(self, i)
@@ -150,6 +170,11 @@ cdef class Planes:
         q.mid[0], q.slack[0] = (7.5 - 128) * sum, 0
         q.mid[1], q.slack[1] = (3.5 - 128) * sum + 4.0 * lost, 4.0 * lost_abs
         q.mid[2], q.slack[2] = (1.5 - 128) * sum + 6.0 * lost, 6.0 * lost_abs
+        if self.rows is not None:
+            rounding = (self.k / 512.0 + 16) * 2.0 ** -23 * 128 * sqrt(<double>self.k) * (
+                sqrt(<double>squares) + fabs(q.share) * sqrt(<double>self.anchor_square))
+            for i in range(PLANE_STAGES):
+                q.slack[i] += rounding
 
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
@@ -174,7 +199,9 @@ cdef class Planes:
             if tid == 0:
                 self.learn(n_token)
             team_barrier(&self.team, n_thread)
-            if self.seen == 0:
+            if self.seen == 0 and self.rows is not None:
+                self.along_rows(kernel, row0, row1)
+            elif self.seen == 0:
                 self.move_anchor(kernel, row0, row1)
 
     cdef void settle(
@@ -232,6 +259,7 @@ cdef class Planes:
         cdef double sums[BATCH]     # of the bits read so far, times their weight
         cdef int32_t dots[BATCH]
         cdef float bound[BATCH]     # in the end the logits
+        cdef int whole = self.rows is not None  # the last plane does not give the logits
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             self.first_bounds(q, first, n, <const int32_t *>out + first, bound)
@@ -244,7 +272,7 @@ cdef class Planes:
             n = kept
             for i in range(n):
                 sums[i] = 16.0 * upper[i]
-            for stage in range(1, min(<int>PLANE_STAGES, self.n_plane) if limit > -INFINITY else 0):
+            for stage in range(1, min(<int>PLANE_STAGES, self.n_plane + whole) if limit > -INFINITY else 0):
                 kernel.bit_dots(
                     self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad,
                     self.x8 + t * self.k_pad, 1, dots, BATCH)
@@ -273,6 +301,10 @@ cdef class Planes:
         cdef const float *norm = self.norm + stage * self.n_row
         cdef const float *along = self.along + stage * self.n_row
         cdef int64_t i
+        if self.rows is not None:
+            for i in range(n):
+                out[i] = near_most(q, stage, sums[i], norm[rows[i]], along[rows[i]], self.scale[rows[i]])
+            return
         for i in range(n):
             out[i] = at_most(q, stage, sums[i], norm[rows[i]], along[rows[i]], self.scale[rows[i]])
 
@@ -283,6 +315,10 @@ cdef class Planes:
         cdef const float *along = self.along + first
         cdef const float *scale = self.scale + first
         cdef int64_t i
+        if self.rows is not None:
+            for i in range(n):
+                out[i] = near_most(q, 0, 16.0 * upper[i], norm[i], along[i], scale[i])
+            return
         for i in range(n):
             out[i] = at_most(q, 0, 16.0 * upper[i], norm[i], along[i], scale[i])
 
@@ -304,11 +340,14 @@ cdef class Planes:
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
         float *out) noexcept nogil:
-        """out[i]: the logit of rows[i], bit for bit that of the int8 head; upper[i]: the sum of its nibbles."""
+        """out[i]: the logit of rows[i], bit for bit that of the whole head; upper[i]: the sum of its nibbles."""
         cdef const question *q = &self.questions[t]
         cdef int32_t acc[2 * BATCH]
         cdef int64_t total[BATCH]
         cdef int64_t plane, i
+        if self.rows is not None:
+            self.apart(kernel, q, rows, n, out)
+            return
         for i in range(n):
             total[i] = 16 * <int64_t>upper[i] + (self.unstored - 128) * q.sum
         for plane in range(self.n_plane):
@@ -319,6 +358,20 @@ cdef class Planes:
                 total[i] += (8 >> plane) * (acc[i] + 256 * <int64_t>acc[BATCH + i])
         for i in range(n):
             out[i] = <float>total[i] * (self.scale[rows[i]] / q.s)
+
+    cdef void apart(
+        self, const kernels *kernel, const question *q, const int32_t *list, int64_t n, float *out) noexcept nogil:
+        """The logits of some of the rows given, as the head that reads all of them has them."""
+        cdef int64_t i = 0, some
+        cdef float *to
+        while i < n:
+            some = 1
+            while i + some < n and list[i + some] == list[i] + some:
+                some += 1
+            to = out + i
+            kernel.head_q8_0(
+                self.rows.data + list[i] * self.rows.row_bytes, some, self.k, q.x, 1, &q.s, &to)
+            i += some
 
     cdef void learn(self, int64_t n_token) noexcept nogil:
         """Take the vectors into the mean; when it is time, make it the anchor (then ``seen`` is 0)."""
@@ -341,6 +394,7 @@ cdef class Planes:
             m = <int64_t>rint(self.mean[i] * (HEAD_XMAX / most)) if most > 0 else 0
             self.anchor[i] = <int8_t>(m & 0xff)
             self.anchor[self.k_pad + i] = <int8_t>((m - self.anchor[i]) >> 8)
+            self.anchor16[i] = <int16_t>m
             self.anchor_sum += m
             self.anchor_square += m * m
         self.seen, self.due = 0, min(8 * self.due, <int64_t>LONGEST_REST)
@@ -365,6 +419,37 @@ cdef class Planes:
                             product[i] - 0.5 * ((16 >> plane) - 1) * self.anchor_sum)
             first += BATCH
 
+    cdef void along_rows(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil:
+        """The same of what the rows given are beyond the codes that the read bits stand for, in units of the scale."""
+        cdef int32_t rows[TILE]
+        cdef int32_t acc[2 * TILE]
+        cdef float product[TILE]
+        cdef double rest[TILE]
+        cdef float one = 1
+        cdef float *out = product
+        cdef int64_t first = row0, n, i, stage
+        while first < row1:
+            n = min(<int64_t>TILE, row1 - first)
+            kernel.head_q8_0(
+                self.rows.data + first * self.rows.row_bytes, n, self.k, self.anchor16, 1, &one, &out)
+            kernel.nibble_dots(self.nibbles + first * (self.k_pad // 2), n, self.k_pad, self.anchor, 2, acc, TILE)
+            for i in range(n):
+                rows[i] = <int32_t>(first + i)
+                rest[i] = (
+                    product[i] / <double>self.scale[first + i] - 16 * (acc[i] + 256.0 * acc[TILE + i])
+                    if self.scale[first + i] else 0)
+            for stage in range(PLANE_STAGES):
+                if 0 < stage <= self.n_plane:
+                    kernel.bit_dots(
+                        self.bits + (stage - 1) * self.n_row * (self.k_pad // 8), rows, n, self.k_pad, self.anchor, 2,
+                        acc, TILE)
+                    for i in range(n):
+                        rest[i] -= (16 >> stage) * (acc[i] + 256.0 * acc[TILE + i])
+                for i in range(n):
+                    self.along[stage * self.n_row + first + i] = <float>(
+                        rest[i] - (0.5 * ((16 >> stage) - 1) - 128) * self.anchor_sum)
+            first += TILE
+
     @property
     def rows_read(self):
         """Rows of which bit 3, bit 2, and everything was read, over all tokens since the head was made."""
@@ -385,3 +470,10 @@ cdef inline float at_most(
     const question *q, int64_t stage, double sum, float norm, float along, float scale) noexcept nogil:
     return <float>(
         sum + q.mid[stage] + q.share * along + (norm * q.reach + q.slack[stage]) * UP) * (scale / q.s)
+
+
+cdef inline float near_most(
+    const question *q, int64_t stage, double sum, float norm, float along, float scale) noexcept nogil:
+    """The same for rows given: their logits are rounded in another order."""
+    cdef double most = (sum + q.mid[stage] + q.share * along + (norm * q.reach + q.slack[stage]) * UP) * scale / q.s
+    return <float>(most + fabs(most) * 2.0 ** -22 + 1e-44)

@@ -320,7 +320,13 @@ cdef class Transformer:
         return self.head.nbytes
 
     @property
+    def head_bytes_mapped(self):
+        """Of these, bytes in the file's map."""
+        return self.head.nbytes if self.head.mapped else 0
+
+    @property
     def head_bytes_allocated(self):
+        """Bytes allocated for the output head."""
         return self.head.allocated
 
     @property

@@ -280,6 +280,161 @@ def test_what_is_refused():
         head(rows, "int8").apply(array.array("f", bytes(4 * 32)), 0, 2)
 
 
+# ---- Q8_0 rows in two stages ----------------------------------------------------------------------------------------
+
+
+def q8_0(codes: np.ndarray, scales: np.ndarray) -> Table:
+    """Rows of blocks: codes int8 [n_row][k], scales [n_row][k / 32]."""
+    n_row, k = codes.shape
+    blocks = np.empty((n_row, k // 32, 34), np.uint8)
+    blocks[:, :, :2] = scales.astype(np.float16)[..., None].view(np.uint8)
+    blocks[:, :, 2:] = codes.astype(np.int8).view(np.uint8).reshape(n_row, k // 32, 32)
+    return Table("Q8_0", blocks.tobytes(), n_row, k)
+
+
+def q8_0_of(rows: np.ndarray) -> Table:
+    n_row, k = rows.shape
+    with np.errstate(over="ignore"):
+        scales = (np.abs(rows).reshape(n_row, -1, 32).max(2) / 127).astype(np.float16)
+    by = np.where(scales == 0, 1, scales).astype(np.float64)
+    codes = np.clip(np.rint(rows.reshape(n_row, -1, 32) / by[..., None]), -128, 127)
+    return q8_0(codes.reshape(n_row, k), scales)
+
+
+def staged_q8_0(table: Table, n_threads: int = 3) -> Head:
+    """With all planes made, by different numbers of threads."""
+    of = Head(table, "two-stage", n_threads)
+    zero = array.array("f", bytes(4 * of.k))
+    for i in range(32 + 64 + 2):
+        of.apply(zero, 1, n_threads if i % 8 == 0 else 1)
+    assert of.kind == "two-stage" and of.mapped
+    return of
+
+
+def check_q8_0(table: Table, x: np.ndarray, tops=(1, 2, 40, 256)) -> Head:
+    """The winners are those of the head that reads all, bit for bit, alone, together and by any threads."""
+    staged, whole = staged_q8_0(table), Head(table, "q8_0")
+    with np.errstate(invalid="ignore"):
+        full = logits(whole, x)
+        assert same(logits(staged, x), full)
+        for top in tops:
+            want = winners(full, top)
+            for n_threads in (1, 3):
+                assert same(logits(staged, x, top, n_threads), want), (top, n_threads)
+        for _ in range(12):  # on the way to the first anchor, and with it
+            one = np.concatenate([logits(staged, row[None], 1, 2) for row in x])
+            assert same(one, winners(full, 1))
+    return staged
+
+
+@pytest.mark.parametrize("n_row, k", [(1, 32), (15, 96), (17, 512), (700, 544), (130, 2080), (64, 4096)])
+def test_q8_0_in_two_stages(n_row, k):
+    rng = np.random.default_rng(k)
+    check_q8_0(q8_0_of(rng.normal(size=(n_row, k))), rng.normal(size=(3, k)))
+
+
+def test_q8_0_in_two_stages_with_blocks_of_very_different_scales():
+    rng = np.random.default_rng(4)
+    scales = 10.0 ** rng.integers(-7, 4, size=(400, 4))
+    scales[:, 1] *= rng.choice([-1, 1], 400)  # no writer does that, but nothing forbids it
+    codes = rng.integers(-128, 128, size=(400, 128))
+    check_q8_0(q8_0(codes, scales), rng.normal(size=(4, 128)) * [[1], [1e-30], [1e30], [1e-38]])
+
+
+def test_q8_0_in_two_stages_ties_zeros_and_equal_rows():
+    rng = np.random.default_rng(5)
+    codes, scales = rng.integers(-127, 128, size=(300, 64)), np.full((300, 2), 0.01)
+    x = rng.normal(size=(3, 64))
+    codes[100:140] = codes[7]
+    check_q8_0(q8_0(codes, scales), np.concatenate([x, x[:1] * codes[7], np.zeros((1, 64))]), (1, 39, 40, 41, 42))
+    check_q8_0(q8_0(np.zeros((300, 64)), scales), x)
+    check_q8_0(q8_0(codes, np.zeros((300, 2))), x)
+    scales[::3] = 0
+    check_q8_0(q8_0(codes, scales), np.concatenate([x, -codes[1:2] * 1.0]))
+    check_q8_0(q8_0(-np.abs(codes), scales + 0.1), np.abs(x))  # all logits below zero
+
+
+def test_q8_0_in_two_stages_near_ties():
+    """Rows that differ from the best by one code: the bounds must not be tighter than the rounding of the logits."""
+    rng = np.random.default_rng(6)
+    best = rng.integers(-120, 121, size=1024)
+    codes = np.repeat(best[None], 600, 0)
+    for row in range(600):
+        codes[row, rng.integers(0, 1024, 3)] += rng.integers(-1, 2, 3)
+    scales = np.repeat(rng.uniform(0.001, 0.02, (1, 32)), 600, 0)
+    table = q8_0(codes, scales)
+    check_q8_0(table, np.stack([best * 1.0, -best * 1.0, rng.normal(size=1024)]), (1, 5, 40))
+
+
+def test_q8_0_in_two_stages_rows_that_are_no_numbers():
+    rng = np.random.default_rng(7)
+    codes, scales = rng.integers(-127, 128, size=(300, 64)), np.full((300, 2), 0.01)
+    scales[3, 0], scales[50, 1], scales[51, :], scales[90, 0] = np.nan, np.inf, -np.inf, 65504
+    x = rng.normal(size=(3, 64))
+    table = q8_0(codes, scales)
+    staged, whole = staged_q8_0(table), Head(table, "q8_0")
+    for top in (1, 5, 256):
+        full, got = logits(whole, x), logits(staged, x, top)
+        assert (np.isnan(got) == np.isnan(full)).all()
+        for row in range(3):
+            known = ~np.isnan(full[row])
+            assert same(got[row : row + 1, known], winners(full[row : row + 1, known], top))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_q8_0_in_two_stages_any_rows(data):
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    n_row, k = data.draw(st.integers(1, 90)), 32 * data.draw(st.integers(1, 20))
+    spread = data.draw(st.sampled_from([0.0, 0.3, 2.0]))
+    codes = rng.integers(-128, 128, size=(n_row, k)) // data.draw(st.sampled_from([1, 9, 100]))
+    scales = 0.01 * np.exp(spread * rng.normal(size=(n_row, k // 32)))
+    x = rng.normal(size=(2, k))
+    if data.draw(st.booleans()):
+        x[1] = codes[0] + 0.01 * x[1]
+    check_q8_0(q8_0(codes, scales), x, (1, data.draw(st.integers(1, 256))))
+
+
+@pytest.mark.parametrize("isa", cpu.supported())
+def test_q8_0_in_two_stages_on_every_row(isa):
+    rng = np.random.default_rng(11)
+    table, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
+    want = winners(logits(Head(table, "q8_0"), x), 10)
+    before = cpu.isa()
+    try:
+        cpu.use(isa)
+        assert same(logits(staged_q8_0(table), x, 10), want)
+    finally:
+        cpu.use(before)
+
+
+def test_q8_0_in_two_stages_reads_few_rows():
+    rng = np.random.default_rng(8)
+    rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
+    rows[77] += 0.3 * x
+    staged = staged_q8_0(q8_0_of(rows))
+    before = np.array(staged.planes.rows_read)
+    got = logits(staged, x[None], 1)[0]
+    assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
+    read = np.array(staged.planes.rows_read) - before
+    assert 1 <= read[2] <= read[1] <= read[0] < 1000 and read[2] < 50
+
+
+def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
+    """Until then all rows are read, and a vector that asks for all logits still reads all of them."""
+    rng = np.random.default_rng(9)
+    table, x = q8_0_of(rng.normal(size=(700, 96))), rng.normal(size=(2, 96))
+    staged, full = Head(table, "two-stage", 3), logits(Head(table, "q8_0"), x)
+    for _ in range(32 + 64):
+        assert same(logits(staged, x, 3, 2), full)
+    assert same(logits(staged, x, 3, 2), winners(full, 3))
+    assert same(logits(staged, x, 0, 2), full)
+    assert staged.nbytes == 700 * 102 and staged.allocated == 700 * (64 * 6 + 28)
+    assert placement("two-stage", "Q8_0", 700, 96, 3) == (
+        "two-stage", staged.nbytes, True, staged.scratch, staged.allocated)
+
+
 # ---- in the engine --------------------------------------------------------------------------------------------------
 
 

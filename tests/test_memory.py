@@ -17,6 +17,7 @@ pytest.importorskip("pyx.transformer", reason="needs the compiled floor (python 
 
 import edge
 from benchmarks import make_model
+from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from pyx.memory import Arena
 from pyx.page import NAMES
@@ -71,7 +72,7 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
 
 @pytest.mark.parametrize("kind", make_model.TERNARY)
 @pytest.mark.parametrize("shape", ["tiny", "tiny-silu", "tiny-llama"])
-@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native", "Q8_0 auto"])
+@pytest.mark.parametrize("head", ["int8", "two-stage", "int4", "native", "Q8_0 auto", "Q8_0 two-stage"])
 def test_the_plan_before_loading_is_the_plan_after(tmp_path: Path, shape: str, kind: str, head: str) -> None:
     path = tmp_path / "tiny.gguf"
     embedding, head = ("F16 " + head).split()[-2:]
@@ -253,7 +254,11 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
         ("F16", {"parallel": 2}, "int8"),
         ("F16", {"constrained": True}, "int8"),
         ("F16", {"head": "int8"}, "int8"),
-        ("Q8_0", {}, "q8_0"),
+        ("Q8_0", {}, "two-stage"),
+        ("Q8_0", {"parallel": 2}, "q8_0"),
+        ("Q8_0", {"constrained": True}, "q8_0"),
+        ("Q8_0", {"memory": "300M"}, "q8_0"),  # what a limit allows goes to the context
+        ("Q8_0", {"head": "q8_0"}, "q8_0"),
     ],
 )
 def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
@@ -269,6 +274,27 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
     with edge.load(path, ctx=64, threads=1, on_plan=plans.append, **options) as engine:  # type: ignore[arg-type]
         assert engine.model.transformer.head_kind == kind
         assert plans == [engine.plan]
+
+
+def test_a_q8_0_head_is_read_in_two_stages_where_memory_is_plentiful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edge import loading
+
+    path = make_wide(tmp_path, "Q8_0")
+    monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
+    with edge.load(path, ctx=64, threads=1) as engine:
+        footprint = engine.plan.footprint
+        assert footprint.head_mapped == WIDE.n_vocab * WIDE.hidden // 32 * 34
+        assert footprint.head_allocated == WIDE.n_vocab * (WIDE.hidden * 6 // 8 + 28)
+    monkeypatch.setattr(loading, "available_memory", lambda: footprint.coming * 3 // 2)
+    with edge.load(path, ctx=64, threads=1) as engine:
+        assert engine.model.transformer.head_kind == "q8_0" and engine.plan.footprint.head_allocated == 0
+
+
+def test_a_head_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="head is 'q8_0', but"):
+        edge.load(make_wide(tmp_path, "F16"), ctx=64, head="q8_0")
 
 
 def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:

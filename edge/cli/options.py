@@ -87,10 +87,12 @@ def asks_for_model(ctx: click.Context, *others: str) -> bool:
 # fmt: off
 _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
               "lists them). Exit 6 if the processor does not support it.")
-_HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "f16", "f32", "native"]),
+_HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32",
+                                           "native"]),
                metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default: "
-               "as the file has it if Q8_0, else int8 or two-stage, whichever is faster); two-stage (same answers as "
-               "int8, but reads less memory when only the likeliest tokens of one answer matter); int6 or int4 "
+               "as the file has it if Q8_0, else int8; or two-stage, if that is faster); two-stage (same answers as "
+               "int8 or the file's Q8_0, but reads less memory when only the likeliest tokens of one answer matter; "
+               "beside Q8_0 it takes three quarters of its memory more); q8_0 (only if the file has it); int6 or int4 "
                "(smaller, less exact); f16; f32; native (the values of the file, f16 or f32).")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
                   help="map: use the weights in the mapped file, starts at once; huge: copy them into 2 MiB pages "

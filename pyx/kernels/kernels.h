@@ -298,6 +298,11 @@ void keep_larger_half(int8_t *q, int64_t n, int32_t *sum);
 void split_planes(uint8_t *codes, int64_t k, int64_t k_pad, int n_plane, uint8_t *nibbles, uint8_t *bits,
                   int64_t stride, float norm[3]);
 
+/* The same for codes that only stand for numbers w [k] near scale * code, |w| <= 127 scale: norm[i] is an upper bound
+ * of the norm of w / scale - (the middle of the codes that b unread bits leave), INFINITY where w is not finite. */
+void split_planes_near(const float *w, float scale, uint8_t *codes, int64_t k, int64_t k_pad, int n_plane,
+                       uint8_t *nibbles, uint8_t *bits, int64_t stride, float norm[3]);
+
 /* split_planes.c: w [k] -> codes that need n_bit < 8 bits, the odd multiples of 2^(7 - n_bit), and the scale of a few
  * with the least squared error of scale * code.  A row without a usable scale gets its largest magnitude as one. */
 void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *scale);
