@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernel_builds import BASELINE_FILES, KERNELS, MACHINE, ROOT, ROW_FILES, compiler, flags_of, objects, tool
+from kernel_builds import BASELINE_FILES, KERNELS, MACHINE, ROOT, TARGET_FILES, compiler, flags_of, objects, tool
 from test_freeze import golden, golden_run
 from test_kernels import build as build  # a fixture
 from test_kernels import build_harness, digests, run
@@ -41,7 +41,7 @@ def test_the_whole_package(native: Path, tmp_path: Path, cc: str) -> None:
     trial = ["-fopenmp", "-shared", "-x", "c", "/dev/null", "-o", str(tmp_path / "trial.so")]
     if subprocess.run([cc, *trial], capture_output=True).returncode:
         pytest.skip(f"{cc} has no OpenMP library (Debian: libomp-dev)")
-    for name in [*BASELINE_FILES, *ROW_FILES[MACHINE]]:
+    for name in [*BASELINE_FILES, *TARGET_FILES[MACHINE]]:
         flags = [*flags_of(MACHINE, name), "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
         subprocess.run([cc, *flags, str(KERNELS / name)], check=True)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
@@ -55,7 +55,7 @@ def test_the_whole_package(native: Path, tmp_path: Path, cc: str) -> None:
     )  # fmt: skip
     (temporary,) = (tmp_path / "build").glob("temp.*")
     built = {name: temporary / "pyx" / "kernels" / f"{Path(name).stem}.o"
-             for name in [*BASELINE_FILES, *ROW_FILES[MACHINE]]}  # fmt: skip
+             for name in [*BASELINE_FILES, *TARGET_FILES[MACHINE]]}  # fmt: skip
     program = build_harness(MACHINE, built, tmp_path)
     assert set(digests(run(program)).values()) == set(digests(run(native, "scalar")).values())
     done = golden_run(sys.executable, "-P", "-m", "edge", PYTHONPATH=str(tmp_path))
