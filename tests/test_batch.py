@@ -18,6 +18,7 @@ import pytest
 
 import edge
 from edge.errors import Busy, UsageError
+from edge.session.scheduler import LEAST_BESIDE
 from edge.tools.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("bundled_model")
@@ -61,6 +62,23 @@ def test_answers_are_those_of_one_after_the_other(engine, tmp_path) -> None:
         assert body["choices"][0]["finish_reason"] == answer.finish_reason
         assert body["usage"]["completion_tokens"] == answer.usage.completion
         assert found[str(i)]["error"] is None and body["object"] == "chat.completion"
+
+
+def test_prompts_are_read_in_wide_steps(engine, tmp_path) -> None:
+    """Nobody waits for the next token of a batch; afterwards somebody may."""
+    rows = []
+    step = engine.model.step
+
+    def counted(segments: Any) -> None:
+        rows.append([len(each.ids) for each in segments])
+        step(segments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.model, "step", counted)
+        run(engine, tmp_path, [line(str(i), "Tell me about tea. " * 5 * (1 + i % 3)) for i in range(24)])
+    beside = [max(each) for each in rows if min(each) == 1 and max(each) > 1]
+    assert beside and max(beside) > 2 * LEAST_BESIDE
+    assert not engine.scheduler.unhurried
 
 
 def test_errors_stand_in_their_lines(engine, tmp_path) -> None:

@@ -337,6 +337,9 @@ def test_prompts_share_the_room_alike() -> None:
     segments = [Segment(None, list(range(n)), part=True) for n in (100, 10, 300)]
     (step,) = pace.share(segments, 128)
     assert sorted(len(each.ids) for each in step) == [10, 59, 59]
+    writers = [Segment(None, [1]) for _ in range(3)]
+    (step,) = pace.share([*writers, Segment(None, list(range(100)), part=True)], 128, unhurried=True)
+    assert sorted(len(each.ids) for each in step) == [1, 1, 1, 100]  # a batch: nobody waits for the writers
     many_rows = [Segment(None, [1] * 8) for _ in range(40)]
     steps = pace.share([*many_rows, Segment(None, [1] * 50, part=True)], 128)
     assert [sum(len(each.ids) for each in step) for step in steps] == [128, 128, 64 + 8]

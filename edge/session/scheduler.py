@@ -95,13 +95,15 @@ class Scheduler:
     ``steps``, ``most_segments`` and ``most_rows`` count what was done for several answers together.
 
     ``parallel``: how many answers may run at the same time, None: any number.  Beyond that QUEUE of them wait, first
-    come, first served.
+    come, first served.  ``unhurried``: nobody waits for the next token, as in a batch.  Then prompts are read in steps
+    as wide as possible, in which a row costs less, not by as many rows as do not keep the writers waiting.
     """
 
     def __init__(
         self, model: Model, give_way: Callable[[], bool] = lambda: False, parallel: int | None = None
     ) -> None:
         self.parallel = parallel
+        self.unhurried = False
         self.steps = self.most_segments = self.most_rows = 0  # of answers that did not run alone
         self._model = model
         self._give_way = give_way
@@ -312,7 +314,7 @@ class Scheduler:
 
     def _evaluate(self, segments: Sequence[Segment]) -> None:
         """Evaluate them together, in as many steps as their rows need; the turn is held."""
-        for batch in self._pace.share(segments, self._model.chunk):
+        for batch in self._pace.share(segments, self._model.chunk, self.unhurried):
             for each in batch:
                 each.company = len(batch)
             self.steps += 1
@@ -349,7 +351,7 @@ class Pace:
         self._writing: dict[int, float] = {}  # rows of answers -> seconds of a step without any prompt
         self._row = 0.0  # seconds of a row of prompt beside them; 0: not known
 
-    def share(self, segments: Sequence[Segment], most: int) -> list[list[Segment]]:
+    def share(self, segments: Sequence[Segment], most: int, unhurried: bool = False) -> list[list[Segment]]:
         """The steps: what is written goes first, whole; prompts get what room the first step leaves, alike."""
         steps: list[list[Segment]] = [[]]
         room = most
@@ -364,7 +366,7 @@ class Pace:
                 room -= n
         if prompts:
             rows = most - room
-            if rows:
+            if rows and not unhurried:
                 room = min(room, self._beside(rows))
             if room < len(prompts):
                 steps.append([])

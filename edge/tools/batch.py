@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edge.session.session import Session
 
 LINE_LIMIT = 4 << 20  # bytes of a request
-AT_ONCE = 4
+AT_ONCE = 8
 HEAD = "batch_req_"  # of the id of an answer; the number of its line follows
 SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
 
@@ -85,6 +85,7 @@ class Batch:
         begun, before = time.monotonic(), sum(self._done)
         progress(before, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
+        self._engine.scheduler.unhurried = True
         threads = [threading.Thread(target=self._answer, args=(work,), name="batch") for _ in range(self.at_once)]
         for thread in threads:
             thread.start()
@@ -97,6 +98,7 @@ class Batch:
             self.stop()
             for thread in threads:
                 thread.join()
+            self._engine.scheduler.unhurried = False
         os.fsync(self._target)
         if self._failure is not None:
             raise self._failure
