@@ -50,9 +50,7 @@ npm_clients &
 npm=$!
 python_clients "$folder" tests/clients/requirements.txt
 python=$?
-python_clients "$folder/instructor" tests/clients/requirements-instructor.txt
-instructor=$?
-wait $npm
-[ $? = 0 ] && [ $python = 0 ] && [ $instructor = 0 ] && exit
+python_clients "$folder/instructor" tests/clients/requirements-instructor.txt || rm -rf "$folder/instructor"
+wait $npm && [ $python = 0 ] && [ -d "$folder/instructor" ] && exit
 say "some clients could not be installed"
 [ "$optional" = --optional ]
