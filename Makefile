@@ -29,7 +29,7 @@ help:
 	@echo "make fuzz-files   test COUNT (100000) mutated files of every format; SEED repeats a run"
 	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
 	@echo "make service   test hostile clients of chat --socket for MINUTES (3); SEED repeats a run"
-	@echo "make sanitize   test kernels with ASan and UBSan, threads with TSan"
+	@echo "make sanitize   test kernels with ASan and UBSan, threads with TSan for MINUTES (1)"
 	@echo "make test-load   run the suite COUNT (20) times on a busy machine"
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file program and one-folder program for this architecture, in dist/"
@@ -66,7 +66,7 @@ faults service: $(VENV)/.tools $(VENV)/.compiled
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -m sanitize $(ARGS)
-	@$(PY) tests/tsan.py
+	@$(PY) tests/tsan.py --minutes $(or $(MINUTES),1)
 
 test-load: $(VENV)/.tools $(VENV)/.compiled
 	@tests/load.sh $(or $(COUNT),20)

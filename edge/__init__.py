@@ -9,16 +9,41 @@
             print(piece.text, end="", flush=True)
 
 load         a file -> Engine; refuses if the memory plan does not fit.  load(ctx=, kv=, memory=, parallel=, threads=)
-Engine       one model: session(), chat(messages), load_session(path), share_prefixes(size), memory(), close()
+Engine       one model: session(system), chat(messages), load_session(path), share_prefixes(size), memory(), close()
 Session      one conversation: ask(text), chat(messages), complete(prompt), choose(question, options), warm(), undo(),
-             clear(), cancel(), save(path), park(path), messages, system
+             clear(), cancel(), save(path), park(path), messages, system.  One caller at a time; use a session for each
+             guest, on as many threads as you like
 Answer       what ask, chat and complete return: iterate it for pieces, or .text; .finish_reason, .usage, .timings,
              .value (of an answer with a schema), .logprobs, cancel(), close(); "with" closes it
 Piece        .text, .ids, .bytes
 Sampling     temperature, top_k, top_p, min_p, seed, ...; each is also an option of ask
 KVConfig     all options of load about context and memory, in one object
-EdgeError    base of all expected errors: a message of one line, and exit_code; the classes are in edge.errors
+Conversation a Session with turns: ask(text), regen(), undo(), add(role, content)
+EdgeError    base of all expected errors: a message of one line, and exit_code.  edge.errors has UsageError,
+             ModelNotFound, InvalidFile, MemoryRefused, ContextFull, Busy, AnswerTimeout, UnsupportedCPU, NotBuilt
 edge.aio     async for piece in edge.aio.pieces(answer)
+edge.kiosk   orders and bookings without a model: edge.kiosk.visit.Visit(edge.kiosk.house.load("house.toml"), deliver);
+             visit.greet().say, then visit.turn(text).say
+
+A kiosk that forgets its guest, stops after ten seconds and keeps running after an error:
+
+    with edge.load(ctx=512, system="You sell coffee and tea.") as engine:
+        session = engine.session()
+        session.warm()
+        while True:
+            try:
+                question = input("> ")
+                if question == "bye":
+                    session.clear()                       # for the next guest; the system prompt is kept
+                    continue
+                answer = session.ask(question, by="sentence", max_tokens=80, timeout=10)
+                for piece in answer:
+                    print(piece.text, end="", flush=True)  # or speak it
+                print(f" [{answer.finish_reason}]")
+            except edge.EdgeError as error:
+                print(error)
+            except (EOFError, KeyboardInterrupt):
+                break
 
 docs/python.md is a guide; edge.Session.ask explains the options of an answer.
 

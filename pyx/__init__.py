@@ -14,6 +14,6 @@ if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
     try:
         from pyx import table as _loads_libgomp  # noqa: F401
     except ImportError:
-        pass  # not built: whoever needs it says so
+        pass  # not built: the first use raises an error
     finally:
         del os.environ["GOMP_SPINCOUNT"]

@@ -363,7 +363,7 @@ cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out
 
 
 cdef rotated(const float[::1] x, int64_t head_dim):
-    """A copy of some heads, as a cache wants them that has its keys rotated."""
+    """A rotated copy of some heads, for a cache that holds rotated keys."""
     cdef float[::1] copy = array.array("f", memoryview(x).tobytes())
     cdef int64_t i
     for i in range(0, copy.shape[0], head_dim):

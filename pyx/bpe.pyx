@@ -34,7 +34,7 @@ cdef class BytePairs:
     """A vocabulary: the texts in ``stored`` from byte ``first`` on that end at ``ends``, see :func:`pyx.strings.ends`.
 
     roles: one of SKIP, RAW, TOKEN for each text.  alphabet: the character that stands for each of the 256 bytes.
-    unknown: the id for a byte that is no token; -1 leaves it out.  Of equal tokens the first counts.
+    unknown: the id of a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
 
     ``blob`` are the bytes of all texts, joined, ``ends`` (array("I")) where each ends there.  ``stranger`` is the first
     text with a character outside the alphabet, or -1; then nothing can be encoded.  Raises ValueError for sizes that do
@@ -233,7 +233,7 @@ cdef class BytePairs:
         cdef uint64_t top
         cdef int32_t id
         if n >= 1 << 30:
-            raise ValueError(f"a piece of text of {n} bytes")
+            raise ValueError(f"a piece of text has {n} bytes, more than {(1 << 30) - 1}")
         if n > self.room:
             self.make_room(n)
         for i in range(n):
@@ -288,16 +288,16 @@ cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except
     """The bytes of texts, seen to lie in order in ``size`` bytes.  Raises ValueError."""
     cdef int64_t i, at = first, total = 0
     if first < 0:
-        raise ValueError(f"texts from byte {first} on")
+        raise ValueError(f"the texts start at byte {first}, which is negative")
     for i in range(stops.shape[0]):
         if stops[i] > size or stops[i] - 8 < at:
             raise ValueError(f"text {i} ends at {stops[i]}, outside {at + 8} to {size}")
         if stops[i] - 8 - at > LONGEST:
-            raise ValueError(f"text {i} has {stops[i] - 8 - at} bytes")
+            raise ValueError(f"text {i} has {stops[i] - 8 - at} bytes, more than {LONGEST}")
         total += stops[i] - 8 - at
         at = stops[i]
     if total > MOST:
-        raise ValueError(f"{total} bytes of texts")
+        raise ValueError(f"the texts have {total} bytes, more than {MOST}")
     return total
 
 

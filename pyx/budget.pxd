@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from pyx.cpu cimport KV_PAGE
 from pyx.page cimport page_format
 
-# The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not.
+# The page formats of a KV type.  Raises ValueError for an unknown type or head_dim.
 cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1
 
 # Pages that n tokens take.

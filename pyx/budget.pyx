@@ -12,7 +12,7 @@ POSITIONS = ("absolute", "cache")
 
 
 cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
-    """The page formats of a KV type.  Raises ValueError for a type or a head_dim there is not."""
+    """The page formats of a KV type.  Raises ValueError for an unknown type or head_dim."""
     cdef element_type k_type, v_type
     parse_types(kv_type, &k_type, &v_type)
     page_format_init(sealed, k_type, v_type, head_dim)

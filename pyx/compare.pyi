@@ -1,4 +1,4 @@
-"""compare: what two rows of logits say about the same next token (see compare.pyx)."""
+"""compare: two rows of logits for the same next token (see compare.pyx)."""
 
 from array import array
 from typing import Any

@@ -1,4 +1,4 @@
-"""compare: what two rows of logits say about the same next token: likelihood, divergence, first choice.
+"""compare: two rows of logits for the same next token: likelihood, divergence, first choice.
 
 Everything is summed in double, in the order of the vocabulary; a row of 128 k logits has an error of about 1e-14.
 Rows must be finite: a logit that is not would hide behind an average.

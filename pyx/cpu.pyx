@@ -13,7 +13,7 @@ cdef extern from "kernels.h" nogil:
 
 cdef const kernels *chosen = NULL
 
-#: the targets of every architecture, so that a name from another one is told from a misspelt one
+#: the targets of every architecture, to tell the target of another one from a misspelt name
 ALL_TARGETS = ("scalar", "sse41", "avx2", "avxvnni", "avx512vnni", "neon", "dotprod", "i8mm")
 
 

@@ -152,7 +152,7 @@ cdef class KVCache:
 
         A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; where pages have been
         dropped that position n would attend, and the spill file has them not, nothing stays; and policy "heavy" goes
-        back to the start of the newest page at most, since it knows no earlier averages.  The caller evaluates the rest
+        back to the start of the newest page at most, as it keeps no earlier averages.  The caller evaluates the rest
         again: the result is bit for bit that of a run that never went further.
         """
         cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE, room = 1 << 62

@@ -102,7 +102,7 @@ cdef class Arena:
 cdef class MappedFile:
     """A file mapped read-only, shared with every other process that maps it.  ``view`` is a memoryview of its bytes.
 
-    The mapping lives until the last view of it is gone.  Raises OSError when the file cannot be opened or mapped.
+    The mapping exists until the last view of it is freed.  Raises OSError when the file cannot be opened or mapped.
     """
 
     def __cinit__(self, path):
@@ -221,7 +221,7 @@ cdef (size_t, size_t) whole_pages(first, size_t page, last):
 
 
 def guard():
-    """Survive files that get shorter while they are mapped: a handler of SIGBUS for the maps that :func:`watch` knows.
+    """Survive files that are truncated while they are mapped: a handler of SIGBUS for the maps given to :func:`watch`.
 
     For programs, not for libraries: signal handlers belong to the whole process.
     """
@@ -244,7 +244,7 @@ def forget(int number):
 
 
 def lost():
-    """How often a part of a watched map was found to be gone since the process began; zeros stand in its place."""
+    """How often a part of a watched map was found missing since the process began; it then reads as zeros."""
     return lost_pages()
 
 

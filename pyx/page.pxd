@@ -22,7 +22,7 @@ cdef struct page_format:
     int64_t bytes       # of the page; a multiple of 64
     bint integer_k      # keys are scored with int8 queries
 
-# Raises ValueError for a head_dim that is no multiple of 4 or out of range.
+# Raises ValueError for a head_dim that is not a multiple of 4 or is out of range.
 cdef int page_format_init(
     page_format *f, element_type k_type, element_type v_type, int64_t head_dim) except -1
 # A text as in page_types() -> its two types.  Raises ValueError, one line that names the types there are.
@@ -35,7 +35,7 @@ cdef element_type open_type(element_type of) noexcept nogil
 cdef void open_format(page_format *f, const page_format *of) noexcept nogil
 # Sealed pages differ from open ones.
 cdef bint is_quantised(const page_format *f) noexcept nogil
-# Floats of working memory that attend_page and score_page want for n_q queries, whatever the format.
+# Floats of working memory that attend_page and score_page need for n_q queries, whatever the format.
 cdef int64_t page_scratch(int64_t head_dim, int64_t n_q) noexcept nogil
 
 # Store k, v [head_dim] as token t of a page of open format.
@@ -45,7 +45,7 @@ cdef void store_token(
 cdef void seal_page(
     const kernels *kernel, const page_format *source, const void *page, const page_format *to,
     void *sealed) noexcept nogil
-# s [n_q][32] = scores of queries q [n_q][head_dim] (q8, qs: the same as int8, wanted where integer_k).
+# s [n_q][32] = scores of queries q [n_q][head_dim] (q8, qs: the same as int8, needed if integer_k).
 # next: the page that will be read after this one, to be fetched meanwhile; this page itself if there is none.
 cdef void score_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, const float *q,

@@ -11,7 +11,7 @@ heavy    the query sees every token of the pages held; the page goes that got th
 quarter  the window is a quarter of what was read and at most ``window``: the max_keep = min(128, seq_len // 4) of a
          published guide, for comparison.  It forgets the beginning of a prompt while reading it.
 
-Element types are no business of this module, and policies none of the others'.
+This module does not use element types; no other module uses policies.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t

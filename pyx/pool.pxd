@@ -51,7 +51,7 @@ cdef void release_page(slabs *pool, int32_t id) noexcept nogil
 cdef class PagePool:
     cdef slabs s
     cdef list arenas            # one [data, refs] per slab; data None for those given back
-    cdef list owned             # a cache lives in the slab
+    cdef list owned             # a cache uses the slab
     cdef bint huge
     cdef readonly object limit  # most bytes of pages in use, None: as many as there are
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1

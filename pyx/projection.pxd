@@ -26,9 +26,9 @@ cdef struct activations:
 
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
-    MANY_TOKENS = 16        # below, no target wants more
+    MANY_TOKENS = 16        # below, no target takes more rows at once
 
-# Room for integers that project() wants for up to n_token tokens and n_row rows, on a cache line.
+# Integers of working memory that project() needs for up to n_token tokens and n_row rows, on a cache line.
 cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil
 
 # out[t][r] (+)= W[r] . x[t] for rows row0 <= r < row1; acc is scratch of the calling thread

@@ -55,7 +55,7 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
     p.head_dim, p.half = config.head_dim, config.rope_dim // 2
     p.half_near = p.half if config.sliding is not None else 0
     p.block = p.hidden if config.post_norm else 0
-    # a thread's share of the rows of a stage, in whole cache lines; project_groups wants a token and
+    # a thread's share of the rows of a stage, in whole cache lines; project_groups needs a token and
     # two numbers for each 128 of its values
     rows = max(config.hidden, config.ffn, config.q_dim + 2 * config.n_kv_head * config.head_dim) // n_threads + 16
     p.acc_ints = max(accumulators(chunk, rows), (wide // TERNARY_BLOCK + 1) * (TERNARY_BLOCK // 4 + 2) // 16 * 16 + 16)

@@ -18,4 +18,4 @@ class Spill:
         """Bytes of pages brought back in all."""
     @property
     def error(self) -> str | None:
-        """Why there is no file, or no longer; None as long as all is well."""
+        """Why there is no file, or no longer; None if there is no error."""

@@ -3,7 +3,7 @@
 One file for each cache, without a name from its creation on: nobody else opens it, and it is gone when the process is,
 however that ends.  It has room for the latest pages of every KV head.  Each page is written once, as it leaves, into
 the system's file cache, and read only by a ``crop`` that needs it.  Whatever fails (a full disk, a page that came back
-changed) ends it: the cache is then as it would be without, and ``error`` says why.
+changed) ends it: the cache then works without it, and ``error`` is the reason.
 """
 
 import os

@@ -45,7 +45,7 @@ def starting(data, int64_t start, stops, bytes prefix not None):
     try:
         for i in range(stop.shape[0]):
             if not 0 <= at <= stop[i] - 8 <= buffer.len - 8:
-                raise ValueError(f"text {i} ends at {stop[i]}, which cannot be")
+                raise ValueError(f"text {i} ends at {stop[i]}, outside the data")
             if stop[i] - at - 8 >= size and memcmp(<const char *>buffer.buf + at + 8, wanted, size) == 0:
                 found.append(i)
             at = stop[i]

@@ -114,7 +114,7 @@ cdef class Segment:
 
     logits: float32 buffer [n_vocab] for the last of them, or [n][n_vocab] flat with all_logits, or None: nothing is
     computed past the last layer.  winners > 0: only so many logits of a token, the largest, are wanted, ties included;
-    where the head knows a shorter way to them, the others are -inf.  May be used for any number of steps, its buffers
+    if the head has a shorter way to them, the others are -inf.  May be used for any number of steps, its buffers
     changed in between.  Raises ValueError for buffers of another type.
     """
 
@@ -361,7 +361,7 @@ cdef class Transformer:
         if n > kv.room:
             raise ValueError(f"the context of {kv.n_ctx} tokens is full")
         if given.n_out >= 0 and given.n_out != answers * self.n_vocab:
-            raise ValueError(f"{given.n_out} logits asked for, the step gives {answers * self.n_vocab}")
+            raise ValueError(f"room for {given.n_out} logits, but the step gives {answers * self.n_vocab}")
         return n
 
     cdef void _take(self, Segment given, segment *of, int64_t first):
@@ -416,7 +416,7 @@ cdef class Transformer:
         cdef list segments = list(batch)
         cdef dict wanted = {}  # pool -> bytes of pages that its caches may take in this step
         if not segments:
-            raise ValueError("a step without a segment")
+            raise ValueError("a step needs at least one segment")
         for given in segments:
             if given is None:
                 raise TypeError("None is not a segment")
@@ -425,7 +425,7 @@ cdef class Transformer:
         for i, given in enumerate(segments):
             for j in range(i):
                 if p.w.segments[j].kv == &(<KVCache>given.kv).p:
-                    raise ValueError("two segments of a step are of one KV cache")
+                    raise ValueError("two segments of a step use the same KV cache")
             self._take(given, &p.w.segments[i], n)
             n += given.tokens.shape[0]
         for given in segments:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from array import array
 
 import pytest
@@ -19,6 +21,28 @@ from tests import fakes
 def engine(request):
     with edge.load(ctx=256, threads=1, draft="off") as engine:
         yield engine
+
+
+# ---- the help --------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_help_run(monkeypatch, capsys) -> None:
+    """help(edge): the first answer, and the kiosk, which goes on after an error and forgets its guest."""
+    first, kiosk = re.findall(r"(?:^    .*\n|^\n(?=    ))+", edge.__doc__, re.MULTILINE)
+    exec(textwrap.dedent(first), {})
+    assert capsys.readouterr().out.strip()
+    questions = iter(["Two teas, please.", "\ud800", "bye", "A coffee."])
+
+    def typed(prompt: str) -> str:
+        try:
+            return next(questions)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", typed)
+    exec(textwrap.dedent(kiosk), {"edge": edge})
+    out = capsys.readouterr().out
+    assert out.count("[stop]") + out.count("[length]") == 2 and out.count("\n") == 3, out
 
 
 # ---- the call --------------------------------------------------------------------------------------------------------

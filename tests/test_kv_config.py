@@ -81,6 +81,12 @@ def test_the_plan_is_what_a_cache_allocates(ctx, kv_type, window, sinks, overflo
 # ---- defaults and validation --------------------------------------------------------------------------------------
 
 
+def test_repr_shows_what_differs_from_the_defaults():
+    assert repr(KVConfig()) == "KVConfig()"
+    config = KVConfig(ctx=512, kv="f16", parallel=2)
+    assert repr(config) == "KVConfig(ctx=512, kv='f16', parallel=2)" and eval(repr(config)) == config
+
+
 def test_defaults():
     plan = KVConfig().plan(BITNET_2B)
     assert (plan.n_ctx, plan.kv_type, plan.window, plan.sinks) == (2048, "int8", 2044, 4)

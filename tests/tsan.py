@@ -1,20 +1,23 @@
 """Threads under ThreadSanitizer.  By hand, after a change to anything that threads share:
 
-    python tests/tsan.py        some minutes; Linux, gcc with libtsan
+    python tests/tsan.py [--minutes N] [--only many]      Linux, gcc with libtsan
 
-It builds an instrumented copy of the compiled floor in a temporary folder, with tsan_gomp.c in place of libgomp, whose
+It builds an instrumented copy of the compiled layer in a temporary folder, with tsan_gomp.c in place of libgomp, whose
 forks, joins and barriers the sanitizer does not see.  Then it runs
 
 * the barrier of a step, alone (tsan_barrier.c), with threads that come late;
 * four sessions that go on from one beginning, each on a thread of its own, forking and leaving the pool as they go;
 * the bundled model on teams of three threads: two sessions at a time that fork one prefix, which an earlier engine has
-  stored in a file, over both kinds of head and two instruction sets.  Their answers must be those of a session alone.
+  stored in a file, over both kinds of head and two instruction sets.  Their answers must be those of a session alone;
+* the sessions of campaigns/many.py (joins, leaves, cancels, crops, forks and saves at random) for N minutes, 1 by
+  default.  Every answer must be the one that the session gives alone.
 
-Exit 0 when no race was found, 66 and the sanitizer's report otherwise.
+Exit 0 if there is no race, 66 and the sanitizer's report if there is one, 1 if an answer differs.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -89,9 +92,26 @@ for isa, head, kv in (("scalar", "auto", "int8"), (None, "two-stage", "f16"), (N
     print(isa, head, kv, "two sessions, one prefix", flush=True)
 """
 
+MANY = """
+import os, sys
+import pyx
+
+assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
+root, minutes, sessions = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+sys.path.append(os.path.join(root, "tests", "campaigns"))
+import many
+
+counts, wrong = many.campaign(sessions=sessions, seconds=60 * minutes, threads=2, seed=1)
+for name, n in sorted(counts.items()):
+    print(f"{n:>9} {name}", flush=True)
+for line in wrong:
+    print(line, file=sys.stderr)
+sys.exit(1 if wrong else 0)
+"""
+
 
 def build(copy: Path) -> None:
-    """The compiled floor, instrumented, in this folder."""
+    """Build the compiled layer, instrumented, in this folder."""
     shutil.copytree(ROOT / "pyx", copy / "pyx", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     if (ROOT / "build" / "cython").is_dir():  # C that is newer than its .pyx is used again
         shutil.copytree(ROOT / "build" / "cython", copy / "build" / "cython")
@@ -108,6 +128,12 @@ def build(copy: Path) -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1, help="of random sessions")
+    parser.add_argument("--sessions", type=int, default=100, help="at once")
+    parser.add_argument("--only", choices=["many"], help="the random sessions alone")
+    arguments = parser.parse_args()
+    many = [sys.executable, "-c", MANY, str(ROOT), str(arguments.minutes), str(arguments.sessions)]
     library = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -119,11 +145,14 @@ def main() -> int:
             subprocess.run([*gcc, str(ROOT / "tests" / source), *rest], cwd=copy, check=True)
         build(copy)
         preload = f"{library.stdout.strip()}:{copy / 'gomp.so'}"
+        python = {"PYTHONPATH": folder, "LD_PRELOAD": preload}
         runs: list[tuple[list[str], dict[str, str]]] = [
             *(([str(copy / "barrier"), threads, "2000"], {}) for threads in ("2", "3", "5")),
-            *(([sys.executable, "-c", text], {"PYTHONPATH": folder, "LD_PRELOAD": preload})
-              for text in (SESSIONS, MODEL)),
-        ]  # fmt: skip
+            *(([sys.executable, "-c", text], python) for text in (SESSIONS, MODEL)),
+            (many, python),
+        ]
+        if arguments.only:
+            runs = runs[-1:]
         for command, environment in runs:
             # without address randomisation, which old sanitizers do not survive
             done = subprocess.run(["setarch", "-R", *command], cwd=copy, env={**os.environ, **environment})

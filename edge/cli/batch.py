@@ -49,7 +49,7 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 def batch(
     ctx: click.Context, source: str, target: str, resume: bool, timeout: float | None, **flags: Any
 ) -> int:
-    """Parse, answer, say how it went."""
+    """Parse, answer, print a summary."""
     from edge.tools.batch import Batch
 
     out = ctx.ensure_object(Output)

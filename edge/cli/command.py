@@ -1,6 +1,6 @@
 """What commands and options are made of: two levels of help, headings, types of values, variables, subcommands.
 
-Nothing here knows what an option means; see :mod:`edge.cli.options` for those that several commands share.
+Nothing here depends on the meaning of an option; see :mod:`edge.cli.options` for those that several commands share.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Context(click.Context):
         formatter = super().make_formatter()
         assert isinstance(formatter, Formatter)
         formatter.out = self.ensure_object(Output)
-        self.color = formatter.out.colored(sys.stdout)  # click removes colour unless it is told
+        self.color = formatter.out.colored(sys.stdout)  # else click removes colour
         return formatter
 
 
@@ -116,11 +116,11 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # whose --help to look at: click's parser does not always say
+            error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The library names its arguments (``kv_offload is ...``); whoever typed them reads options."""
+        """The library names its arguments (``kv_offload is ...``); here they become the options that were typed."""
         try:
             return super().invoke(ctx)
         except UsageError as error:
@@ -134,7 +134,7 @@ class Command(click.Command):
         brief = self.two_levels and not ctx.meta.get(HELP_ALL)
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            if not isinstance(param, Flag):  # --help itself: whoever reads this knows it
+            if not isinstance(param, Flag):  # --help itself is not shown
                 record = None if brief else param.get_help_record(ctx)
             else:
                 record = param.brief_record(ctx) if brief else param.get_help_record(ctx)
@@ -226,7 +226,7 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
         if equals:
             spelled.append(word if name == long or word.startswith("--") else f"{long}={value}")
         elif (following := next(words, None)) is None:
-            spelled.append(word)  # click says what is missing, in the word that was typed
+            spelled.append(word)  # click reports what is missing, in the word that was typed
         else:
             spelled += [word if word.startswith("--") else long, following]
             value = following

@@ -41,7 +41,7 @@ from edge.cli.output import Output
 def convert(
     ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
 ) -> None:
-    """Convert and say what was written."""
+    """Convert and print what was written."""
     from edge.tools.convert import VERIFYING
     from edge.tools.convert import convert as work
 

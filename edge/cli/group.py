@@ -273,7 +273,7 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         _drop_stdout()
         out.error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
         return 1
-    except Exception as error:  # a bug of ours: say so, and how to help
+    except Exception as error:  # a bug in the program: report it, and how to help
         if out.verbose:
             _traceback()
         if cause := unbuilt(error):

@@ -39,7 +39,7 @@ from edge.errors import EdgeError
 @options.output_options
 @click.pass_context
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
-    """Download, check, and say how to use it."""
+    """Download, check, and print how to use it."""
     from edge.tools.pull import parse
     from edge.tools.pull import pull as work
 
@@ -104,7 +104,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
 @options.output_options
 @click.pass_context
 def rm(ctx: click.Context, names: tuple[str, ...], **_: Any) -> None:
-    """Delete, and say how much is free again.  All are tried; the first failure is the exit code."""
+    """Delete, and print how much was freed.  All are tried; the first failure is the exit code."""
     from edge.model.library import remove
 
     out = ctx.ensure_object(Output)

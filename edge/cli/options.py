@@ -1,7 +1,7 @@
 """Options that several commands share, declared once, and how they become an Engine and a Sampling.
 
 An option exists only if something below obeys it.  Values that the library judges (KV types, sampling ranges) are
-passed through as they are: one place knows the rules, and its message reaches the user unchanged.
+passed through as they are: one place has the rules, and its message reaches the user unchanged.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ session_options = heading(
 
 
 def _set_output(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Merge an output option of a sub-command into what the root command was told; typed ones win over variables."""
+    """Merge an output option of a sub-command into those of the root command; typed ones win over variables."""
     if not value or value == "auto":
         return
     out, name = ctx.ensure_object(Output), str(param.name)

@@ -44,7 +44,7 @@ class Reader(Protocol):
     interactive: bool  # a person sits there: show prompts, hints, and go on after errors
 
     def read(self, prompt: str) -> str:
-        """The next line, without its newline; bytes that are no UTF-8 as surrogates.
+        """The next line, without its newline; bytes that are not UTF-8 as surrogates.
 
         EOFError at the end, Interrupted on Ctrl-C.
         """
@@ -155,7 +155,7 @@ class Repl:
         self.talk = Conversation(engine, session=session)
         self.keep = keep
         self.code = 0
-        self.remarked: str | None = None  # the error of --kv-offload that has been told
+        self.remarked: str | None = None  # the error of --kv-offload that has been printed
 
     # -- the loop
 

@@ -1,4 +1,4 @@
-"""``bitnet-edge run``: one answer to standard output, then exit; never asks anything."""
+"""``bitnet-edge run``: one answer to standard output, then exit; never prompts."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def read_stdin(strip: bool = True) -> str:
 def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> bool:
     """Stream the answer; True when Ctrl-C stopped it.  What was printed stays, and its line is always ended.
 
-    ``asked``: False where there will be no answer, whose line is then not ended.
+    ``asked``: False if there is no answer, so that no line needs to be ended.
     """
     answer = Answer(out, thoughts, by)
     with stopping(session.cancel) as stop, out.progress("reading the prompt", "tokens") as progress:

@@ -1,10 +1,10 @@
 """Ctrl-C and SIGTERM, turned into something the commands can handle.
 
 The library below never touches signals; here SIGTERM becomes :class:`Terminated` and, while an answer streams, the
-first Ctrl-C asks the session to stop (so that the partial turn is kept whole) and only the second one interrupts.
+first Ctrl-C stops the session (so that the partial turn is kept whole) and only the second one interrupts.
 
 A one-file program gets each Ctrl-C twice: from the terminal, and from the process that unpacked it, which passes on
-whatever it receives and cannot be told not to.  :func:`is_wish` tells the second from the first.
+whatever it receives; this cannot be turned off.  :func:`is_wish` tells the second from the first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def guard_maps() -> None:
     """A model file that gets shorter while it is in use is an error from now on, and no longer SIGBUS."""
     try:
         from pyx.memory import guard
-    except ImportError:  # not built: loading says so
+    except ImportError:  # not built: loading raises the error
         return
     guard()
 

@@ -220,7 +220,7 @@ def _embedded(text: str, at: int, name: str) -> int:
     try:
         schema, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        return at  # llguidance says what is wrong with it
+        return at  # llguidance reports what is wrong with it
     check_schema(schema, name)
     return end
 

@@ -1,4 +1,4 @@
-"""Constraint: one answer on its way through a grammar; the loop of a session asks it about every token.
+"""Constraint: one answer on its way through a grammar; the loop of a session checks every token with it.
 
 The model chooses first, from all tokens.  Only where its choice is not allowed it chooses again, among those that are:
 so an answer that would have been valid anyway comes out as it would have without a grammar, bit for bit and drawn by
@@ -22,7 +22,7 @@ _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
 
 
 class Constraint:
-    """``allows`` and ``mask`` say what may come next, ``accept`` goes on; ``done``: nothing may follow any more.
+    """``allows`` and ``mask``: what may come next; ``accept`` takes a token; ``done``: nothing may follow any more.
 
     ``lead``: blanks that the model may put before the answer; they are not part of it.  ``most``: tokens at most.
     """
@@ -67,7 +67,7 @@ class Constraint:
     def mask(self) -> bytes:
         """The tokens that may come next: a bit each, the lowest of a byte first.  Raises UsageError if there is none.
 
-        What is chosen from them is asked about again: :meth:`allows` knows more, and refuses no token twice.
+        The chosen token is checked again: :meth:`allows` is more exact, and refuses no token twice.
         """
         vocabulary = self._vocabulary
         if self._only:

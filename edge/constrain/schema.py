@@ -1,7 +1,7 @@
 """JSON schemas: as text, dictionary, dataclass or pydantic model -> one schema, every key of which is obeyed.
 
 llguidance ignores keys it does not know.  Here a key that is neither obeyed nor a mere remark is refused by name: an
-answer must never be less than what the schema asks for.
+answer must never be less than what the schema requires.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schem
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))  # name -> schema
 #: keys that describe; they are left out before llguidance sees the schema
 _DESCRIPTIONS = frozenset(("$comment", "title", "description", "default", "examples", "example"))
-#: keys that say nothing about which values are valid; discriminator (OpenAPI, pydantic) repeats what anyOf says
+#: keys without effect on which values are valid; discriminator (OpenAPI, pydantic) repeats anyOf
 _REMARKS = _DESCRIPTIONS | {
     "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
     "discriminator",
@@ -194,7 +194,7 @@ def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def value(text: str, into: type | None) -> Any:
-    """What an answer says: an instance of ``into``, or JSON's own types.  Raises ValueError for half an answer."""
+    """The value of an answer: an instance of ``into``, or JSON's own types.  ValueError if it is incomplete."""
     parsed = json.loads(text)
     if into is None:
         return parsed

@@ -1,4 +1,4 @@
-"""Spec: what a caller asks an answer to be: of a JSON schema, a regular expression, one of some texts, of a grammar."""
+"""Spec: the form that a caller requires of an answer: a JSON schema, a regular expression, choices or a grammar."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ class Spec:
 
     @property
     def styles(self) -> range:
-        """The ways of writing that :meth:`rules` knows besides the free one."""
+        """The styles of :meth:`rules` besides the free one."""
         return range(len(_STYLES) if self.is_json else 0)
 
     def value(self, text: str) -> Any:
-        """What an answer says: for a schema its value or instance, else the text.  ValueError for half an answer."""
+        """The value of an answer: for a schema its value or instance, else the text.  ValueError: incomplete."""
         if not self.is_json:
             return text
         from edge.constrain.schema import value

@@ -8,7 +8,7 @@ A Form is how one model does it.
 
 A call cannot be malformed: its name is one of those given, and its arguments are JSON of that function's schema.  How
 it is written is the family's affair: between <tool_call> marks (Qwen3 and others), or as the whole answer (Llama 3).
-A template that does not know tools is told of them in the system prompt.
+If a template has no place for tools, they are described in the system prompt.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Tools:
         return cls(known, choice, parallel is not False)
 
     def form(self, template: Template, tokenizer: Tokenizer) -> Form:
-        """How this model is told of them and calls them."""
+        """How they are described to this model, and how it calls them."""
         special = tokenizer.special
         marks = tuple(special.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
         return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else ())
@@ -133,7 +133,7 @@ class Form:
         return [tool.given for tool in self.tools.tools] if self.style and self.tools.choice != "none" else None
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """A conversation as the template wants it, with calls and results of earlier turns; and tools, if need be."""
+        """A conversation in the form of the template, with calls and results of earlier turns, and tools."""
         told = [self._message(message) for message in messages]
         if self.style or self.tools.choice == "none":
             return told
@@ -162,7 +162,7 @@ class Form:
 
     @property
     def spec(self) -> Spec | None:
-        """What the answer must be; None: whatever the model says."""
+        """What the answer must be; None: any text."""
         tools, choice = self.tools.tools, self.tools.choice
         if choice == "none":
             return None

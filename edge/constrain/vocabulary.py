@@ -1,4 +1,4 @@
-"""Vocabulary: a model's tokens for llguidance; made when the first answer asks for it, counted in the plan."""
+"""Vocabulary: a model's tokens for llguidance; made when the first answer needs it, counted in the plan."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Vocabulary:
 
 
 class _Tokens:
-    """What llguidance asks of a tokenizer.  Its end of text is a token of its own, behind all others."""
+    """What llguidance needs of a tokenizer.  Its end of text is a token of its own, behind all others."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None

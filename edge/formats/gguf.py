@@ -128,7 +128,7 @@ def read(
     """Describe a ternary model in a GGUF file.
 
     ``i2s_layout``: how I2_S codes are arranged; nothing in the file tells, "auto" means "128" until somebody looks
-    closer (:mod:`edge.model.reading`).  ``activation``: "relu2" or "silu", over what the file or its architecture says.
+    closer (:mod:`edge.model.reading`).  ``activation``: "relu2" or "silu", in place of the file's.
     ``inverted``: the scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.
     Raises ModelNotFound, InvalidFile (one line naming the key or tensor) or UsageError.
     """
@@ -171,9 +171,9 @@ def _open(
     activation: str | None,
     inverted: bool,
 ) -> dict[str, tuple[Any, ...]]:
-    """What the file does not say: option -> choices, the one that was taken first.
+    """What the file leaves open: option -> choices, the one that was taken first.
 
-    Who names the activation knows the file: nothing is open then.
+    If the caller names the activation, nothing is left open.
     """
     found: dict[str, tuple[Any, ...]] = {}
     if activation is not None or any(key.startswith("bitnet_edge.") for key in header.metadata):  # the latter: ours
@@ -266,7 +266,7 @@ def _check_keys(header: Header, family: Family) -> None:
 
 
 def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
-    """Tensor name -> (type, bytes), where an id means different things in different forks told by its span."""
+    """Tensor name -> (type, bytes), where an id that differs between forks is decided by its span."""
     _check_types(header, arch)
     meant: dict[int, tuple[str, int, int, int]] = {}
     for type_id, candidates in _FORKS.items():
@@ -324,7 +324,7 @@ def _check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
 
 
 def _foreign(info: TensorInfo, arch: str) -> str | None:
-    """Why a tensor's type cannot be read, told by id, architecture and byte span (ids differ between forks)."""
+    """Why a tensor's type cannot be read, decided by id, architecture and byte span (ids differ between forks)."""
     n, k = math.prod(info.dims), info.dims[0]
     if info.type_id == TYPE_IDS["I2_S"]:
         # 36 was IQ4_NL_4_4 in llama.cpp once: 18 bytes per 32 weights, more than twice as long
@@ -590,7 +590,7 @@ def _stored_scale(tensor: Tensor) -> float:
 
 
 def _inverse_square(tensor: Tensor) -> float:
-    """What turns the stored scale of an I2_S tensor into its reciprocal; 1 where there is no such scale."""
+    """What turns the stored scale of an I2_S tensor into its reciprocal; 1 if there is no such scale."""
     stored = _stored_scale(tensor)
     return 1.0 / stored**2 if 1e-12 < abs(stored) < 1e12 else 1.0
 

@@ -1,6 +1,6 @@
 """The GGUF container: its header, walked once over the memory map and validated.
 
-Versions 2 and 3, little-endian.  Token and merge strings stay bytes in the file until somebody asks for them (a 128 k
+Versions 2 and 3, little-endian.  Token and merge strings stay bytes in the file until they are needed (a 128 k
 vocabulary has 408 thousand strings).  Every count, length, dimension and offset is checked against the file before it
 is used, and nothing is allocated from an unchecked count.
 

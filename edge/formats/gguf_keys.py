@@ -62,7 +62,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         f"{arch}.attention.key_length": c.head_dim,
         f"{arch}.attention.value_length": c.head_dim,
         f"{arch}.attention.layer_norm_rms_epsilon": float(c.eps),
-        # says outright what the architecture's name leaves to convention
+        # explicit what the architecture's name leaves to convention
         f"{arch}.hidden_activation": c.activation,
     }
     if c.activation_quant != "int8" or FAMILIES[arch].weight_only:
@@ -106,7 +106,7 @@ def _rope_keys(c: ModelConfig) -> dict[str, Any]:
 
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
-    """The tensor that holds the divisors of the rotation, where keys cannot say them: name and numbers."""
+    """The tensor that holds the divisors of the rotation, if keys cannot hold them: name and numbers."""
     s = c.rope_scaling
     if s is None or s.kind == "yarn":
         return None
@@ -149,7 +149,7 @@ def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[str], Sequence[float], Sequence[int]]:
-    """tokens, scores and types as GGUF wants them: all n_vocab of them, added tokens in their places."""
+    """tokens, scores and types as GGUF stores them: all n_vocab of them, added tokens in their places."""
     tokens, scores, types = spec.tokens, spec.scores, spec.types
     if spec.model is not None:
         from edge.formats import sentencepiece_model

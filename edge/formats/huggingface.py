@@ -4,7 +4,7 @@ Ternary weights come in four forms: packed bytes (four codes a byte, ``weight_sc
 (:mod:`edge.formats.mlx`), float weights that already are scale x {-1, 0, 1}, and master weights that the model
 ternarises by absmean at each forward pass.
 Packed weights are described as type "HF_U8" with the scale as a *multiplier*; float weights keep their type and the
-packer decides (``metadata["ternary_marker"]`` says whether absmean may be used).
+packer decides (``metadata["ternary_marker"]``: whether absmean may be used).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def chat_template(folder: str, settings: Mapping[str, Any]) -> str | None:
 
 
 def _clean(text: str, where: str) -> str:
-    """The text, unless it holds half a surrogate pair (JSON can), which is no character and breaks every encoder."""
+    """The text.  Refuses half a surrogate pair (possible in JSON): it is not a character and cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:

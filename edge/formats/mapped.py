@@ -1,6 +1,6 @@
 """Map a file read-only and hand out its bytes without copying them.
 
-Python's own ``mmap`` is enough here: a reader only slices.  The map lives as long as any memoryview on it, so a
+Python's own ``mmap`` is enough here: a reader only slices.  The map exists as long as any memoryview of it, so a
 :class:`~edge.formats.checkpoint.Checkpoint` keeps its bytes alive simply by holding tensors.
 """
 

@@ -1,6 +1,6 @@
 """Tensor names and shapes of the ternary models we run, and a cheap look at whether the weights are ternary.
 
-Both readers end here: they bring tensors under GGUF names, and :func:`check` says whether together they are the model
+Both readers end here: they bring tensors under GGUF names, and :func:`check` tests whether together they are the model
 that the configuration describes.
 """
 

@@ -32,7 +32,7 @@ class SentencePieceModel:
 
 
 def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
-    """Raises InvalidFile naming ``what`` when the bytes are no ModelProto."""
+    """Raises InvalidFile naming ``what`` if the bytes are not a ModelProto."""
     model = SentencePieceModel()
     try:
         view = memoryview(data)

@@ -167,7 +167,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
     """The state and the talk that were saved, ready to go on.
 
     Raises InvalidFile when the file is damaged, of another version, model or KV plan; UsageError when it cannot be
-    read; MemoryRefused when there is no memory for it.
+    read; MemoryRefused if there is not enough memory for it.
     """
     name = os.fspath(path)
     try:
@@ -184,7 +184,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
 
 
 def sinks_of(path: str | os.PathLike[str]) -> int | None:
-    """First tokens that the session in a file pins; None where that cannot be told: loading it will say why."""
+    """First tokens that the session in a file pins; None if unknown: loading it will raise the error."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             magic, version, length = _START.unpack(file.read(_START.size))
@@ -250,7 +250,7 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
         raise InvalidFile(f"made with another model {same}")
     plan = plan_of(space)
-    if {"hadamard": False, **facts["kv"]} != plan:  # files of before there was a choice do not say it
+    if {"hadamard": False, **facts["kv"]} != plan:  # older files do not have this key
         options = _options({"hadamard": False, **facts["kv"]}, plan)
         raise InvalidFile(f"made for another KV cache: give {options}, as it was made with, or another file")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab

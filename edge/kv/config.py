@@ -30,7 +30,7 @@ PAGE = 32
 #: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
-#: a number written without a unit that is no amount of memory in bytes
+#: a number without a unit that cannot be an amount of memory in bytes
 A_SLIP = 1_000_000
 #: tokens of an answer, at least, that is taken for endless
 ENDLESS = 1 << 15
@@ -161,7 +161,7 @@ class KVPlan(NamedTuple):
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KVConfig:
     """Options of the context and the KV cache; values are checked at once, sizes in :meth:`plan`.
 
@@ -196,6 +196,10 @@ class KVConfig:
     kv_offload_size: str | int = DEFAULT_OFFLOAD
     kv_hadamard: str = "auto"
     parallel: int | None = None
+
+    def __repr__(self) -> str:
+        changed = (each for each in dataclasses.fields(self) if getattr(self, each.name) != each.default)
+        return f"KVConfig({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in changed)})"
 
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)

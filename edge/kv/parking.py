@@ -35,7 +35,7 @@ class Parked:
 
 
 def lies_in_memory(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
-    """Whether a file's file system keeps its files in memory; False where that cannot be told."""
+    """Whether a file's file system keeps its files in memory; False if unknown."""
     try:
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"

@@ -5,7 +5,7 @@ A budget file is JSON:
     {"version": 1, "n_layer": L, "n_kv_head": H, "sinks": S, "keep": [[tokens per head] per layer]}
 
 and, where it was calibrated, the ``fingerprint`` of its model.  A head keeps its first S tokens and the latest others,
-``keep`` in all; one that keeps no more than S keeps the latest only.  Other keys are remarks of whoever wrote it.
+``keep`` in all; one that keeps no more than S keeps the latest only.  Other keys are remarks of its author.
 """
 
 from __future__ import annotations

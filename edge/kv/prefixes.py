@@ -2,7 +2,7 @@
 
     tokens -> the KV cache of the longest beginning
 
-Who is about to read a prompt asks for the entry that shares the longest beginning with it, token by token, and gets a
+Before a prompt is read, look up the entry that shares the longest beginning with it, token by token, and gets a
 fork of the entry's KV cache: the pages are the same ones until somebody writes to them, so a hundred sessions on one
 system prompt take one copy of it and what each has of its own.
 
@@ -190,7 +190,7 @@ class Prefixes:
                 state, _ = codec.load(self._space, path)
             except EdgeError:
                 state = None
-            if state is None or state.tokens != ids[:n]:  # damaged, or not what its name says
+            if state is None or state.tokens != ids[:n]:  # damaged, or does not match its name
                 _remove(path)
                 continue
             try:

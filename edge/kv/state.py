@@ -264,7 +264,7 @@ class KVState:
                 self.kv, part, self.logits if logits and begin + len(part) == n else None, False, winners, True
             )
             yield segment
-            done = self.kv.n_tokens - begin  # all of it, where nobody else wants anything
+            done = self.kv.n_tokens - begin  # all of it, if nothing else is running
             tokens.extend(part[:done])
             if len(tokens) == share and shared is not None:
                 shared(self)

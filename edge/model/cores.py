@@ -12,7 +12,7 @@ from typing import NamedTuple
 #: cores at least so fast, as a share of the fastest, count as fast.  Three more cores of 0.7 make the threads of one
 #: fast core 2.8 times as fast together (a phone with 1 + 3 + 4 cores); little cores have 0.2 to 0.6.
 FAST = 0.7
-#: where the user has told OpenMP's library on which cores its threads run
+#: variables by which a user sets the cores of OpenMP's threads
 OPENMP = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 #: what tells how fast a core is, the best first; /sys/devices/cpu_core/cpus lists the fast cores of Intel's hybrids
 SPEEDS = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
@@ -23,7 +23,7 @@ class Cores(NamedTuple):
 
     allowed: tuple[int, ...]  # by its affinity mask (taskset, cpusets)
     fast: tuple[int, ...]  # those of them that are used
-    source: str | None  # the system file that told which are fast; None: they are all the same, or nothing tells
+    source: str | None  # the system file that lists the fast ones; None: all are the same, or unknown
     quota: float | None  # cores' worth of time that control groups allow; None: no limit
     openmp: str | None = None  # a variable of OPENMP that is set
 

@@ -1,7 +1,7 @@
 """Families: how the supported architectures differ, one row each; and refused architectures, with the reason.
 
-A reader of files looks its row up here and fills a ModelConfig from it and from the metadata.  What a row cannot say
-(norms beside sub-norms, biases, multipliers, stretched rotation) is told by the tensors and keys of the file itself.
+A reader of files looks its row up here and fills a ModelConfig from it and from the metadata.  What a row cannot hold
+(norms beside sub-norms, biases, multipliers, stretched rotation) is read from the tensors and keys of the file itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Models by name: the known models, the folder of pulled models, and the path of a name.
 
-A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which says where they came from:
+A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which names their origin:
 
     MODELS/bonsai-1.7b/Ternary-Bonsai-1.7B-Q2_0.gguf
     MODELS/bonsai-1.7b/pull.json

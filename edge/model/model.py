@@ -2,7 +2,7 @@
 
     segments of different KV caches -> Model.step(batch) -> logits
 
-Nothing here knows of conversations.  Whatever runs on the compiled floor goes through :meth:`Model.step` or, for tools
+Nothing here depends on conversations.  All work of the compiled layer goes through :meth:`Model.step` or, for tools
 that look inside between steps, through :meth:`Model.alone`.
 """
 

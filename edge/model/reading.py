@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edge.prompt.tokenizer import Tokenizer
     from pyx.head import Head
 
-#: what anybody who has read much knows by heart
+#: a text that most models have seen often in training
 TEXT = (
     "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday. The capital of France is Paris, and the capital "
     "of Italy is Rome. There are seven days in a week and twelve months in a year. One, two, three, four, five, six, "
@@ -182,7 +182,7 @@ def reopened(checkpoint: Checkpoint, options: Mapping[str, Any]) -> Checkpoint:
 
 
 def note(found: list[Reading], taken: Reading) -> str:
-    """One line that says what was found out."""
+    """One line: what was found."""
     return (f"read with {taken.words()}: a short text costs {taken.nats:.1f} nats a token that way and "
             f"{found[0].nats:.1f} with {found[0].words()}")
 
@@ -208,7 +208,7 @@ def settle(
         try:
             found = readings(
                 checkpoint, n_threads, head=head() if head else None, tokenizer=tokenizer, progress=progress)
-        except EdgeError:  # whoever needs what is broken will say so
+        except EdgeError:  # the error will come again where the broken part is used
             return checkpoint
         taken = winner(checkpoint, found)
         kept = {"options": dict(taken.options), "note": note(found, taken) if taken is not found[0] else ""}

@@ -1,6 +1,6 @@
 """Weights: from the tensors of a checkpoint to the compiled transformer.
 
-The only place that knows which stored tensor becomes which part of a model.
+The only place that maps stored tensors to the parts of a model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Interrupts: preparing a long prompt ends at once when its answer is cancelled or its time is over.
 
-Whoever prepares a prompt says in :func:`interruptible` what may end it; whoever works on one calls :func:`look` between
+The caller that prepares a prompt passes to :func:`interruptible` what may end it; long work calls :func:`look` between
 two parts of the work.  It is known to the thread alone: nobody has to pass it on.
 """
 

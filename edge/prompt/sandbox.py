@@ -229,7 +229,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     # ---- filters ----------------------------------------------------------------------------------------------------
 
     def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)  # keeps Jinja's mark that the filter wants the context
+        @wraps(function)  # keeps Jinja's mark that the filter takes the context
         def bounded(*args: Any, **kwargs: Any) -> Any:
             for argument in args:  # a namespace in it may have grown since it was weighed
                 self.weigh(argument)
@@ -290,7 +290,7 @@ class Renderer:
         try:
             tree = _Guards().visit(self._environment.parse(source))
             self._template = self._environment.from_string(tree)
-        except Exception as error:  # whatever a parser or a compiler says about a file's text
+        except Exception as error:  # any error of the parser or compiler about a file's text
             self._fail(error)
 
     def _fail(self, error: BaseException) -> NoReturn:

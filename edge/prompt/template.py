@@ -48,7 +48,7 @@ class Family(NamedTuple):
     header: str
     footer: str
     prompt: str  # begins the answer
-    bos: bool | None = None  # begins with BOS: always, or None = as the tokenizer says
+    bos: bool | None = None  # begins with BOS: always, or None = as in the tokenizer
     strip: bool = True
     answer_footer: str | None = None  # footer of the assistant's messages, where it differs
     between: str = ""  # between two messages
@@ -110,7 +110,7 @@ def source(name: str) -> str:
 
 
 class Template:
-    """How one model wants conversations written.  ``name``: a family, "model" (from the file), or a file's name."""
+    """How conversations are written for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
     def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
                  bos: bool | None = None, stops: Sequence[str] = (), tools: str = "",
@@ -227,7 +227,7 @@ class Template:
     def answer_lead(self) -> str:
         """What the model writes between the end of a prompt and its answer proper: " " after "Assistant:", else "".
 
-        It belongs to the format and not to the answer: whoever shows the answer drops it once at the beginning.
+        It belongs to the format and not to the answer: callers that show the answer drop it once at the beginning.
         """
         asked = [{"role": "user", "content": "a"}]
         try:
@@ -268,7 +268,7 @@ _THINKING = re.compile("(</?think>)")
 
 
 class _Jinja:
-    """A Jinja template whose output is told apart into what it wrote and what the messages brought.
+    """A Jinja template whose output is split into what it wrote and what came from the messages.
 
     Messages are rendered with each character replaced by a twin in a private-use plane of Unicode, white space
     excepted, so a template may strip, split, join and measure them; what comes out as a twin came from a message.  A

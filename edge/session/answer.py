@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from edge.amounts import count
 from edge.errors import EdgeError
 from edge.model.model import Segment
 from edge.session.logprobs import Logprob, look
@@ -42,7 +43,7 @@ class Said:
 
     def __init__(self) -> None:
         self.dropped = False
-        self._whole = False  # somebody wants all of it
+        self._whole = False  # all of it is wanted
         self._blocks: list[str] = []
         self._loose: list[str] = []
 
@@ -194,7 +195,8 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """Numbers of tokens read and generated."""
+        """Numbers of tokens: ``prompt``, of these ``cached`` (not read again), ``completion`` (generated), ``drafted``,
+        of these ``accepted``."""
         return self._outcome.usage
 
     @property
@@ -205,12 +207,13 @@ class Answer:
 
     @property
     def logprobs(self) -> list[Logprob]:
-        """One entry for each token so far, if ``logprobs`` was set; in the order of the ids of the pieces."""
+        """If ``logprobs`` was set: for each token so far ``id``, ``text``, ``logprob`` in nats, and ``top``, the
+        likeliest tokens; in the order of the ids of the pieces."""
         return self._outcome.logprobs
 
     @property
     def timings(self) -> Timings:
-        """Times in seconds."""
+        """Seconds: ``prompt_seconds``, ``first_token_seconds`` (from the start of the call), ``decode_seconds``."""
         return self._outcome.timings
 
     def cancel(self) -> None:
@@ -230,7 +233,8 @@ class Answer:
     def __repr__(self) -> str:
         said = str(self._outcome.said)
         shown = said if len(said) <= 40 else said[:39] + "…"
-        return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {self.usage.completion} tokens>"
+        tokens = count(self.usage.completion, "token")
+        return f"<Answer {shown!r}, finish_reason={self.finish_reason!r}, {tokens}>"
 
 
 def write(

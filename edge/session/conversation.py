@@ -67,7 +67,7 @@ class Conversation:
         sampling = options.pop("sampling", None) or self.sampling
         if sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + again)
-        pieces = self.ask(questions[-1], sampling=sampling, **options)  # refuses bad options, asks nothing yet
+        pieces = self.ask(questions[-1], sampling=sampling, **options)  # refuses bad options, does not run yet
         self.session.undo()
         self._again = again
         return pieces

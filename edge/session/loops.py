@@ -1,7 +1,7 @@
 """loops: does an answer only repeat its end?
 
 Small models, and greedy ones, fall into loops: the same words again and again, until ``max_tokens``.  What the latest
-REPEATED tokens say must have stood right before, at least TIMES times in all, word for word.  Lists, tables and
+REPEATED tokens must have stood right before, at least TIMES times in all, word for word.  Lists, tables and
 rulers of a few lines are shorter than that.
 """
 

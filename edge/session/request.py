@@ -43,7 +43,7 @@ class Request:
     spec: Spec | None = None  # what the answer has to be
     constraint: Constraint | None = None  # the same, for the tokens of this model
     tools: Tools | None = None  # functions that the model may call
-    form: Form | None = None  # the same, as this model is told of them and calls them
+    form: Form | None = None  # the same, as they are described to this model and called by it
 
     def __post_init__(self) -> None:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
@@ -65,7 +65,7 @@ class Request:
     ) -> Request:
         """The options of a call; values of sampling by their own names are put into its ``sampling``.
 
-        ``usual``: how tokens are chosen where the options do not say.
+        ``usual``: how tokens are chosen if the options do not set it.
         """
         rest = dict(options)
         sampling = rest.pop("sampling", None)

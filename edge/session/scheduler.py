@@ -6,7 +6,7 @@ for every answer that writes, and as many rows of prompts that are being read as
 An answer that is alone runs its steps in its own thread: handing them to another costs more than a small model's step
 (benchmarks/SPEED.md).  As soon as two run, one thread steps for all of them, and ends when they have.  It waits a
 moment for those who took part in the step before, since they are choosing their next token just then.  Answers of
-which nobody wants pieces, but the whole text, are written by that thread itself, which saves handing over every token.
+which only the whole text is wanted are written by that thread itself, which saves handing over every token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     T = TypeVar("T")
-    Need: TypeAlias = "Segment | Place"  # what an answer asks for
+    Need: TypeAlias = "Segment | Place"  # what an answer waits for
 
 #: of the time that a step takes, what is waited for answers that took part in the one before
 LINGER = 0.25

@@ -49,7 +49,7 @@ class Session:
         self._prefixes = prefixes
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
-        self._form: Form | None = None  # how the model is told of functions, in the latest call
+        self._form: Form | None = None  # how functions are described to the model, in the latest call
         self._parked_at: str | None = None
         self._closed = False
 
@@ -106,7 +106,10 @@ class Session:
         return self._answer(self.request(options), prompt=prompt)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
-        """The probability of each of the given answers to a question, the likeliest first; ``share`` compares them.
+        """The probability of each of the given answers to a question, the likeliest first.
+
+        Each result has ``text``, ``logprob`` in nats, ``probability`` (0 to 1) and ``share``, the probability among
+        these answers.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
         gives the same numbers.

@@ -96,7 +96,7 @@ class Thoughts:
     def __init__(self) -> None:
         self.over = False  # all that comes now is answer
         self._where = "before"  # "before" the thoughts, "inside" or "behind" them
-        self._begun = False  # some thought has been told
+        self._begun = False  # some thought has been given out
         self._held = ""  # may be part of a mark, or white space around one
 
     def push(self, text: str) -> tuple[str, str]:

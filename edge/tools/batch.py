@@ -2,7 +2,7 @@
 
 A line of either file is that of OpenAI's batch files: {"custom_id", "method", "url", "body"} in, {"id", "custom_id",
 "response", "error"} out, in the order in which answers are ready.  ``id`` tells the number of the line it answers, so
-the output itself says what is done: a line is written in one piece, and half a line, which a kill or a power cut leaves
+the output itself is the record: a line is written in one piece, and half a line, which a kill or a power cut leaves
 at the end, is dropped when the batch goes on.
 """
 

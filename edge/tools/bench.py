@@ -72,7 +72,7 @@ class Row:
     tg_samples: list[float]
 
 
-#: what a line of CSV says in front of its row
+#: what a line of CSV has in front of its row
 CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats", "top_k")
 
 
@@ -88,7 +88,7 @@ class Report:
         return {**self.header, "rows": [asdict(row) for row in self.rows]}
 
     def to_csv(self) -> str:
-        """One line per row below a line of names; each line says what was measured, so that files can be joined."""
+        """One line per row below a line of names; each line names what was measured, so that files can be joined."""
         out = io.StringIO()
         names = [field.name for field in fields(Row) if not field.name.endswith("_samples")]
         writer = csv.DictWriter(out, [*CSV_HEADER, *names], lineterminator="\n", extrasaction="ignore")
@@ -179,7 +179,7 @@ def run(
     ``parallel``: numbers of conversations that write at the same time.
 
     A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
-    missing; one beyond that context is left out (the header says so).  Raises UsageError for values that make no sense,
+    missing; one beyond that context is left out (see the header).  Raises UsageError for values that make no sense,
     and whatever loading raises.  ``progress`` is called with answers (done, total).
     """
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
@@ -250,7 +250,7 @@ def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
 
 
 def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Sample:
-    """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a session that knows nothing."""
+    """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a new session."""
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []

@@ -79,7 +79,7 @@ def share(weights: Sequence[float], total: int, most: int) -> list[int]:
             pages[i] = left * weights[i] / whole if whole > 0 else left / len(free)
         low = [i for i in free if pages[i] <= 1]
         high = [i for i in free if pages[i] >= most]
-        # the side that asks for more is settled first, as in any water filling
+        # the side with the larger need is settled first, as in any water filling
         excess = sum(pages[i] - most for i in high) - sum(1 - pages[i] for i in low)
         settled, bound = (high, most) if high and (excess >= 0 or not low) else (low, 1)
         if not settled:

@@ -171,7 +171,7 @@ class Target:
         self.notes: list[str] = []
 
     def entries(self) -> list[gguf.Entry]:
-        """One entry per tensor; the bytes are made when the writer asks for them."""
+        """One entry per tensor; the bytes are made when the writer reads them."""
         tensors = self.checkpoint.tensors
         order = list(names.shapes(self.config))
         order += [name for name in tensors if name not in order]
@@ -302,7 +302,7 @@ class Target:
         return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
 
     def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
-        """A float projection as it is, rows reordered where the architecture wants that."""
+        """A float projection as it is, rows reordered if the architecture requires it."""
         if tensor.scale != 1.0:
             raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
                              "cannot be written")

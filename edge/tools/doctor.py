@@ -24,7 +24,7 @@ MODELS = Path(__file__).resolve().parents[1] / "bundled"
 
 
 def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
-    """Everything doctor knows, ready for JSON; sizes in bytes, temperatures in degrees Celsius.
+    """All facts of doctor, ready for JSON; sizes in bytes, temperatures in degrees Celsius.
 
     Never fails on a missing system file: what cannot be read is None.  ``report()["ok"]`` is False when a self-test
     went wrong.  The self-test switches the instruction set while it runs: not for use beside a working engine.
@@ -167,7 +167,7 @@ def _gives() -> bool | None:
 
 
 def _head() -> dict[str, Any]:
-    """The output head that is taken where nobody asks for another, and the others."""
+    """The default output head, and the others."""
     from edge.loading import HEADS, load
 
     default = inspect.signature(load).parameters["head"].default
@@ -254,7 +254,7 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
     results = {}
     try:
         before = cpu.isa()
-    except (RuntimeError, ValueError) as error:  # BITNET_EDGE_ISA asks for what is not here
+    except (RuntimeError, ValueError) as error:  # BITNET_EDGE_ISA names a target that cannot run here
         return {"kernels": f"wrong: {error}"}
     try:
         for name in cpu.supported():

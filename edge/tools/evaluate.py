@@ -181,7 +181,7 @@ class Mode:
         return cls(" ".join(words), wishes)
 
     def plan(self, engine: Engine, n: int) -> KVPlan:
-        """For segments of n tokens; everything is kept unless the mode says otherwise."""
+        """For segments of n tokens; everything is kept unless the mode limits it."""
         wishes = {"ctx": n, "overflow": "stop", **self.wishes}
         plan = KVConfig(**wishes).plan(engine.config)
         if plan.n_ctx < n and not plan.window:

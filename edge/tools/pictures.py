@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: what tells one row of bench from another
 _NAMED = ("isa", "threads", "weights", "head", "kv", "depth", "parallel")
-LEAST_KL = 1e-9  # nats; where a cache changes nothing there is no logarithm
+LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logarithm
 
 
 def of_bench(facts: Mapping[str, Any]) -> str:

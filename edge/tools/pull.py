@@ -42,7 +42,7 @@ SPARE = 64 << 20  # bytes that stay free on the disk
 BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 6  # in a row without a new byte
-#: what to do where there is no network
+#: what to do without a network
 OFFLINE = "check the network and https_proxy, or copy a model file here and name it: -m FILE"
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
@@ -164,7 +164,7 @@ class Hub:
                             ) from None
 
     def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
-        """A response whose status is 200, or 206 from byte ``begin`` on.  Waits where the hub asks for it.
+        """A response whose status is 200, or 206 from byte ``begin`` on.  Waits if the hub requests it.
 
         Raises ModelNotFound, EdgeError, or the OSError of a connection that failed (which may be tried again).
         """
@@ -469,7 +469,7 @@ def _check_room(place: str, wanted: list[Remote], total: int) -> None:
 
 
 def check(model: Pulled) -> None:
-    """Can this program open it?  Raises InvalidFile, which says why not; the file is kept for other programs."""
+    """Check that this program can open it.  Raises InvalidFile with the reason; the file is kept for other programs."""
     from edge.formats import open_checkpoint
 
     try:

@@ -21,7 +21,7 @@ INLINE void prefetch_stream(const void *p) { prefetch_l2((const char *)p + AHEAD
 /* Every model: the caches of small boards hold not even a small one. */
 INLINE int is_stream(int64_t k) { return k > 0; }
 
-/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -57,7 +57,7 @@ INLINE uint8x16_t broadcast4(const void *p)
     return vreinterpretq_u8_u32(vdupq_n_u32(v));
 }
 
-/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
+/* ---- needed by plane_dots.inc.h ---------------------------------------------------------------------------------- */
 
 #define PLANE_WIDTH 16
 typedef uint8x16_t vbytes;
@@ -67,7 +67,7 @@ INLINE vbytes plane_load(const void *p) { return vld1q_u8(p); }
 INLINE vbytes low_nibbles(vbytes c) { return vandq_u8(c, vdupq_n_u8(15)); }
 INLINE vbytes high_nibbles(vbytes c) { return vshrq_n_u8(c, 4); }
 
-/* A shift by a variable: the constant of an inlined loop is no constant to vshrq_n_u8 without optimisation. */
+/* A shift by a variable: without optimisation, the counter of an inlined loop is not a constant for vshrq_n_u8. */
 INLINE vbytes single_bits(vbytes c, int b)
 {
     return vandq_u8(vshlq_u8(c, vdupq_n_s8((int8_t)-b)), vdupq_n_u8(1));
@@ -119,7 +119,7 @@ INLINE int8x16_t codes_at(uint8x16_t c, int i)
     return i == 0 ? codes_67(c) : i == 1 ? codes_45(c) : i == 2 ? codes_23(c) : codes_01(c);
 }
 
-/* ---- what groups.inc.h asks for ---------------------------------------------------------------------------------- */
+/* ---- needed by groups.inc.h -------------------------------------------------------------------------------------- */
 
 #define GROUP_ROWS 16
 #define GROUP_SOME 1

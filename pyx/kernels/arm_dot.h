@@ -45,7 +45,7 @@ static void ternary_matvec(const uint8_t *codes, int64_t n_row, int64_t n_block,
 }
 
 /* Up to two rows against up to eight tokens: 16 sums, 8 vectors of codes, every activation vector used for each row.
- * sum[t * ld_sum + r] as tiles.inc.h says. */
+ * sum[t * ld_sum + r] as in tiles.inc.h. */
 INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const int8_t *x, int64_t x_stride,
                      int n_row, int n_token, int stream, int ld_sum, int32_t *sum)
 {
@@ -74,7 +74,7 @@ INLINE void dot_tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, c
             sum[t * ld_sum + r] = vaddvq_s32(s[r][t]);
 }
 
-/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
+/* ---- needed by head.inc.h ---------------------------------------------------------------------------------------- */
 
 /* x = 256 * high + low with both halves signed bytes (|x| <= 8191, so |high| <= 32), two dot products instead of four
  * widening multiplies.  A lane of int32 gains at most 4 * 128 * 128 = 65536 per step of 16 elements; 16384 steps are

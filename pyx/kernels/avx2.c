@@ -32,5 +32,5 @@ INLINE vb dot_wide(vb sums, vb u, vb x)
 const struct kernels kernels_avx2 = {.name = "avx2", MADDUBS_KERNELS};
 
 #else
-typedef int not_compiled_for_avx2; /* ISO C wants a declaration */
+typedef int not_compiled_for_avx2; /* ISO C requires a declaration */
 #endif

@@ -4,7 +4,7 @@
 
 #include "x86.h"
 
-/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
 
 #define LANE_WIDTH 8
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -23,7 +23,7 @@ typedef vf vh;
 
 #include "lanes.inc.h"
 
-/* ---- what maddubs.inc.h asks for --------------------------------------------------------------------------------- */
+/* ---- needed by maddubs.inc.h ------------------------------------------------------------------------------------- */
 
 typedef __m256i vb;
 #define MATVEC_ROWS 4

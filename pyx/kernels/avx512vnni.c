@@ -174,7 +174,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 #define beside_dot(s, codes, x) (ints16)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(codes), (__m512i)(x))
 #include "tiles.inc.h"
 
-/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
+/* ---- needed by plane_dots.inc.h ---------------------------------------------------------------------------------- */
 
 #define PLANE_WIDTH 64
 typedef __m512i vbytes;
@@ -214,7 +214,7 @@ INLINE vsums bit_total(const vsums sum[BIT_SUMS])
 
 #include "plane_dots.inc.h"
 
-/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
 
 #define LANE_WIDTH 16
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -235,7 +235,7 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 
 #include "lanes.inc.h"
 
-/* ---- what groups.inc.h asks for: a register is 16 rows by 4 elements --------------------------------------------- */
+/* ---- needed by groups.inc.h: a register is 16 rows by 4 elements ------------------------------------------------- */
 
 #define GROUP_ROWS 16
 #define GROUP_TOKENS 8
@@ -422,7 +422,7 @@ INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_
 
 #include "groups.inc.h"
 
-/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
+/* ---- needed by head.inc.h ---------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 32 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 32, HEAD_STEPS = 1024 };
@@ -556,5 +556,5 @@ const struct kernels kernels_avx512vnni = {
 };
 
 #else
-typedef int not_compiled_for_avx512vnni; /* ISO C wants a declaration */
+typedef int not_compiled_for_avx512vnni; /* ISO C requires a declaration */
 #endif

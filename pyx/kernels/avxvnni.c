@@ -24,5 +24,5 @@ INLINE vb dot_wide(vb sums, vb u, vb x) { return dot_narrow(sums, u, x); }
 const struct kernels kernels_avxvnni = {.name = "avxvnni", MADDUBS_KERNELS};
 
 #else
-typedef int not_compiled_for_avxvnni; /* ISO C wants a declaration */
+typedef int not_compiled_for_avxvnni; /* ISO C requires a declaration */
 #endif

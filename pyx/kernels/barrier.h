@@ -1,13 +1,13 @@
 /* barrier.h: how the threads of one parallel region wait for each other, callable from Cython.
  *
- * One region per token with barriers between stages; a fork and join per matrix would cost ~200 of them a token.  Not
- * OpenMP's own barrier, which also looks after tasks: this one takes a third of its time, and a small model passes 25
- * of them in less than a tenth of a millisecond (benchmarks/SPEED.md).
+ * A step is one parallel region with barriers between its stages; a fork and join for each matrix would cost about 200
+ * of them a token.  OpenMP's own barrier also handles tasks: this one takes a third of its time, and a small model
+ * passes 25 of them in less than a tenth of a millisecond (benchmarks/SPEED.md).
  *
- * Who waits spins for a while and then sleeps.  On a busy machine a thread that spins takes the core from the very
- * thread it waits for; on an idle one, waking up takes longer than two shares of a matrix differ, and who wakes up late
- * keeps the others waiting at the next barrier.  So a sleep that was short says: spin longer, next time; a long one,
- * during which somebody else had the core: spin less. */
+ * A thread that waits spins for a while and then sleeps.  On a busy machine, spinning takes the core from the thread
+ * that is waited for.  On an idle machine, waking up takes longer than the shares of two threads differ, and a thread
+ * that wakes up late delays the others at the next barrier.  So after a short sleep, threads spin longer the next
+ * time; after a long one, during which another program had the core, they spin less. */
 #ifndef BITNET_EDGE_BARRIER_H
 #define BITNET_EDGE_BARRIER_H
 
@@ -51,7 +51,7 @@ static inline void team_barrier(struct team *t, int n)
     if (atomic_fetch_add(&t->arrived, 1) == n - 1) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
         atomic_store(&t->turn, (int)((unsigned)turn + 1));
-        if (atomic_load(&t->asleep)) /* who is about to sleep has said so before it looks at the turn again */
+        if (atomic_load(&t->asleep)) /* a thread increments asleep before it reads turn again and sleeps */
             syscall(SYS_futex, &t->turn, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
         return;
     }

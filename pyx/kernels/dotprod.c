@@ -12,7 +12,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
     dot_tile(codes, row_bytes, n_block, x, x_stride, n_row, n_token, stream, TILE_ROWS, sum);
 }
 
-/* ---- what packs.inc.h asks for: four rows by four elements in a register, tokens by element ---------------------- */
+/* ---- needed by packs.inc.h: four rows by four elements in a register, tokens by element -------------------------- */
 
 #define PACK_LINES 4
 
@@ -87,5 +87,5 @@ const struct kernels kernels_dotprod = {
 };
 
 #else
-typedef int not_compiled_for_dotprod; /* ISO C wants a declaration */
+typedef int not_compiled_for_dotprod; /* ISO C requires a declaration */
 #endif

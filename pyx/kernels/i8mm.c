@@ -67,7 +67,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
         }
 }
 
-/* ---- what packs.inc.h asks for: two rows by eight elements in a register ----------------------------------------- */
+/* ---- needed by packs.inc.h: two rows by eight elements in a register --------------------------------------------- */
 
 #define PACK_LINES 2
 
@@ -146,5 +146,5 @@ const struct kernels kernels_i8mm = {
 };
 
 #else
-typedef int not_compiled_for_i8mm; /* ISO C wants a declaration */
+typedef int not_compiled_for_i8mm; /* ISO C requires a declaration */
 #endif

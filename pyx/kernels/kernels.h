@@ -77,7 +77,7 @@ struct kernels {
     /* ---- ternary matrices with a scale for each group of 128 weights along K --------------------------------------
      *
      * A row is n_group groups.  weight = d * (code - 1), d a half, and element e of a group is bits 2(e%4) .. 2(e%4)+1
-     * of byte e/4 of its codes.  group_bytes says how they lie: GROUP_WHOLE (PQ2_0 in files) or GROUP_PAIR (Q2_0).
+     * of byte e/4 of its codes.  group_bytes gives their layout: GROUP_WHOLE (PQ2_0 in files) or GROUP_PAIR (Q2_0).
      * Codes may be 3 in a corrupt file, d any half: nothing overflows and every target gives the same numbers, though
      * the bits of a NaN may differ. */
 
@@ -261,7 +261,7 @@ void repack_hf(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes);   
 /* TQ*: k % 256 == 0; d [n_row][k/256] block scales as float */
 void repack_tq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
 void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);
-/* Q2_0 and PQ2_0 lie as group_matmul wants them, where K is a multiple of 128.  Else repack_q2_0: k % 64 == 0 ->
+/* Q2_0 and PQ2_0 have the layout that group_matmul reads if K is a multiple of 128.  Else repack_q2_0: k % 64 == 0 ->
  * GROUP_WHOLE.  group_faults of n groups: 1 if the two scales of a pair differ, 2 if a scale is not finite, else 0. */
 int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
@@ -335,7 +335,7 @@ void hadamard(float *x, int64_t n);
 /* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
 enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K, TABLE_Q2_0,
                   TABLE_PQ2_0 };
-int64_t table_row_bytes(int type, int64_t k); /* -1 if k is no multiple of the block */
+int64_t table_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
 void dequantize_row(int type, const uint8_t *row, int64_t k, float *out);
 
 #ifdef __cplusplus

@@ -17,7 +17,7 @@
  * Where products can be added meanwhile, half of the rows are multiplied instead: beside.inc.h.
  *
  * The includer has included tiles.inc.h, for what is left over, and defines prefetch_l2 as there and
- *   LOOKUP_TOKENS   as lookup_row.inc.h says
+ *   LOOKUP_TOKENS   see lookup_row.inc.h
  *   LOOKUP_LEAST_ROWS   from how many rows it is faster than the tiles, if not from 256
  *   LOOKUP_LEAST_TOKENS and from how many tokens, if not from LOOKUP_TOKENS */
 #ifndef BITNET_EDGE_LOOKUP_H

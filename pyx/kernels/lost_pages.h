@@ -1,8 +1,8 @@
-/* lost_pages.h: a mapped file that gets shorter.
+/* lost_pages.h: a mapped file that is truncated.
  *
- * Whoever reads behind its new end gets SIGBUS, which ends the process without a word.  The handler here puts zeros in
- * the place of what is gone and notes it, so that the step can end and say what happened.  Only for the maps that were
- * registered; every other SIGBUS goes the way it went before. */
+ * Reading a page behind the new end raises SIGBUS, which ends the process without a message.  The handler here maps
+ * zeros in place of the missing pages and counts them, so that the step can end with an error.  It acts only on the
+ * registered maps; any other SIGBUS goes to the handler that was installed before. */
 #ifndef BITNET_EDGE_LOST_PAGES_H
 #define BITNET_EDGE_LOST_PAGES_H
 
@@ -28,7 +28,7 @@ static void lost_handler(int signal, siginfo_t *info, void *context)
         uintptr_t start = atomic_load(&lost_maps[i].start), end = atomic_load(&lost_maps[i].end);
         if (end && start <= at && at < end) {
             at = at / lost_page_size * lost_page_size;
-            /* everything from here on: a file gets shorter at its end */
+            /* everything from here on: files are truncated at the end */
             if (mmap((void *)at, end - at, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
                 atomic_fetch_add(&lost_count, 1);
                 return;
@@ -38,7 +38,7 @@ static void lost_handler(int signal, siginfo_t *info, void *context)
     sigaction(signal, &lost_before, NULL); /* the same access again, now without us */
 }
 
-/* From now on SIGBUS is handled, for the whole process; 0, or -1 if the system refuses. */
+/* Install the handler for the whole process.  Returns 0, or -1 if the system refuses. */
 static int lost_install(void)
 {
     struct sigaction action = {0};
@@ -51,8 +51,8 @@ static int lost_install(void)
     return sigaction(SIGBUS, &action, &lost_before);
 }
 
-/* Register a map; its number, or -1 where there are too many: then SIGBUS ends the process as ever.  One thread at a
- * time. */
+/* Register a map.  Returns its number, or -1 if there are too many; then SIGBUS ends the process as usual.  One thread
+ * at a time. */
 static int lost_watch(const void *start, size_t n)
 {
     for (int i = 0; i < MOST_MAPS; i++)
@@ -70,7 +70,7 @@ static void lost_forget(int map)
         atomic_store(&lost_maps[map].end, 0);
 }
 
-/* How often something was found to be gone. */
+/* How often pages were found missing. */
 static int lost_pages(void)
 {
     return atomic_load(&lost_count);

@@ -15,7 +15,7 @@
  *   dot16(sums, a, b)                 int32 sums + products of int16, pairwise
  *   add_wide(wide, sums)              int64 lanes (in no special order) + int32 lanes
  *   dot_narrow(sums, u, x)            narrow sums + products of unsigned and signed bytes: int16 lanes of neighbouring
- *                                     pairs, for whoever knows that they fit; or int32 lanes of four
+ *                                     pairs, where the bounds show that they fit; or int32 lanes of four
  *   widen_by(sums, f)                 narrow sums times f (1 or 4, a constant) as int32 lanes of four bytes each
  *   dot_abs(sums, a, b)               int32 sums + products of signed bytes of +-127
  *   dot_wide(sums, u, x)              int32 sums + products of any unsigned and signed bytes
@@ -144,7 +144,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 #include "tiles.inc.h"
 
-/* ---- what groups.inc.h asks for: 32 bytes are 8 rows by 4 elements ----------------------------------------------- */
+/* ---- needed by groups.inc.h: 32 bytes are 8 rows by 4 elements --------------------------------------------------- */
 
 enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
 
@@ -265,7 +265,7 @@ INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_
 
 #include "groups.inc.h"
 
-/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
+/* ---- needed by head.inc.h ---------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
@@ -302,7 +302,7 @@ INLINE void head_quad(const head_sums sums[4], int32_t total[4])
 
 #include "head.inc.h"
 
-/* ---- what plane_dots.inc.h asks for ------------------------------------------------------------------------------ */
+/* ---- needed by plane_dots.inc.h ---------------------------------------------------------------------------------- */
 
 #define PLANE_WIDTH 32
 typedef vb vbytes;
@@ -326,7 +326,7 @@ INLINE int32_t sum_lanes(vsums sums) { return sum1(sums); }
 
 #include "plane_dots.inc.h"
 
-/* ---- what pages.inc.h and nibbles.inc.h ask for ------------------------------------------------------------------ */
+/* ---- needed by pages.inc.h and nibbles.inc.h --------------------------------------------------------------------- */
 
 INLINE void dot_keys_i8(const int8_t *k, const int8_t *next, int64_t head_dim, int n, const int8_t *q,
                         vi (*s)[KV_PAGE / LANE_WIDTH])

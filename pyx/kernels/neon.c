@@ -105,7 +105,7 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 
 #include "tiles.inc.h"
 
-/* ---- what head.inc.h asks for ------------------------------------------------------------------------------------ */
+/* ---- needed by head.inc.h ---------------------------------------------------------------------------------------- */
 
 /* A lane of int32 gains at most 2 * 128 * 8191 = 2096896 per step of 16 elements; 1024 steps are 2147221504 < 2^31. */
 enum { HEAD_STEP = 16, HEAD_STEPS = 1024 };
@@ -306,5 +306,5 @@ const struct kernels kernels_neon = {
 };
 
 #else
-typedef int not_compiled_for_neon; /* ISO C wants a declaration */
+typedef int not_compiled_for_neon; /* ISO C requires a declaration */
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* 1 if the count was 0 and is now 1: the page is ours. */
+/* Returns 1 if the count was 0 and is now 1: the caller owns the page. */
 static inline int ref_take(int32_t *ref) {
     int32_t free_page = 0;
     return __atomic_compare_exchange_n(ref, &free_page, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
@@ -17,7 +17,7 @@ static inline void ref_set(int32_t *ref, int32_t n) { __atomic_store_n(ref, n, _
 /* Returns the new value. */
 static inline int32_t ref_add(int32_t *ref, int32_t n) { return __atomic_add_fetch(ref, n, __ATOMIC_SEQ_CST); }
 
-/* What is written before count_set is seen by whoever count_get tells of it. */
+/* A thread that reads a count by count_get also sees what was written before count_set. */
 static inline int64_t count_get(const int64_t *count) { return __atomic_load_n(count, __ATOMIC_SEQ_CST); }
 
 static inline void count_set(int64_t *count, int64_t n) { __atomic_store_n(count, n, __ATOMIC_SEQ_CST); }

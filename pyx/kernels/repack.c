@@ -270,8 +270,8 @@ static float load_f32(const uint8_t *p)
 }
 
 /* STQ1_0: 64 groups of four weights, of which exactly one is 0; then the scale as half.  Group g holds weights
- * 64 (g / 16) + g % 16 + 16 p.  Bits 3-2 of its nibble say which one is 0; of the other three the first is +, bit 0
- * says that the second is -, bit 1 that the third is; a sign bit of its own turns all of them round. */
+ * 64 (g / 16) + g % 16 + 16 p.  Bits 3-2 of its nibble give the index of the 0.  Of the other three, the first is +;
+ * bit 0 is set if the second is -, bit 1 if the third is -.  A separate sign bit inverts all three. */
 void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d)
 {
     for (int64_t b = 0; b < n_row * (k / 256); b++, src += 42, codes += 2 * QUARTER) {

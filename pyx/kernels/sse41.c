@@ -5,7 +5,7 @@
 
 #include "x86.h"
 
-/* ---- what lanes.inc.h and pages.inc.h ask for -------------------------------------------------------------------- */
+/* ---- needed by lanes.inc.h and pages.inc.h ----------------------------------------------------------------------- */
 
 #define LANE_WIDTH 4
 typedef float vf __attribute__((vector_size(4 * LANE_WIDTH)));
@@ -36,7 +36,7 @@ typedef vf vh;
 
 #include "lanes.inc.h"
 
-/* ---- what maddubs.inc.h asks for --------------------------------------------------------------------------------- */
+/* ---- needed by maddubs.inc.h ------------------------------------------------------------------------------------- */
 
 typedef struct {
     __m128i lo, hi;
@@ -105,5 +105,5 @@ INLINE vb dot_wide(vb sums, vb u, vb x)
 const struct kernels kernels_sse41 = {.name = "sse41", MADDUBS_KERNELS};
 
 #else
-typedef int not_compiled_for_sse41; /* ISO C wants a declaration */
+typedef int not_compiled_for_sse41; /* ISO C requires a declaration */
 #endif

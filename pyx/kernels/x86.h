@@ -12,8 +12,9 @@
 INLINE void prefetch_l2(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
 /* What lies ahead of p in its stream.  A processor drops a prefetch when its queue of misses is full, and a line that
- * was never fetched stops the loop for the whole latency; so each line is asked for more than once.  Loops over
- * vectors of 32 bytes and less come by each line several times anyway; those over whole lines ask again half the way.
+ * was never fetched stops the loop for the whole latency; so each line is prefetched more than once.  Loops
+ * over vectors of 32 bytes and less pass each line several times anyway; those over whole lines prefetch again half
+ * the way.
  * On a Zen 4 core that took the ternary stream from 0.89 to 0.97 of a plain sum's rate, the int8 head from 0.7 to 0.96
  * (benchmarks/SPEED.md). */
 enum { AHEAD = 24 << 10 };
@@ -26,8 +27,8 @@ INLINE void prefetch_stream(const void *p)
 #endif
 }
 
-/* Models with rows of so few elements lie in the caches: there, asking for every line several times takes longer than
- * the products (a head of 256 elements a row: 1.6 times as long). */
+/* Models with shorter rows stay in the caches: there, prefetching every line several times takes longer than the
+ * products (1.6 times as long for a head of 256 elements a row). */
 INLINE int is_stream(int64_t k) { return k > 1024; }
 
 /* ---- KV pages ---------------------------------------------------------------------------------------------------- */

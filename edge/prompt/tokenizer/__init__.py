@@ -100,7 +100,7 @@ class Tokenizer:
     """Text to ids and back for one vocabulary.
 
     ``special`` holds the control tokens, text -> id; ``eos_ids`` the ids that end an answer; ``bos_id`` and ``add_bos``
-    are for whoever puts a prompt together (:meth:`encode` adds nothing).
+    are for callers that build a prompt (:meth:`encode` adds nothing).
     """
 
     def __init__(self, spec: TokenizerSpec, texts: Sequence[str], kinds: bytes, ends: array[int], blob: bytes,

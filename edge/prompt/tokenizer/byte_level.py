@@ -48,7 +48,7 @@ def _alphabet() -> str:
 
 
 ALPHABET = _alphabet()
-#: kind of token -> what its text is; markers add no bytes to an answer, user-defined texts are no letters
+#: kind of token -> what its text is; markers add no bytes to an answer, user-defined texts are not letters
 _ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"

@@ -63,8 +63,8 @@ def place_added(texts: list[str], added: Mapping[str, int]) -> None:
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
     """Type of each token, put right where files are known to be wrong.
 
-    Control tokens are: what the file says, BOS and EOS, added tokens, user-defined tokens that look like markers, and
-    "<|...|>" whatever the file says (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
+    Control tokens are: those of the file, BOS and EOS, added tokens, user-defined tokens that look like markers, and
+    "<|...|>" whatever their kind in the file (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
     """
     n = len(texts)
     try:
