@@ -16,7 +16,7 @@ from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 from openmp cimport omp_get_num_threads
 
-from pyx.cpu cimport KV_PAGE, active, kernels
+from pyx.cpu cimport KV_PAGE, active
 from pyx.kv cimport KVCache
 from pyx.memory cimport Arena
 from pyx.page cimport attend_page, page_format, page_scratch, rotate_hadamard, store_token

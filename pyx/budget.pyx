@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int64_t
 
-from pyx.cpu cimport KV_PAGE
 from pyx.page cimport element_type, is_quantised, open_format, page_format, page_format_init, parse_types
 
 #: what goes when room is needed (policy)

@@ -9,7 +9,7 @@ So a query at ``pos`` sees the same bytes however the tokens arrived: one by one
 
 cimport cython
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
 from pyx.budget cimport formats, pages_of
@@ -19,7 +19,7 @@ from pyx.memory cimport Arena
 from pyx.page cimport is_quantised, page_format, type_name
 from pyx.page import page_types
 from pyx.policy cimport first_page, forget, hold, pages, reach, stream, table_size, unseen
-from pyx.pool cimport PagePool, is_ring, page_at, references, share_page
+from pyx.pool cimport PagePool, is_ring, references, share_page
 from pyx.spill cimport Spill
 
 @cython.no_gc  # no part of a cycle; and __dealloc__ needs the pool as it was
