@@ -28,7 +28,7 @@ def engine(request):
 
 def test_the_examples_of_help_run(monkeypatch, capsys) -> None:
     """help(edge): the first answer, and the kiosk, which goes on after an error and forgets its guest."""
-    first, kiosk = re.findall(r"(?:^    .*\n|^\n(?=    ))+", edge.__doc__, re.MULTILINE)
+    first, kiosk = re.findall(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+", edge.__doc__)
     exec(textwrap.dedent(first), {})
     assert capsys.readouterr().out.strip()
     questions = iter(["Two teas, please.", "\ud800", "bye", "A coffee."])
