@@ -144,7 +144,7 @@ def test_ends_that_cannot_be(ends):
             continue
         with pytest.raises(ValueError, match="text"):
             BytePairs(stored, 0, array("q", wrong), bytes((TOKEN,)) * len(wrong), ALPHABET)
-        with pytest.raises(ValueError, match="cannot be"):
+        with pytest.raises(ValueError, match="outside the data"):
             strings.starting(stored, 0, array("q", wrong), b"a")
     with pytest.raises(ValueError):
         BytePairs(stored, -1, array("q", [9, 18]), b"\2\2", ALPHABET)

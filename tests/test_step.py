@@ -207,7 +207,7 @@ def test_bad_batches_are_refused_and_leave_every_cache_alone() -> None:
     model.step([good, Segment(b, ids(4))])
     before = state(a), state(b), bytes(row)
     for other, error in (
-        (Segment(a, ids(1)), "one KV cache"),
+        (Segment(a, ids(1)), "the same KV cache"),
         (Segment(b, ids(*range(14))), "1 to 16"),
         (Segment(b, ids()), "1 to 16"),
         (Segment(b, ids(config.n_vocab)), "vocabulary"),
