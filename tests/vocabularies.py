@@ -34,9 +34,13 @@ needs_foreign = pytest.mark.skipif(
 
 
 def by_name(names: tuple[str, ...]) -> pytest.MarkDecorator:
-    """Parametrizes ``name``; other people's are skipped where they are not."""
+    """Parametrizes ``name``.  Where other people's are not there, trained ones stand in for them; what has none to
+    stand in is skipped."""
+    trained = tuple(name for name in names if name in TRAINED_NAMES)
+    if trained and not FOREIGN.is_dir():
+        names = trained
     return pytest.mark.parametrize(
-        "name", [name if name.startswith("trained") else pytest.param(name, marks=needs_foreign) for name in names])
+        "name", [name if name in TRAINED_NAMES else pytest.param(name, marks=needs_foreign) for name in names])
 
 
 def text() -> str:
