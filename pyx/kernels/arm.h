@@ -222,99 +222,136 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
     }
 }
 
-/* Four rows at a time, 4 x 4 turned: step s of a tile is bytes 4s .. 4s+3 of all rows. */
-INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[GROUP_ROWS][4])
-{
-    for (int part = 0; part < GROUP_ROWS; part += 4)
-        for (int half = 0; half < 2; half++) {
-            uint32x4_t a[4];
-            for (int i = 0; i < 4; i++)
-                a[i] = vreinterpretq_u32_u8(vld1q_u8(rows + (part + i) * stride + (half ? second : 2)));
-            uint64x2_t b0 = vreinterpretq_u64_u32(vtrn1q_u32(a[0], a[1]));
-            uint64x2_t b1 = vreinterpretq_u64_u32(vtrn2q_u32(a[0], a[1]));
-            uint64x2_t b2 = vreinterpretq_u64_u32(vtrn1q_u32(a[2], a[3]));
-            uint64x2_t b3 = vreinterpretq_u64_u32(vtrn2q_u32(a[2], a[3]));
-            const uint8x16_t v[4] = {
-                vreinterpretq_u8_u64(vtrn1q_u64(b0, b2)), vreinterpretq_u8_u64(vtrn1q_u64(b1, b3)),
-                vreinterpretq_u8_u64(vtrn2q_u64(b0, b2)), vreinterpretq_u8_u64(vtrn2q_u64(b1, b3))};
-            for (int j = 0; j < 4; j++) {
-                int8_t (*step)[GROUP_ROWS][4] = tile + 4 * half + j;
-                const uint8x16_t low = vdupq_n_u8(3);
-                vst1q_s8(step[0][part], vreinterpretq_s8_u8(vandq_u8(v[j], low)));
-                vst1q_s8(step[8][part], vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v[j], 2), low)));
-                vst1q_s8(step[16][part], vreinterpretq_s8_u8(vandq_u8(vshrq_n_u8(v[j], 4), low)));
-                vst1q_s8(step[24][part], vreinterpretq_s8_u8(vshrq_n_u8(v[j], 6)));
-            }
-        }
-}
-
 #if defined(__ARM_FEATURE_DOTPROD)
 
-#define GROUP_TOKENS 4
-#define GROUP_LANE(j)                                                                                                  \
-    for (int r = 0; r < 4; r++) {                                                                                      \
-        int8x16_t c = vld1q_s8(tile[g][i + (j)][4 * r]);                                                               \
+/* Codes in place at weights 1, 4 and 16, and those at 64 shifted, as an operand is signed. */
+#define PANEL_LANE(j)                                                                                                  \
+    for (int r = 0; r < n_lane; r += 4) {                                                                              \
+        uint8x16_t c = vld1q_u8(codes + 64 * (i + (j)) + 4 * (lane + r));                                              \
+        const int8x16_t u[4] = {                                                                                       \
+            vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x03))), vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x0c))),    \
+            vreinterpretq_s8_u8(vandq_u8(c, vdupq_n_u8(0x30))), codes_67(c)};                                          \
         for (int t = 0; t < n_token; t++)                                                                              \
-            s[t][r] = vdotq_laneq_s32(s[t][r], c, x[t], j);                                                            \
+            for (int f = 0; f < 4; f++)                                                                                \
+                s[t + r / 4][f] = vdotq_laneq_s32(s[t + r / 4][f], u[f], x[t], j);                                     \
+        if (lane == 0 && r == 0)                                                                                       \
+            panel_fetch(codes + 64 * (i + (j)));                                                                       \
     }
 
-INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
-                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+INLINE void panel_store(int32_t *sum, const int32x4_t s[4])
 {
-    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
+    vst1q_s32(sum, s[0]);
+    vst1q_s32(sum + 16, vshrq_n_s32(s[1], 2));
+    vst1q_s32(sum + 32, vshrq_n_s32(s[2], 4));
+    vst1q_s32(sum + 48, s[3]);
+}
+
+/* Four lanes at a time; one token has eight, whose sums do not wait for each other. */
+INLINE void panel_dots(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+{
+    const int n_lane = n_token == 1 ? 8 : 4;
+    for (int lane = 0; lane < 16; lane += n_lane) {
         int32x4_t s[4][4];
-        for (int t = 0; t < n_token; t++)
-            for (int r = 0; r < 4; r++)
-                s[t][r] = vdupq_n_s32(-sum[t * ld + g]);
-        for (int i = 0; i < 32; i += 4) {
+        for (int t = 0; t < 4; t++)
+            s[t][0] = s[t][1] = s[t][2] = s[t][3] = vdupq_n_s32(0);
+        for (int i = 0; i < GROUP / 4; i += 4) {
             int8x16_t x[4];
             for (int t = 0; t < n_token; t++)
-                x[t] = vld1q_s8(q + t * ld * GROUP + 4 * i);
-            GROUP_LANE(0)
-            GROUP_LANE(1)
-            GROUP_LANE(2)
-            GROUP_LANE(3)
+                x[t] = vld1q_s8(q + t * ld + 4 * i);
+            PANEL_LANE(0)
+            PANEL_LANE(1)
+            PANEL_LANE(2)
+            PANEL_LANE(3)
         }
         for (int t = 0; t < n_token; t++)
-            for (int r = 0; r < 4; r++) {
-                float *to = y[t] + 4 * r;
-                vst1q_f32(to, group_add(vld1q_f32(to), s[t][r], vld1q_f32(scale[g] + 4 * r), d[t * ld + g]));
-            }
+            for (int r = 0; r < n_lane; r += 4)
+                panel_store(sum[t] + lane + r, s[t + r / 4]);
     }
 }
+
+#endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+
+#define PANEL_TOKENS 4
+
+/* One product is two rows by two tokens by eight activations: of two steps, two lanes side by side. */
+INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+{
+    if (n_token == 1) {
+        panel_dots(codes, 1, q, ld, sum);
+        return;
+    }
+    for (int lane = 0; lane < 16; lane += 4) {
+        int32x4_t s[2][2][4]; /* [pair of tokens][pair of lanes][row / 16], each 2 lanes by 2 tokens */
+        for (int p = 0; p < n_token / 2; p++)
+            for (int f = 0; f < 4; f++)
+                s[p][0][f] = s[p][1][f] = vdupq_n_s32(0);
+        for (int i = 0; i < GROUP / 4; i += 2) {
+            uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(codes + 64 * i + 4 * lane));
+            uint32x4_t b = vreinterpretq_u32_u8(vld1q_u8(codes + 64 * i + 64 + 4 * lane));
+            const uint8x16_t c[2] = {vreinterpretq_u8_u32(vzip1q_u32(a, b)), vreinterpretq_u8_u32(vzip2q_u32(a, b))};
+            int8x16_t x[2];
+            for (int p = 0; p < n_token / 2; p++)
+                x[p] = vcombine_s8(vld1_s8(q + 2 * p * ld + 4 * i), vld1_s8(q + (2 * p + 1) * ld + 4 * i));
+            if (lane == 0) {
+                panel_fetch(codes + 64 * i);
+                panel_fetch(codes + 64 * i + 64);
+            }
+            for (int r = 0; r < 2; r++) {
+                const int8x16_t u[4] = {vreinterpretq_s8_u8(vandq_u8(c[r], vdupq_n_u8(0x03))),
+                                        vreinterpretq_s8_u8(vandq_u8(c[r], vdupq_n_u8(0x0c))),
+                                        vreinterpretq_s8_u8(vandq_u8(c[r], vdupq_n_u8(0x30))), codes_67(c[r])};
+                for (int p = 0; p < n_token / 2; p++)
+                    for (int f = 0; f < 4; f++)
+                        s[p][r][f] = vmmlaq_s32(s[p][r][f], u[f], x[p]);
+            }
+        }
+        for (int p = 0; p < n_token / 2; p++) {
+            int32x4_t first[4], second[4];
+            for (int f = 0; f < 4; f++) {
+                first[f] = vuzp1q_s32(s[p][0][f], s[p][1][f]);
+                second[f] = vuzp2q_s32(s[p][0][f], s[p][1][f]);
+            }
+            panel_store(sum[2 * p] + lane, first);
+            panel_store(sum[2 * p + 1] + lane, second);
+        }
+    }
+}
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+#define PANEL_TOKENS 4
+#define panel_sums panel_dots
 
 #else
 
-#define GROUP_TOKENS 2
+#define PANEL_TOKENS 2
 
-/* Two rows in eight lanes of int16; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
-INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
-                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
+/* Eight lanes of int16 are two rows; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
+INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
 {
-    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
-        int16x8_t s[2][8];
+    for (int lane = 0; lane < 16; lane += 4) {
+        int16x8_t s[2][4][2];
         for (int t = 0; t < n_token; t++)
-            for (int r = 0; r < 8; r++)
-                s[t][r] = vdupq_n_s16(0);
-        for (int i = 0; i < 32; i++) {
-            int8x16_t x[2];
-            for (int t = 0; t < n_token; t++)
-                x[t] = vreinterpretq_s8_u8(broadcast4(q + t * ld * GROUP + 4 * i));
-            for (int r = 0; r < 4; r++) {
-                int8x16_t c = vld1q_s8(tile[g][i][4 * r]);
-                for (int t = 0; t < n_token; t++) {
-                    s[t][2 * r] = vmlal_s8(s[t][2 * r], vget_low_s8(c), vget_low_s8(x[t]));
-                    s[t][2 * r + 1] = vmlal_high_s8(s[t][2 * r + 1], c, x[t]);
+            for (int f = 0; f < 4; f++)
+                s[t][f][0] = s[t][f][1] = vdupq_n_s16(0);
+        for (int i = 0; i < GROUP / 4; i++) {
+            uint8x16_t c = vld1q_u8(codes + 64 * i + 4 * lane);
+            const int8x16_t u[4] = {codes_01(c), codes_23(c), codes_45(c), codes_67(c)};
+            if (lane == 0)
+                panel_fetch(codes + 64 * i);
+            for (int t = 0; t < n_token; t++) {
+                int8x16_t x = vreinterpretq_s8_u8(broadcast4(q + t * ld + 4 * i));
+                for (int f = 0; f < 4; f++) {
+                    s[t][f][0] = vmlal_s8(s[t][f][0], vget_low_s8(u[f]), vget_low_s8(x));
+                    s[t][f][1] = vmlal_high_s8(s[t][f][1], u[f], x);
                 }
             }
         }
         for (int t = 0; t < n_token; t++)
-            for (int r = 0; r < 4; r++) {
-                int32x4_t sums = vpaddlq_s16(vpaddq_s16(s[t][2 * r], s[t][2 * r + 1]));
-                float *to = y[t] + 4 * r;
-                sums = vsubq_s32(sums, vdupq_n_s32(sum[t * ld + g]));
-                vst1q_f32(to, group_add(vld1q_f32(to), sums, vld1q_f32(scale[g] + 4 * r), d[t * ld + g]));
-            }
+            for (int f = 0; f < 4; f++)
+                vst1q_s32(sum[t] + 16 * f + lane, vpaddlq_s16(vpaddq_s16(s[t][f][0], s[t][f][1])));
     }
 }
 

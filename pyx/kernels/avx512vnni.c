@@ -238,9 +238,9 @@ INLINE vh load_half_h(const uint16_t *p) { return (vh)_mm256_cvtph_ps(_mm_loadu_
 /* ---- needed by groups.inc.h: a register is 16 rows by 4 elements ------------------------------------------------- */
 
 #define GROUP_ROWS 16
-#define GROUP_TOKENS 8
 #define GROUP_SOME 4
 #define GROUP_MANY 16
+#define PANEL_TOKENS 4
 
 INLINE __m128i load128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 
@@ -385,39 +385,44 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
         store_float(y[t], total[t]);
 }
 
-INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[16][4])
+/* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less, and
+ * no shift but those of sums, which are exact. */
+INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
 {
-    const __m512i low = set_mask(0x03);
-    const struct rows16 r = rows16_at(rows, stride);
-    for (int half = 0; half < 2; half++) {
-        __m512i v[4];
-        group_turn(&r, half ? second : 2, v);
-        for (int j = 0; j < 4; j++)
-            for (int f = 0; f < 4; f++)
-                _mm512_storeu_si512(tile[8 * f + 4 * half + j], _mm512_and_si512(_mm512_srli_epi16(v[j], 2 * f), low));
-    }
-}
-
-INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
-                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
-{
-    vf total[8];
-    for (int t = 0; t < n_token; t++)
-        total[t] = load_float(y[t]);
-    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
-        __m512i s[8];
-        for (int t = 0; t < n_token; t++)
-            s[t] = _mm512_set1_epi32(-sum[t * ld + g]);
-        for (int i = 0; i < 32; i++) {
-            __m512i c = load512(tile[g][i]);
-            for (int t = 0; t < n_token; t++)
-                s[t] = _mm512_dpbusd_epi32(s[t], c, broadcast4(q + t * ld * GROUP + 4 * i));
+    const __m512i m[3] = {set_mask(0x03), set_mask(0x0f), set_mask(0x3f)};
+    const int n_chain = n_token == 1 ? 2 : 1; /* steps whose sums do not wait for each other */
+    __m512i s[PANEL_TOKENS][4];
+#pragma GCC unroll 4
+    for (int t = 0; t < PANEL_TOKENS; t++)
+#pragma GCC unroll 4
+        for (int f = 0; f < 4; f++)
+            s[t][f] = _mm512_setzero_si512();
+    for (int i = 0; i < GROUP / 4; i += n_chain)
+#pragma GCC unroll 2
+        for (int j = 0; j < n_chain; j++) {
+            __asm__ volatile("" ::: "memory"); /* step by step: all loads at once would push sums out of registers */
+            __m512i c = load512(codes + 64 * (i + j));
+            panel_fetch(codes + 64 * (i + j));
+            const __m512i u[4] = {_mm512_and_si512(c, m[0]), _mm512_and_si512(c, m[1]), _mm512_and_si512(c, m[2]), c};
+#pragma GCC unroll 4
+            for (int t = 0; t < n_token; t++) {
+                __m512i x = broadcast4(q + t * ld + 4 * (i + j));
+#pragma GCC unroll 4
+                for (int f = 0; f < 4; f++)
+                    s[t + j][f] = _mm512_dpbusd_epi32(s[t + j][f], u[f], x);
+            }
         }
-        for (int t = 0; t < n_token; t++)
-            total[t] += (vf)_mm512_cvtepi32_ps(s[t]) * (load_float(scale[g]) * d[t * ld + g]);
+#pragma GCC unroll 4
+    for (int t = 0; t < n_token; t++) {
+#pragma GCC unroll 4
+        for (int f = 0; f < 4 && n_chain == 2; f++)
+            s[0][f] = _mm512_add_epi32(s[0][f], s[1][f]);
+#pragma GCC unroll 4
+        for (int f = 0; f < 4; f++) {
+            __m512i above = f ? _mm512_sub_epi32(s[t][f], s[t][f - 1]) : s[t][0];
+            _mm512_store_si512(sum[t] + 16 * f, _mm512_srai_epi32(above, 2 * f));
+        }
     }
-    for (int t = 0; t < n_token; t++)
-        store_float(y[t], total[t]);
 }
 
 #include "groups.inc.h"

@@ -1,45 +1,38 @@
 /* groups.inc.h: a ternary matrix with a scale for each group of 128 weights (group_matmul of kernels.h), written once
  * for the vector targets.
  *
- * Few tokens: GROUP_ROWS rows at a time, straight from the stored groups.  More tokens: for each GROUP_ROWS rows
- *
- *   for each GROUP_CHUNK groups of them
- *       codes -> one byte each, rows side by side, four elements of a row together: a tile that stays in the
- *       first-level cache, and scales -> floats
- *       for each few tokens
- *           for each group: integer sums, no lane of which needs any other; as floats, times both scales, to the totals
+ * Few tokens: GROUP_ROWS rows at a time, straight from the stored groups.  More tokens: some groups of 64 rows become
+ * panels (panels.h), which stay in the first-level cache.  A matrix that consists of panels has that behind it.
  *
  * Elements come in the order of quantize_groups: step s of a group is bytes 4s .. 4s+3 of its activations.
  *
  * The includer has included lanes.inc.h and defines
  *   GROUP_ROWS          rows of a tile, 16
- *   GROUP_TOKENS        tokens that share a tile's codes in registers (2, 4 or 8)
- *   GROUP_MANY          from so many tokens on tiles are faster
+ *   GROUP_MANY          from so many tokens on panels are faster
  *   GROUP_SOME          most tokens of group_vector (1, 2 or 4)
  *   group_vector(rows, stride, n_group, group_bytes, ahead, n_token, q, d, sum, y)
  *                       y [n_token][GROUP_ROWS] of rows that begin `stride` bytes apart; meanwhile it calls
  *                       group_fetch(ahead, g, group_bytes) for each group; inlined with constant n_token in
  *                       {GROUP_SOME, .. 2, 1}
- *   group_unpack(rows, stride, second, tile)
- *                       one group of all rows to tile [GROUP_STEPS][GROUP_ROWS][4]; the codes of a row are the 16 bytes
- *                       2 behind its begin and the 16 `second` behind it
- *   group_tile(tile, scale, n_group, n_token, q, d, sum, ld, y)
- *                       y[t] += n_group groups of the tile times tokens t < n_token, whose groups are ld apart; inlined
- *                       with constant n_token in {GROUP_TOKENS, .. 2, 1} */
+ *   PANEL_TOKENS        tokens that share a panel's codes in registers (2, 4 or 8)
+ *   panel_sums(codes, n_token, q, ld, sum)
+ *                       sum [n_token][64] of one group of a panel, the sums of codes times activations, which lie ld
+ *                       apart; meanwhile it calls panel_fetch for each line of codes; inlined with constant n_token in
+ *                       {PANEL_TOKENS, .. 2, 1} */
 #ifndef BITNET_EDGE_GROUPS_H
 #define BITNET_EDGE_GROUPS_H
 
+#include "panels.h"
 #include "template.h"
 
-enum { GROUP_STEPS = GROUP / 4, GROUP_CHUNK = 8, GROUP_BATCH = 128 };
+enum { GROUP_CHUNK = 8, GROUP_BATCH = 128 };
 
 /* Beyond the next GROUP_ROWS rows (benchmarks/SPEED.md). */
 enum { GROUP_AHEAD = 16 << 10 };
 
 struct group_work {
-    int8_t tile[GROUP_CHUNK][GROUP_STEPS][GROUP_ROWS][4];
-    float scale[GROUP_CHUNK][GROUP_ROWS];
-    float y[GROUP_BATCH][GROUP_ROWS];
+    uint8_t panel[GROUP_CHUNK][PANEL_BYTES];
+    float y[GROUP_BATCH][PANEL_ROWS];
 };
 
 _Static_assert(sizeof(struct group_work) <= GROUP_WORK, "GROUP_WORK is too small");
@@ -113,82 +106,116 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
     }
 }
 
-/* n_group groups of GROUP_ROWS rows. */
-INLINE void group_chunk(struct group_work *w, const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_group)
+/* y[t] += n_group groups of a panel times tokens t < n_token, whose groups are ld apart. */
+INLINE void panel_add(const uint8_t *panel, int64_t n_group, int n_token, const int8_t *q, const float *d,
+                      const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
-    for (int64_t g = 0; g < n_group; g++, rows += group_bytes) {
-        uint16_t half[GROUP_ROWS];
-        for (int i = 0; i < GROUP_ROWS; i++)
-            memcpy(half + i, rows + i * stride, 2);
-        for (int i = 0; i < GROUP_ROWS; i += LANE_WIDTH)
-            store_float(w->scale[g] + i, load_half(half + i));
-        group_unpack(rows, stride, group_bytes - 16, w->tile[g]);
+    for (int64_t g = 0; g < n_group; g++, panel += PANEL_BYTES, q += GROUP) {
+        int32_t s[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64)));
+        __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
+        panel_sums(panel + 2 * PANEL_ROWS, n_token, q, ld * GROUP, s);
+        for (int i = 0; i < PANEL_ROWS; i += LANE_WIDTH) {
+            vf scale = load_half((const uint16_t *)(const void *)panel + i);
+            for (int t = 0; t < n_token; t++) {
+                vi dots;
+                memcpy(&dots, s[t] + i, sizeof dots);
+                vf part = __builtin_convertvector(dots - sum[t * ld + g], vf) * (scale * d[t * ld + g]);
+                store_float(y[t] + i, load_float(y[t] + i) + part);
+            }
+        }
     }
 }
 
-OUT_OF_LINE void group_chunk_of(struct group_work *w, const uint8_t *rows, int64_t stride, int group_bytes,
-                                int64_t n_group)
+#define PANEL_ADD(n)                                                                                                   \
+    OUT_OF_LINE void panel_add_##n(const uint8_t *panel, int64_t n_group, const int8_t *q, const float *d,             \
+                                   const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])                             \
+    {                                                                                                                  \
+        panel_add(panel, n_group, n, q, d, sum, ld, y);                                                                \
+    }
+
+PANEL_ADD(1)
+PANEL_ADD(2)
+#if PANEL_TOKENS >= 4
+PANEL_ADD(4)
+#endif
+#if PANEL_TOKENS >= 8
+PANEL_ADD(8)
+#endif
+
+/* Up to PANEL_TOKENS of n_token tokens; returns how many. */
+INLINE int64_t panel_some(const uint8_t *panel, int64_t n_group, int64_t n_token, const int8_t *q, const float *d,
+                          const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
+{
+#if PANEL_TOKENS >= 8
+    if (n_token >= 8) {
+        panel_add_8(panel, n_group, q, d, sum, ld, y);
+        return 8;
+    }
+#endif
+#if PANEL_TOKENS >= 4
+    if (n_token >= 4) {
+        panel_add_4(panel, n_group, q, d, sum, ld, y);
+        return 4;
+    }
+#endif
+    if (n_token >= 2) {
+        panel_add_2(panel, n_group, q, d, sum, ld, y);
+        return 2;
+    }
+    panel_add_1(panel, n_group, q, d, sum, ld, y);
+    return 1;
+}
+
+static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out)
+{
+    for (int64_t r = row0, n; r < row1; r += n) {
+        const uint8_t *panel = panels + r / PANEL_ROWS * n_group * PANEL_BYTES;
+        const int64_t skip = r % PANEL_ROWS;
+        n = row1 - r < PANEL_ROWS - skip ? row1 - r : PANEL_ROWS - skip;
+        for (int64_t t = 0, some; t < n_token; t += some) {
+            const int64_t at = t * n_group;
+            float y[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64))) = {{0}};
+            some = panel_some(panel, n_group, n_token - t, q + at * GROUP, d + at, sum + at, n_group, y);
+            for (int64_t i = 0; i < some; i++)
+                group_store(y[i] + skip, n, add, out + (t + i) * ld_out + r - row0);
+        }
+    }
+}
+
+OUT_OF_LINE void group_panel(const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_row, uint8_t *panel)
 {
     if (group_bytes == GROUP_PAIR)
-        group_chunk(w, rows, stride, GROUP_PAIR, n_group);
+        pack_panel(rows, stride, GROUP_PAIR, n_row, panel);
     else
-        group_chunk(w, rows, stride, GROUP_WHOLE, n_group);
+        pack_panel(rows, stride, GROUP_WHOLE, n_row, panel);
 }
 
-#define GROUP_TILE(n)                                                                                                  \
-    OUT_OF_LINE void group_tile_##n(struct group_work *w, int64_t n_group, const int8_t *q, const float *d,            \
-                                    const int32_t *sum, int64_t ld, float (*y)[GROUP_ROWS])                            \
-    {                                                                                                                  \
-        group_tile(w->tile, w->scale, n_group, n, q, d, sum, ld, y);                                                   \
-    }
-
-GROUP_TILE(1)
-GROUP_TILE(2)
-#if GROUP_TOKENS >= 4
-GROUP_TILE(4)
-#endif
-#if GROUP_TOKENS >= 8
-GROUP_TILE(8)
-#endif
-
-/* Up to GROUP_BATCH tokens. */
+/* Up to GROUP_BATCH tokens: rows become panels on the way. */
 static void group_batch(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, const int8_t *q,
                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
                         struct group_work *w)
 {
     const int64_t row_bytes = n_group * group_bytes;
-    for (int64_t r = 0; r < n_row;) {
-        const struct group_rows row = group_rows(rows, row_bytes, n_row, r);
+    for (int64_t r = 0, n; r < n_row; r += n, rows += n * row_bytes) {
+        n = n_row - r < PANEL_ROWS ? n_row - r : PANEL_ROWS;
         memset(w->y, 0, (size_t)n_token * sizeof w->y[0]);
         for (int64_t g = 0, n_chunk; g < n_group; g += n_chunk) {
             n_chunk = n_group - g < GROUP_CHUNK ? n_group - g : GROUP_CHUNK;
-            group_chunk_of(w, row.first + g * group_bytes, row.stride, group_bytes, n_chunk);
+            for (int64_t i = 0; i < n_chunk; i++)
+                group_panel(rows + (g + i) * group_bytes, row_bytes, group_bytes, n, w->panel[i]);
             /* the same groups of the next rows, some with each few tokens: all at once would be dropped */
-            const uint8_t *next = row.first + GROUP_ROWS * row_bytes + g * group_bytes;
+            const uint8_t *next = rows + PANEL_ROWS * row_bytes + g * group_bytes;
             const int64_t n_line = (n_chunk * group_bytes + 63) / 64;
             for (int64_t t = 0, some, line = 0; t < n_token; t += some) {
-                const int64_t left = n_token - t, at = t * n_group + g;
-                const int8_t *x = q + at * GROUP;
-                some = left >= GROUP_TOKENS ? GROUP_TOKENS : left >= 4 && GROUP_TOKENS > 4 ? 4 : left >= 2 ? 2 : 1;
-                for (; line < GROUP_ROWS * n_line * (t + some) / n_token; line++)
+                const int64_t at = t * n_group + g;
+                some = panel_some(w->panel[0], n_chunk, n_token - t, q + at * GROUP, d + at, sum + at, n_group, w->y + t);
+                for (; line < PANEL_ROWS * n_line * (t + some) / n_token; line++)
                     prefetch_l2(next + line / n_line * row_bytes + line % n_line * 64);
-#if GROUP_TOKENS >= 8
-                if (some == 8)
-                    group_tile_8(w, n_chunk, x, d + at, sum + at, n_group, w->y + t);
-#endif
-#if GROUP_TOKENS >= 4
-                if (some == 4)
-                    group_tile_4(w, n_chunk, x, d + at, sum + at, n_group, w->y + t);
-#endif
-                if (some == 2)
-                    group_tile_2(w, n_chunk, x, d + at, sum + at, n_group, w->y + t);
-                else if (some == 1)
-                    group_tile_1(w, n_chunk, x, d + at, sum + at, n_group, w->y + t);
             }
         }
         for (int64_t t = 0; t < n_token; t++)
-            group_store(w->y[t] + row.skip, row.n, add, out + t * ld_out + r);
-        r += row.n;
+            group_store(w->y[t], n, add, out + t * ld_out + r);
     }
 }
 
@@ -224,6 +251,6 @@ static void quantize_groups(const float *x, int64_t n, int8_t *q, float *d, int3
     }
 }
 
-#define GROUPS_KERNELS .quantize_groups = quantize_groups, .group_matmul = group_matmul
+#define GROUPS_KERNELS .quantize_groups = quantize_groups, .group_matmul = group_matmul, .panel_matmul = panel_matmul
 
 #endif

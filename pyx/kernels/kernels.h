@@ -43,7 +43,9 @@ enum {
     GROUP = 128,              /* weights that share a scale, see group_matmul     */
     GROUP_WHOLE = 34,         /* bytes of a group: half d, codes[32]              */
     GROUP_PAIR = 36,          /* half d, codes[16], the same d again, codes[16]   */
-    GROUP_WORK = 32768,       /* bytes of working memory of group_matmul          */
+    GROUP_WORK = 51200,       /* bytes of working memory of group_matmul          */
+    PANEL_ROWS = 64,          /* rows of a panel, see panel_matmul                */
+    PANEL_BYTES = 2176,       /* bytes of a group of a panel: 64 * GROUP_WHOLE    */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
 
@@ -92,6 +94,12 @@ struct kernels {
     void (*group_matmul)(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, const int8_t *q,
                          const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
                          void *work);
+
+    /* The same of rows [row0, row1) of panels: y[t][r] goes to out[t * ld_out + r - row0].  64 rows are a panel of n_group
+     * groups, each half d[64] and codes [32][16][4]: bits 2f .. 2f+1 of byte b of lane i of step s are the code of row
+     * 16f + i for q[4s + b] of the group. */
+    void (*panel_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 
@@ -268,6 +276,9 @@ void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
                    int64_t share, uint8_t *groups);
+/* Rows of groups -> panels, the last one filled up with zeros, and back to rows of GROUP_WHOLE */
+void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels);
+void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows);
 void unpack_groups(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t k, int8_t *dst, float *d);
 /* Packings of forks: STQ1_0 with d [n_row][k/256], PTQ1_0 with d [n_row][k/128] */
 void repack_stq1_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, float *d);

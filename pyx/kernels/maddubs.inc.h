@@ -10,7 +10,7 @@
  *   zip_low32, zip_high32             in both halves, int32 of a and b in turns, from their first or last 8 bytes
  *   zip_low64, zip_high64             the same of int64
  *   and32, shift16(a, n)              bitwise and; int16 lanes to the right
- *   add32                             of int32 lanes
+ *   add32, quarter32(a)               of int32 lanes: sums; a quarter of multiples of four
  *   widen16(p)                        16 signed bytes of memory as int16
  *   dot16(sums, a, b)                 int32 sums + products of int16, pairwise
  *   add_wide(wide, sums)              int64 lanes (in no special order) + int32 lanes
@@ -149,8 +149,8 @@ INLINE void tile(const uint8_t *codes, int64_t row_bytes, int64_t n_block, const
 enum { SUM_VECTORS = 8 / LANE_WIDTH }; /* vi in 32 bytes */
 
 #define GROUP_ROWS 16
-#define GROUP_TOKENS 4
 #define GROUP_SOME 4
+#define PANEL_TOKENS 2
 #define GROUP_MANY 16
 
 INLINE vb broadcast4(const void *p)
@@ -222,43 +222,43 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
     }
 }
 
-INLINE void group_unpack(const uint8_t *rows, int64_t stride, int second, int8_t (*tile)[16][4])
+/* Half of the lanes at a time.  As in matvec_rows, one shift instead of three, and sums at weight 1 and at weight 4.
+ * Bounds of the int16 lanes: weight 1 gets products of pairs of at most 2 * 3 * 127 = 762 a step, 24384 in 32; weight 4
+ * gets 3048, 24384 in 8. */
+INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
 {
-    const vb low = bytes(0x03);
-    for (int half = 0; half < 2; half++)
-        for (int part = 0; part < GROUP_ROWS; part += 8) {
-            vb v[4];
-            group_turn(rows + part * stride + (half ? second : 2), stride, v);
-            for (int j = 0; j < 4; j++)
-                for (int f = 0; f < 4; f++) {
-                    vb c = and32(shift16(v[j], 2 * f), low);
-                    memcpy(tile[8 * f + 4 * half + j][part], &c, sizeof c);
+    enum { STEPS = GROUP / 4, PART = NARROW_STEPS(8) < STEPS ? NARROW_STEPS(8) : STEPS };
+    const vb low = bytes(0x03), high = bytes(0x0c);
+    for (int lane = 0; lane < 16; lane += 8) {
+        vb sum1x[PANEL_TOKENS][2], total4x[PANEL_TOKENS][2]; /* rows of bits 1-0 and 3-2, then 5-4 and 7-6 */
+        for (int t = 0; t < n_token; t++)
+            sum1x[t][0] = sum1x[t][1] = total4x[t][0] = total4x[t][1] = ints(0);
+        for (int part = 0; part < STEPS; part += PART) {
+            vb sum4x[PANEL_TOKENS][2];
+            for (int t = 0; t < n_token; t++)
+                sum4x[t][0] = sum4x[t][1] = ints(0);
+#pragma GCC unroll 8 /* the end of so short a loop would be guessed wrongly */
+            for (int i = part; i < part + PART; i++) {
+                vb c = load32(codes + 64 * i + 4 * lane), s = shift16(c, 4);
+                if (lane == 0)
+                    panel_fetch(codes + 64 * i);
+                for (int t = 0; t < n_token; t++) {
+                    vb x = broadcast4(q + t * ld + 4 * i);
+                    sum1x[t][0] = dot_narrow(sum1x[t][0], and32(c, low), x);
+                    sum4x[t][0] = dot_narrow(sum4x[t][0], and32(c, high), x);
+                    sum1x[t][1] = dot_narrow(sum1x[t][1], and32(s, low), x);
+                    sum4x[t][1] = dot_narrow(sum4x[t][1], and32(s, high), x);
                 }
-        }
-}
-
-INLINE void group_tile(int8_t (*tile)[32][16][4], float (*scale)[16], int64_t n_group, int n_token, const int8_t *q,
-                       const float *d, const int32_t *sum, int64_t ld, float (*y)[16])
-{
-    for (int64_t g = 0; g < n_group; g++, q += GROUP) {
-        vb s[4][2];
-        for (int t = 0; t < n_token; t++)
-            s[t][0] = s[t][1] = ints(0);
-        for (int i = 0; i < 32; i++) {
-            vb c0 = load32(tile[g][i][0]), c1 = load32(tile[g][i][8]);
-            for (int t = 0; t < n_token; t++) {
-                vb x = broadcast4(q + t * ld * GROUP + 4 * i);
-                s[t][0] = dot_narrow(s[t][0], c0, x);
-                s[t][1] = dot_narrow(s[t][1], c1, x);
             }
+            for (int t = 0; t < n_token; t++)
+                for (int p = 0; p < 2; p++)
+                    total4x[t][p] = add32(total4x[t][p], widen_by(sum4x[t][p], 1));
         }
         for (int t = 0; t < n_token; t++)
-            for (int part = 0; part < 2; part++) {
-                vf total[SUM_VECTORS], w[SUM_VECTORS];
-                memcpy(total, y[t] + 8 * part, sizeof total);
-                memcpy(w, scale[g] + 8 * part, sizeof w);
-                group_add(total, add32(widen_by(s[t][part], 1), ints(-sum[t * ld + g])), w, d[t * ld + g]);
-                memcpy(y[t] + 8 * part, total, sizeof total);
+            for (int p = 0; p < 2; p++) {
+                vb first = widen_by(sum1x[t][p], 1), second = quarter32(total4x[t][p]);
+                memcpy(sum[t] + 32 * p + lane, &first, sizeof first);
+                memcpy(sum[t] + 32 * p + 16 + lane, &second, sizeof second);
             }
     }
 }

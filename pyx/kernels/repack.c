@@ -4,6 +4,7 @@
  * byte is read inside the bounds that its format defines.  Baseline flags; this runs once, at load. */
 #include "kernels.h"
 #include "numbers.h"
+#include "panels.h"
 
 #include <string.h>
 
@@ -219,6 +220,30 @@ void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const f
             for (int p = 0; p < QUARTER; p++)
                 groups[2 + p] =
                     (uint8_t)(code[4 * p] | code[4 * p + 1] << 2 | code[4 * p + 2] << 4 | code[4 * p + 3] << 6);
+        }
+}
+
+void pack_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, uint8_t *panels)
+{
+    const int64_t row_bytes = n_group * group_bytes;
+    for (int64_t r = 0; r < n_row; r += PANEL_ROWS, rows += PANEL_ROWS * row_bytes)
+        for (int64_t g = 0; g < n_group; g++, panels += PANEL_BYTES)
+            pack_panel(rows + g * group_bytes, row_bytes, group_bytes, n_row - r, panels);
+}
+
+void unpack_panels(const uint8_t *panels, int64_t n_row, int64_t n_group, uint8_t *rows)
+{
+    for (int64_t r = 0; r < n_row; r++)
+        for (int64_t g = 0; g < n_group; g++, rows += GROUP_WHOLE) {
+            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES;
+            const uint8_t *codes = panel + 2 * PANEL_ROWS + r % 16 * 4;
+            memcpy(rows, panel + r % PANEL_ROWS * 2, 2);
+            for (int p = 0; p < GROUP / 4; p++) {
+                int byte = 0;
+                for (int f = 0; f < 4; f++)
+                    byte |= (codes[64 * (8 * f + p / 4) + p % 4] >> r % PANEL_ROWS / 16 * 2 & 3) << 2 * f;
+                rows[2 + p] = (uint8_t)byte;
+            }
         }
 }
 

@@ -79,6 +79,29 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
+static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
+                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out)
+{
+    for (int64_t t = 0; t < n_token; t++)
+        for (int64_t r = row0; r < row1; r++) {
+            const int lane = (int)(r % 16), field = (int)(r % PANEL_ROWS / 16);
+            float y = 0.0f;
+            for (int64_t g = 0; g < n_group; g++) {
+                const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + g) * PANEL_BYTES;
+                const uint8_t *codes = panel + 2 * PANEL_ROWS + 4 * lane;
+                const uint8_t *half = panel + r % PANEL_ROWS * 2;
+                const int8_t *x = q + (t * n_group + g) * GROUP;
+                int32_t dot = 0;
+                for (int i = 0; i < GROUP; i++)
+                    dot += (codes[i / 4 * 64 + i % 4] >> 2 * field & 3) * x[i];
+                float scale = half_float((uint16_t)(half[0] | half[1] << 8));
+                y += (float)(dot - sum[t * n_group + g]) * (scale * d[t * n_group + g]);
+            }
+            float *to = out + t * ld_out + r - row0;
+            *to = add ? *to + y : y;
+        }
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 static float abs_max(const float *x, int64_t n)
@@ -532,6 +555,7 @@ const struct kernels kernels_scalar = {
     .ternary_matmul = ternary_matmul,
     .quantize_groups = quantize_groups,
     .group_matmul = group_matmul,
+    .panel_matmul = panel_matmul,
     .quantize_i8 = quantize_i8,
     .rmsnorm = rmsnorm,
     .gate_relu2 = gate_relu2,

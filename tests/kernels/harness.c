@@ -241,6 +241,46 @@ static uint16_t group_scale(int kind)
     }
 }
 
+/* The same rows as panels: laid out as kernels.h says, there and back, and the same bits, for any range of rows. */
+static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int64_t n_group, int64_t n_token,
+                        const int8_t *q, const float *d, const int32_t *sum)
+{
+    const int64_t n_panel = (n_row + PANEL_ROWS - 1) / PANEL_ROWS, ld = n_row + 1;
+    const size_t n_out = (size_t)(n_token * ld);
+    uint8_t *panels = buffer((size_t)(n_panel * n_group) * PANEL_BYTES);
+    uint8_t *back = buffer((size_t)(n_row * n_group) * GROUP_WHOLE);
+    float *want = buffer(n_out * 4), *got = buffer(n_out * 4);
+    void *work = buffer(GROUP_WORK);
+    int ok = 1;
+    pack_panels(rows, group_bytes, n_row, n_group, panels);
+    unpack_panels(panels, n_row, n_group, back);
+    for (int64_t i = 0; i < n_row * n_group; i++)
+        for (int at = 0; at < GROUP_WHOLE; at++)
+            ok &= back[i * GROUP_WHOLE + at] == rows[i * group_bytes + at + (at < 18 ? 0 : group_bytes - GROUP_WHOLE)];
+    for (int64_t r = 0; K == S && r < n_panel * PANEL_ROWS; r++)
+        for (int64_t i = 0; i < n_group * GROUP; i++) {
+            const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + i / GROUP) * PANEL_BYTES + 2 * PANEL_ROWS;
+            const uint8_t *group = rows + (r * n_group + i / GROUP) * group_bytes;
+            int64_t at = i % GROUP, p = at % 32; /* q[at] of the group: element 4p + at / 32 */
+            int code = panel[at / 4 * 64 + r % 16 * 4 + at % 4] >> r % PANEL_ROWS / 16 * 2 & 3;
+            ok &= code == (r < n_row ? group[p < 16 ? 2 + p : p - 32 + group_bytes] >> at / 32 * 2 & 3 : 0);
+        }
+    verdict(ok, "pack_panels of %d, rows %d groups %d", group_bytes, (int)n_row, (int)n_group);
+    for (int add = 0; add < 2; add++)
+        for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
+            const int64_t row1 = n_row - (row0 > 0 || n_row < 3 ? 0 : n_row % 3);
+            for (size_t i = 0; i < n_out; i++)
+                want[i] = got[i] = (float)i;
+            S->group_matmul(rows + row0 * n_group * group_bytes, group_bytes, row1 - row0, n_group, q, d, sum, n_token,
+                            add, want, ld, work);
+            K->panel_matmul(panels, row0, row1, n_group, q, d, sum, n_token, add, got, ld);
+            plain_nan(want, (int64_t)n_out);
+            plain_nan(got, (int64_t)n_out);
+            verdict(same(got, want, n_out * 4), "panel_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
+                    (int)row1, (int)n_row, (int)n_group, (int)n_token);
+        }
+}
+
 static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int codes_kind, int d_kind, int x_kind)
 {
     int64_t k = n_group * GROUP, ld = n_row + 3;
@@ -285,6 +325,7 @@ static void test_groups(int64_t n_row, int64_t n_group, int64_t n_token, int cod
             verdict(same(got, want, (size_t)n_row * 4), "group_matmul of %d, token %d alone, rows %d groups %d",
                     group_bytes, (int)t, (int)n_row, (int)n_group);
         }
+        test_panels(rows, group_bytes, n_row, n_group, n_token, q, d, sum);
         if (K == S && d_kind == D_USUAL) {
             int ok = 1;
             S->group_matmul(rows, group_bytes, n_row, n_group, q, d, sum, n_token, 0, want, ld, work);
@@ -361,6 +402,8 @@ static void all_groups(void)
     test_groups(16, 17, 131, 5, D_USUAL, I8_EXTREMES);
     test_groups(40, 4, 259, 5, D_USUAL, I8_UNIFORM);
     test_groups(130, 48, 16, 5, D_USUAL, I8_UNIFORM); /* K = 6144 */
+    test_groups(64, 3, 15, 5, D_USUAL, I8_UNIFORM);   /* whole panels */
+    test_groups(192, 2, 1, 5, D_USUAL, I8_UNIFORM);
     test_groups(5, 96, 9, 3, D_USUAL, I8_MAX);        /* K = 12288 */
     for (int kind = 0; kind < N_FLOATS + 2; kind++)
         for (int n = 1; n <= 400; n += n < 8 ? 1 : n < 120 || n > 135 ? 31 : 1)

@@ -44,6 +44,37 @@ static void *huge(size_t n)
     return p;
 }
 
+/* Rows of groups as Q2_0 has them, beside panels. */
+static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_memory)
+{
+    enum { GROUPS = 16, ROWS = 512, TOKENS = 64, K = GROUPS * GROUP };
+    static int8_t q[TOKENS * K];
+    static float d[TOKENS * GROUPS], out[1 << 20];
+    static int32_t sum[TOKENS * GROUPS];
+    static char work[GROUP_WORK] __attribute__((aligned(64)));
+    const int64_t most = 1 << 20, rows = n_memory / (GROUPS * GROUP_PAIR) < most ? n_memory / (GROUPS * GROUP_PAIR) : most;
+    double t;
+    for (int i = 0; i < TOKENS * K; i++)
+        q[i] = (int8_t)(rand() % 255 - 127);
+    for (int panels = 0; panels < 2; panels++) {
+        printf("%11s %s", "", panels ? "panels" : "groups");
+        for (int n = 1; n <= TOKENS; n *= n == 4 ? 16 : 2) {
+            if (panels)
+                BEST(k->panel_matmul(memory, 0, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS), t);
+            else
+                BEST(k->group_matmul(memory, GROUP_PAIR, ROWS, GROUPS, q, d, sum, n, 0, out, ROWS, work), t);
+            printf("  x%d %6.1f GMAC/s", n, (double)ROWS * K * n / t * 1e-9);
+        }
+        const int64_t some = panels ? rows / PANEL_ROWS * PANEL_ROWS : rows;
+        if (panels)
+            BEST(k->panel_matmul(memory, 0, some, GROUPS, q, d, sum, 1, 0, out, some), t);
+        else
+            BEST(k->group_matmul(memory, GROUP_PAIR, some, GROUPS, q, d, sum, 1, 0, out, some, work), t);
+        printf("  x1 memory %5.1f GB/s, %5.1f Gw/s\n", (double)some * GROUPS * (panels ? GROUP_WHOLE : GROUP_PAIR) / t * 1e-9,
+               (double)some * K / t * 1e-9);
+    }
+}
+
 static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
 {
     enum { BLOCKS = 20, ROWS = 1024, TOKENS = 32, K = BLOCKS * 128, D = 128, Q = 4 };
@@ -79,8 +110,8 @@ static void measure(const struct kernels *k, uint8_t *memory, int64_t n_memory)
     printf(" memory %5.1f GB/s", (double)rows * BLOCKS * 32 / t * 1e-9);
     BEST(k->ternary_matmul(memory, ROWS, BLOCKS, x, TOKENS, acc, ROWS, work), t);
     printf(" | matmul x32 %6.1f GMAC/s", (double)ROWS * K * TOKENS / t * 1e-9);
-    int64_t groups = (int64_t)(n_memory / GROUP_PAIR / BLOCKS);
-    printf(" | blocks %5.1f Gw/s\n", (double)K / t * 1e-9);
+    printf("\n");
+    measure_groups(k, memory, n_memory);
     const float one = 1.0f;
     float *const out[1] = {big};
     BEST(k->head_i8((int8_t *)memory, scale, 256, K, x16, 1, &one, out), t);
