@@ -32,6 +32,7 @@ LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
     "ternary_matmul": ("tiled_matmul", (), ()),
     "group_matmul": ("group_vector_1", (), ()),  # one token, scales for each 128 weights (groups.inc.h)
+    "panel_matmul": ("panel_add_1", (), ()),  # the same of panels, without the floats at the end of a group
     "head_i8": ("head_one_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is

@@ -175,7 +175,7 @@ def load(
         transformer = building.build(
             checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None or threads < 0, cores=cores)
         if weights == "huge":
-            placement.copy(transformer.matrices)
+            placement.copy(transformer.movable)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     placement.release_pages(checkpoint)
@@ -266,6 +266,7 @@ def arrange(
 
     ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
     """
+    from edge.formats.checkpoint import GROUP_TYPES
     from edge.model import placement
 
     def plan(kind: str, available: int | None) -> KVPlan:
@@ -284,7 +285,8 @@ def arrange(
     codes = placement.advise(checkpoint)
     if weights == "auto":
         plan("map", available)
-        weights = placement.choose(codes, plan, available)
+        panels = any(tensor.type in GROUP_TYPES for tensor in checkpoint.tensors.values())
+        weights = placement.choose(codes, plan, available, placement.THP, panels)
     return weights, plan(weights, available)
 
 
@@ -359,18 +361,19 @@ def expect(
         if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
             mapped += code_bytes(tensor, grouped)
         else:
-            allocated += code_bytes(tensor, grouped)
+            allocated += code_bytes(tensor, grouped, copied=weights == "huge")
     table = checkpoint.tensors.get(checkpoint.head)
     stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding and embedding.type == "MLX" and embedding is not table:
         allocated += code_bytes(embedding, True)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
+    copied = weights == "huge" and place.copied > 0
     return Footprint(
         mapped=mapped,
         allocated=allocated,
-        head_mapped=place.nbytes if place.mapped else 0,
-        head_allocated=place.allocated,
+        head_mapped=place.nbytes if place.mapped and not copied else 0,
+        head_allocated=place.copied if copied else place.allocated,
         scratch=scratch.bytes_for(config, n_threads) + place.scratch + _session_bytes(config, drafting),
         session=_session_bytes(config, drafting),
         program=program,
@@ -384,12 +387,12 @@ def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
 
 def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
     """The same from the loaded transformer, exactly; with all its weights ``copied``, if that is what will be done."""
-    allocated = transformer.weight_bytes if copied else transformer.weight_bytes_allocated
-    head_allocated = transformer.head_bytes_allocated
+    allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
+    head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
     return Footprint(
-        mapped=transformer.weight_bytes - allocated,
+        mapped=0 if copied else transformer.weight_bytes - allocated,
         allocated=allocated + transformer.vector_bytes,
-        head_mapped=transformer.head_bytes_mapped,
+        head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
         head_allocated=head_allocated,
         scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
         session=_session_bytes(checkpoint.config, drafting),

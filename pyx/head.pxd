@@ -6,6 +6,7 @@ from pyx.memory cimport Arena
 from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes, answer
 from pyx.table cimport Table
 from pyx.team cimport team
+from pyx.ternary cimport TernaryMatrix
 
 cdef enum head_kind:
     HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_PLANES
@@ -17,7 +18,8 @@ cdef enum:
 cdef class Head:
     cdef readonly str kind
     cdef readonly int64_t n_row, k
-    cdef readonly bint mapped
+    cdef bint as_stored             # the rows are those of the table
+    cdef readonly TernaryMatrix matrix  # ternary only
     cdef readonly int n_threads     # most that may work at once
     cdef head_kind kind_id
     cdef object owner, placement
@@ -28,10 +30,9 @@ cdef class Head:
     cdef Arena weights, scale_arena, query_arena
     cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
     cdef int64_t row_room
-    cdef int64_t row_bytes          # Q8_0 and ternary only
-    cdef int group_bytes            # ternary only
+    cdef int64_t row_bytes          # Q8_0 only
     cdef Arena work                 # [n_threads], ternary only
-    cdef const void *rows           # int8, half or float [n_row][k], Q8_0 [n_row][k/32], or groups [n_row][k/128]
+    cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
     cdef float *scale               # [n_row], int8 only
     cdef readonly Planes planes     # HEAD_PLANES, or of Q8_0 rows, or None
     # [HEAD_TOKENS][k], of those that want integers; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
@@ -40,6 +41,7 @@ cdef class Head:
     cdef team team
     cdef allocate(self)
     cdef make(self)
+    cdef int64_t unit(self) noexcept nogil
     # To be called, with the GIL, before answers to n_token vectors.
     cdef expect(self, int64_t n_token)
     cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from pyx.planes import Planes
 from pyx.table import Table
+from pyx.ternary import TernaryMatrix
 
 KINDS: dict[str, Any]
 
@@ -14,6 +15,7 @@ class Placement(NamedTuple):
     mapped: bool
     scratch: int
     allocated: int
+    copied: int
 
 def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
 
@@ -23,11 +25,13 @@ class Head:
     kind: str
     n_row: int
     k: int
-    mapped: bool
     n_threads: int
+    matrix: TernaryMatrix | None
     planes: Planes | None
     def __init__(self, table: Table, kind: str = "int8", n_threads: int = 1) -> None: ...
     def apply(self, x: Any, top: int = 0, n_threads: int = 1) -> array.array[float]: ...
+    @property
+    def mapped(self) -> bool: ...
     @property
     def nbytes(self) -> int: ...
     @property

@@ -27,13 +27,14 @@ from libc.string cimport memcpy
 from openmp cimport omp_get_num_threads
 
 from pyx.attention cimport share
-from pyx.cpu cimport GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, PLANE_BLOCK, active, kernels
+from pyx.cpu cimport GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, PANEL_BYTES, PANEL_ROWS, PLANE_BLOCK, active, kernels
 from pyx.memory cimport Arena
 from pyx.planes cimport Planes, answer
 from pyx.planes import sizes
 from pyx.table cimport TABLE_F16, Table
 from pyx.team cimport team_barrier
-from pyx.ternary cimport check_groups
+from pyx.projection cimport group_rows
+from pyx.ternary cimport TernaryMatrix
 
 cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
@@ -61,8 +62,9 @@ cdef int64_t room_of(int64_t k) noexcept nogil:
 
 
 #: what a head over stored rows will be: "auto" and "native" resolved, the bytes of its rows, whether they lie in the
-#: file's map, the bytes of its working memory, and those allocated for rows or planes
-Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated")
+#: file's map, the bytes of its working memory, those allocated for rows or planes, and those of a copy beside the map
+#: (a ternary head is moved as projections are)
+Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated copied")
 
 
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
@@ -75,7 +77,7 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
     staged = id == HEAD_PLANES and kind == "two-stage" and type == "Q8_0"
-    nbytes, scratch, planes = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0
+    nbytes, scratch, planes, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
     if id == HEAD_INT8:
         nbytes += 4 * n_row
     elif id == HEAD_Q8_0 or staged:
@@ -85,12 +87,13 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
             scratch += more
     elif id == HEAD_TERNARY:
         nbytes = n_row * (k // GROUP) * (GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
+        copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
     elif id == HEAD_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
     mapped = kind == type.lower() or id == HEAD_TERNARY or staged
-    return Placement(kind, nbytes, mapped, scratch, planes if mapped else nbytes)
+    return Placement(kind, nbytes, mapped, scratch, planes if mapped else nbytes, copied)
 
 
 cdef class Head:
@@ -118,12 +121,10 @@ cdef class Head:
             if self.k % GROUP:
                 raise ValueError(f"rows of {self.k} do not fill whole groups of {GROUP} weights")
             self.work = Arena(n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS))
-            self.group_bytes = GROUP_PAIR if table.type == "Q2_0" else GROUP_WHOLE
-            check_groups(table.data, self.group_bytes, self.n_row * (self.k // GROUP))
-            self.owner, self.rows, self.row_bytes, self.mapped = table, table.data, table.row_bytes, True
+            self.matrix = TernaryMatrix.pack(table.type, table.owner, self.n_row, self.k)
             return
         if self.placement.mapped and (self.kind_id == HEAD_Q8_0 or (<size_t>table.data) % 4 == 0):
-            self.owner, self.rows, self.row_bytes, self.mapped = table, table.data, table.row_bytes, True
+            self.owner, self.rows, self.row_bytes, self.as_stored = table, table.data, table.row_bytes, True
             return
         self.allocate()
         self.source, self.fresh = table, True
@@ -249,8 +250,8 @@ cdef class Head:
                 self.ask(kernel, i, x + i * k)
             team_barrier(&self.team, n_thread)
             self.logits(
-                kernel, some, a + t, x, share(self.n_row, LINE, tid, n_thread),
-                share(self.n_row, LINE, tid + 1, n_thread), tid, n_thread)
+                kernel, some, a + t, x, share(self.n_row, self.unit(), tid, n_thread),
+                share(self.n_row, self.unit(), tid + 1, n_thread), tid, n_thread)
             t += some
             if t < n:  # the next vectors take their place
                 team_barrier(&self.team, n_thread)
@@ -314,9 +315,9 @@ cdef class Head:
         while row < row1:
             if n_token > 1:
                 n = min(<int64_t>GROUP_ROWS, row1 - row)
-            kernel.group_matmul(
-                <const uint8_t *>self.rows + row * self.row_bytes, self.group_bytes, n, n_group,
-                <const int8_t *>self.x16, d, sum, n_token, False, a[0].out + row if n_token == 1 else some, n, work)
+            group_rows(
+                kernel, &self.matrix.m, <const int8_t *>self.x16, d, sum, n_token, row, row + n, False,
+                a[0].out + row if n_token == 1 else some, n, work)
             if n_token > 1:
                 for t in range(n_token):
                     memcpy(a[t].out + row, some + t * n, n * sizeof(float))
@@ -342,15 +343,24 @@ cdef class Head:
         with nogil, parallel(num_threads=n_threads):
             tid, team = threadid(), omp_get_num_threads()
             self.logits(
-                kernel, n, answers, &vectors[0], share(n_row, LINE, tid, team), share(n_row, LINE, tid + 1, team), tid,
-                team)
+                kernel, n, answers, &vectors[0], share(n_row, self.unit(), tid, team),
+                share(n_row, self.unit(), tid + 1, team), tid, team)
             self.go_on(kernel, tid, team)
         return out.base
+
+    cdef int64_t unit(self) noexcept nogil:
+        """Rows that a thread takes at a time."""
+        return PANEL_ROWS if self.kind_id == HEAD_TERNARY else LINE
+
+    @property
+    def mapped(self):
+        """Whether the rows are used where the file's map holds them."""
+        return self.as_stored if self.matrix is None else self.matrix.mapped
 
     @property
     def nbytes(self):
         """Bytes of the rows; a token reads all of them, unless the head is two-stage."""
-        return self.placement.nbytes
+        return self.placement.nbytes if self.matrix is None else self.matrix.code_bytes
 
     @property
     def allocated(self):

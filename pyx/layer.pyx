@@ -17,7 +17,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 from libc.string cimport memcpy
 
 from pyx.attention cimport all_single, attend, segment, share
-from pyx.cpu cimport GROUP, TERNARY_BLOCK
+from pyx.cpu cimport GROUP, PANEL_ROWS, TERNARY_BLOCK
 from pyx.page cimport rotate_hadamard
 from pyx.projection cimport activations, matrix, project
 from pyx.rotary cimport rotate_head
@@ -85,6 +85,11 @@ cdef activations quantised(
     return a
 
 
+cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:
+    """Rows that a thread takes at a time: whole panels, where matrices may consist of them."""
+    return PANEL_ROWS if p.groups else FLOAT_LINE
+
+
 cdef void rows_of(
     step_plan *p, const matrix *w, const activations *a, int64_t start, int64_t stop, bint accumulate,
     int32_t *acc, float *out) noexcept nogil:
@@ -114,7 +119,7 @@ cdef void rows_apart(
     """Stage: a projection of h that has a norm of its own in front of it."""
     cdef activations a = quantised(p, p.w.h, norm, inner, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     biased_rows(
-        p, w, bias, &a, share(w.n_row, FLOAT_LINE, tid, n_thread), share(w.n_row, FLOAT_LINE, tid + 1, n_thread), acc,
+        p, w, bias, &a, share(w.n_row, unit_of(p), tid, n_thread), share(w.n_row, unit_of(p), tid + 1, n_thread), acc,
         out)
     done(p, which, tid, n_thread)
 
@@ -191,8 +196,8 @@ cdef void add_rows(
     step_plan *p, const matrix *w, const activations *a, const float *norm, stage which, int32_t *acc, int tid,
     int n_thread) noexcept nogil:
     """Stage: a projection, through the norm behind it where there is one, added to h."""
-    cdef int64_t t, i, start = share(p.hidden, FLOAT_LINE, tid, n_thread)
-    cdef int64_t stop = share(p.hidden, FLOAT_LINE, tid + 1, n_thread)
+    cdef int64_t t, i, start = share(p.hidden, unit_of(p), tid, n_thread)
+    cdef int64_t stop = share(p.hidden, unit_of(p), tid + 1, n_thread)
     cdef float *block
     cdef float *h
     rows_of(p, w, a, start, stop, norm == NULL, acc, p.w.h if norm == NULL else p.w.block)
@@ -220,8 +225,8 @@ cdef void project_qkv(step_plan *p, const layer *w, int32_t *acc, int tid, int n
         biased_rows(p, w.v, w.v_bias, &a, start, stop, acc, p.w.v)
         lap(clock_of(p, tid), QKV)
     else:
-        start = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid, n_thread)
-        stop = share(q_dim + 2 * kv_dim, FLOAT_LINE, tid + 1, n_thread)
+        start = share(q_dim + 2 * kv_dim, unit_of(p), tid, n_thread)
+        stop = share(q_dim + 2 * kv_dim, unit_of(p), tid + 1, n_thread)
         biased_rows(p, w.q, w.q_bias, &a, start, stop, acc, p.w.q)
         biased_rows(p, w.k, w.k_bias, &a, start - q_dim, stop - q_dim, acc, p.w.k)
         biased_rows(p, w.v, w.v_bias, &a, start - q_dim - kv_dim, stop - q_dim - kv_dim, acc, p.w.v)
@@ -255,8 +260,8 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
         rows_apart(p, w.gate, NULL, w.ffn_norm, w.inner.gate, GATE_UP, acc, p.w.gate, tid, n_thread)
     a = quantised(
         p, p.w.h, w.ffn_norm, w.inner.up, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
-    start = share(p.ffn, FLOAT_LINE, tid, n_thread)
-    stop = share(p.ffn, FLOAT_LINE, tid + 1, n_thread)
+    start = share(p.ffn, unit_of(p), tid, n_thread)
+    stop = share(p.ffn, unit_of(p), tid + 1, n_thread)
     if w.inner.gate == NULL:
         rows_of(p, w.gate, &a, start, stop, False, acc, p.w.gate)
     rows_of(p, w.up, &a, start, stop, False, acc, p.w.up)

@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from pyx.cpu cimport kernels
 
 cdef struct matrix:
-    const uint8_t *codes    # [n_row][n_block * 32], or groups [n_row][n_block * group_bytes]; NULL for a dense matrix
+    const uint8_t *codes    # [n_row][n_block * 32], groups [n_row][n_block * group_bytes] or panels; NULL: dense
     const float *dense      # [n_row][k]; NULL for a ternary matrix
     const float *scale      # [n_row or 1]; NULL where groups hold theirs
     int64_t n_row
@@ -12,6 +12,7 @@ cdef struct matrix:
     int64_t n_block
     int64_t scale_step      # floats between the scales of two rows; 0: one scale for all
     int group_bytes         # GROUP_WHOLE or GROUP_PAIR: a scale for each 128 weights along k; 0: one for a row at least
+    bint panels             # groups of 64 rows at a time: [(n_row + 63) / 64][n_block][PANEL_BYTES], for panel_matmul
 
 # One batch of activations, quantised once and used by several projections.
 cdef struct activations:
@@ -27,6 +28,12 @@ cdef struct activations:
 cdef enum:
     ROW_TILE = 64           # rows per pass for a few tokens: their sums stay in the L1 cache
     MANY_TOKENS = 16        # below, no target takes more rows at once
+
+# out[t][r - row0] (+)= W[r] . x[t] for rows row0 <= r < row1 of a matrix with groups, of activations as quantize_groups
+# gives them; work: GROUP_WORK bytes, or NULL for one token
+cdef void group_rows(
+    const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
+    int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil
 
 # Integers of working memory that project() needs for up to n_token tokens and n_row rows, on a cache line.
 cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil

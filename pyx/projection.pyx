@@ -54,15 +54,13 @@ cdef void project_groups(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
     """Scales per group along K.  Activations with one scale for all of K get it for every group, a token at a time."""
-    cdef const uint8_t *rows = w.codes + row0 * w.n_block * w.group_bytes
     cdef int64_t n = w.n_block, t, g, e
     cdef int32_t *sum = acc
     cdef float *d = <float *>(acc + n)
     cdef int8_t *q = <int8_t *>(acc + 2 * n)
     cdef const int8_t *x
     if a.groups:
-        kernel.group_matmul(
-            rows, w.group_bytes, row1 - row0, n, a.x8, a.s, a.sum, a.n_token, accumulate, out + row0, ld_out, acc)
+        group_rows(kernel, w, a.x8, a.s, a.sum, a.n_token, row0, row1, accumulate, out + row0, ld_out, acc)
         return
     for t in range(a.n_token):
         for g in range(n):
@@ -72,8 +70,18 @@ cdef void project_groups(
             for e in range(GROUP):
                 q[g * GROUP + e % 4 * (GROUP // 4) + e // 4] = x[e]
                 sum[g] += x[e]
+        group_rows(kernel, w, q, d, sum, 1, row0, row1, accumulate, out + t * ld_out + row0, ld_out, NULL)
+
+
+cdef void group_rows(
+    const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
+    int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil:
+    if w.panels:
+        kernel.panel_matmul(w.codes, row0, row1, w.n_block, q, d, sum, n_token, accumulate, out, ld_out)
+    else:
         kernel.group_matmul(
-            rows, w.group_bytes, row1 - row0, n, q, d, sum, 1, accumulate, out + t * ld_out + row0, ld_out, NULL)
+            w.codes + row0 * w.n_block * w.group_bytes, w.group_bytes, row1 - row0, w.n_block, q, d, sum, n_token,
+            accumulate, out, ld_out, work)
 
 
 cdef void project_dense(

@@ -18,6 +18,7 @@ cdef class TernaryMatrix:
     cdef _set_scales(self, scales, int64_t step)
     cdef _regroup(self, const float *scales, int64_t step, int64_t share)
     cdef _own_groups(self, Arena arena)
+    cdef Arena _rows(self)
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)

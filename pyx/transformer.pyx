@@ -305,6 +305,12 @@ cdef class Transformer:
         return [w for w in self.owners if isinstance(w, TernaryMatrix)]
 
     @property
+    def movable(self):
+        """The ternary matrices that can be copied out of the file's map, the output head at last if it is one."""
+        found = [w for w in self.matrices if not w.is_dense]
+        return found if self.head.matrix is None else [*found, self.head.matrix]
+
+    @property
     def weight_bytes(self):
         """Bytes of projections read per token."""
         return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix))
@@ -313,6 +319,11 @@ cdef class Transformer:
     def weight_bytes_allocated(self):
         """Bytes of projections held beside the file's map."""
         return sum(w.nbytes - w.mapped * w.code_bytes for w in self.owners if isinstance(w, TernaryMatrix))
+
+    @property
+    def weight_bytes_copied(self):
+        """Bytes of projections once all are copied."""
+        return sum(w.nbytes - w.code_bytes + w.room for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
     def head_bytes(self):
@@ -328,6 +339,11 @@ cdef class Transformer:
     def head_bytes_allocated(self):
         """Bytes allocated for the output head."""
         return self.head.allocated
+
+    @property
+    def head_bytes_copied(self):
+        """Bytes of the output head held beside the file's map once all that can be copied is."""
+        return self.head.allocated if self.head.matrix is None else self.head.matrix.room
 
     @property
     def head_kind(self):

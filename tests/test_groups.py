@@ -14,6 +14,7 @@ from benchmarks import make_model
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.head import Head, placement
+from pyx.memory import Arena
 from pyx.table import Table
 from pyx.ternary import TernaryMatrix
 from tests.test_transformer import logits
@@ -89,6 +90,28 @@ def test_the_same_bits_in_any_packing_and_company():
     one = TernaryMatrix.pack("Q2_0", kinds["Q2_0"], 33, 1024)
     for t in (0, 7, 20):
         assert one.matvec(array.array("f", x[t]), groups=True) == found[0][33 * t : 33 * (t + 1)]
+
+
+@pytest.mark.parametrize("type_", FILES)
+@pytest.mark.parametrize("n_row", [1, 64, 130])
+def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
+    w, d = weights(n_row, 384), halves(n_row, 3)
+    x = np.random.default_rng(5).normal(size=(19, 384)).astype(np.float32)
+    matrix = TernaryMatrix.pack(type_, stored(w, d, FILES[type_]), n_row, 384)
+    before = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
+              for part in (x[:1], x[:5], x) for groups in (True, False)]
+    with pytest.raises(ValueError, match="do not fit"):
+        matrix.move_to(Arena(matrix.room - 1), 0)
+    matrix.move_to(Arena(64 + matrix.room), 64)
+    assert (matrix.mapped, matrix.stored) == (False, None)
+    assert matrix.code_bytes == matrix.room == -(-n_row // 64) * 64 * 3 * 34
+    matrix.move_to(Arena(matrix.room), 0)  # once more, as it is
+    after = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
+             for part in (x[:1], x[:5], x) for groups in (True, False)]
+    assert after == before
+    assert (np.array(matrix.unpack()).reshape(n_row, 384) == w).all()
+    assert matrix.scales == d.astype(np.float32).ravel().tolist()
+    assert matrix.encode_groups() == stored(w, d, 128)
 
 
 @pytest.mark.parametrize("type_", ["TQ2_0", "F16", "BF16", "F32"])
@@ -181,6 +204,11 @@ def test_a_ternary_head(type_):
     given = array.array("f", x.ravel())
     got = head.apply(given)
     assert close(got, expected) and head.apply(given, n_threads=2) == got == head.apply(given, top=3)
+    assert head.apply(array.array("f", x[4])) == got[4 * 515 :]
+    head.matrix.move_to(Arena(head.matrix.room), 0)
+    copied = placement("auto", type_, 515, 256, 2).copied
+    assert (head.mapped, head.nbytes, head.allocated) == (False, copied, copied)
+    assert head.apply(given) == got == head.apply(given, n_threads=2)
     assert head.apply(array.array("f", x[4])) == got[4 * 515 :]
     as_int8 = Head(Table(type_, data, 515, 256), "int8")
     error = np.array(as_int8.apply(given)).reshape(5, 515) - x @ dense(w, d).T

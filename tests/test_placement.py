@@ -140,6 +140,31 @@ def test_the_move_between_steps_changes_no_bit(deep: Path, monkeypatch: pytest.M
     assert not [thread for thread in threading.enumerate() if thread.name == "placement"]
 
 
+def test_scales_per_group_move_into_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head, too; the plan knows the sizes, and a map of large pages is no reason against it."""
+    path = tmp_path / "groups.gguf"
+    make_model.make(path, "tiny-qwen3", "Q2_0", "Q2_0")
+    monkeypatch.setattr(placement, "LEAST", 1)
+    monkeypatch.setattr(memory, "huge_share", lambda data: 1.0)
+    answers = []
+    for threads in (1, 2, 3):
+        for weights in ("map", "huge", "auto"):
+            with edge.load(path, ctx=128, threads=threads, weights=weights, draft="off") as engine:
+                engine.settle()
+                model, memory_used = engine.model.transformer, engine.memory()
+                assert (memory_used["weights_mapped"] == 0) is (weights != "map")
+                assert (model.head_bytes_allocated == 0) is (weights == "map")
+                if weights != "map":
+                    assert model.weight_bytes_allocated == model.weight_bytes == model.weight_bytes_copied
+                    assert model.head_bytes == model.head_bytes_allocated == model.head_bytes_copied
+                kv, logits = engine.space.new_cache(), array("f", bytes(4 * engine.config.n_vocab))
+                for ids in (range(1, 41), [7], [9], [11, 12, 13]):
+                    with engine.model.alone() as transformer:
+                        transformer.step([Segment(kv, array("i", ids), logits)])
+                    answers.append(logits.tobytes())
+    assert all(answers[i] == answers[i % 4] for i in range(len(answers)))
+
+
 def test_closing_ends_the_move(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "choose", lambda *_: "huge")
     monkeypatch.setattr(placement, "PAUSE", 1.0)  # after each of 98 matrices

@@ -46,12 +46,16 @@ def in_place(tensor: Tensor) -> bool:
     return ours and k % 128 == 0
 
 
-def code_bytes(tensor: Tensor, grouped: bool) -> int:
-    """Bytes of a projection's codes in memory; ``grouped``: with a scale for each 128 weights of a row among them."""
+def code_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
+    """Bytes of a projection's codes in memory, or of their copy; ``grouped``: with a scale for each 128 weights."""
     rows, k = tensor.shape
-    if tensor.type in GROUP_TYPES and in_place(tensor):
+    if not grouped and tensor.type not in GROUP_TYPES:
+        return rows * ((k + 127) // 128) * 32
+    if in_place(tensor) and not copied:
         return len(tensor.data)
-    return rows * ((k + 127) // 128) * (34 if grouped or tensor.type in GROUP_TYPES else 32)
+    if copied or (tensor.type == "MLX" and k % 128 == 0):
+        rows = (rows + 63) // 64 * 64  # whole panels
+    return rows * ((k + 127) // 128) * 34
 
 
 def advise(checkpoint: Checkpoint) -> list[memoryview]:
@@ -69,12 +73,14 @@ def advise(checkpoint: Checkpoint) -> list[memoryview]:
 
 
 def choose(
-    codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: str = THP
+    codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: str = THP,
+    panels: bool = False,
 ) -> str:
     """What ``auto`` means: "map", "huge" (copy) or "collapse" (the map, made of 2 MiB pages by the system).
 
     ``plan`` gives the plan for "map" or "huge" within a number of available bytes, or raises MemoryRefused.  A copy
-    must leave half of what is available, and must not cost a shorter context or a smaller KV type.
+    must leave half of what is available, and must not cost a shorter context or a smaller KV type.  ``panels``: a copy
+    is laid out so that it is read faster than any map.
     """
     from pyx import memory
 
@@ -82,14 +88,15 @@ def choose(
         return "map"
     sample = max(codes, key=len)
     memory.advise(sample, "read")
-    if memory.huge_share(sample) >= ENOUGH:
+    if not panels and memory.huge_share(sample) >= ENOUGH:
         return "map"
-    if memory.advise(sample, "collapse"):
+    if not panels and memory.advise(sample, "collapse"):
         return "collapse"
     try:
-        with open(thp, encoding="utf-8") as file:
-            if "[never]" in file.read():
-                return "map"
+        if not panels:
+            with open(thp, encoding="utf-8") as file:
+                if "[never]" in file.read():
+                    return "map"
         mapped, copied = plan("map", available), plan("huge", available // LEAVE)
     except (MemoryRefused, OSError):
         return "map"
@@ -106,14 +113,13 @@ def copy(
     """
     from pyx import memory
 
-    ternary = [matrix for matrix in matrices if not matrix.is_dense]
     offsets, end = [], 0
-    for matrix in ternary:
+    for matrix in matrices:
         offsets.append(end)
-        end += (matrix.code_bytes + 63) // 64 * 64
+        end += (matrix.room + 63) // 64 * 64
     arena = memory.Arena(end, huge=True)
     maps = set()
-    for matrix, offset in zip(ternary, offsets, strict=True):
+    for matrix, offset in zip(matrices, offsets, strict=True):
         with lock or contextlib.nullcontext():
             if stopped():
                 return
@@ -154,7 +160,7 @@ def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:
 
 def start(kind: str, transformer: Any, lock: Any, stopped: Callable[[], bool]) -> threading.Thread | None:
     """Begin to do in the background what :func:`choose` said ("huge" or "collapse"); None if no thread starts."""
-    matrices = transformer.matrices
+    matrices = transformer.movable
 
     def work() -> None:
         if kind == "collapse":

@@ -166,7 +166,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
                     groups=checkpoint.config.activation_quant == "int8-128",
                 )
                 if not lies and matrix.mapped:
-                    matrix.move_to(Arena(matrix.code_bytes), 0)  # no file's map holds it
+                    matrix.move_to(Arena(matrix.room), 0)  # no file's map holds it
                 return TernaryMatrix.dense("F32", _floats(matrix), rows, k) if exact else matrix
             except ValueError as error:
                 if tensor.floats != "either" or "dense" not in str(error):

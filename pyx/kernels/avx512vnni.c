@@ -385,8 +385,8 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
         store_float(y[t], total[t]);
 }
 
-/* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less, and
- * no shift but those of sums, which are exact. */
+/* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less,
+ * and no shift but those of sums, which are exact. */
 INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
 {
     const __m512i m[3] = {set_mask(0x03), set_mask(0x0f), set_mask(0x3f)};

@@ -209,7 +209,8 @@ static void group_batch(const uint8_t *rows, int group_bytes, int64_t n_row, int
             const int64_t n_line = (n_chunk * group_bytes + 63) / 64;
             for (int64_t t = 0, some, line = 0; t < n_token; t += some) {
                 const int64_t at = t * n_group + g;
-                some = panel_some(w->panel[0], n_chunk, n_token - t, q + at * GROUP, d + at, sum + at, n_group, w->y + t);
+                const int8_t *x = q + at * GROUP;
+                some = panel_some(w->panel[0], n_chunk, n_token - t, x, d + at, sum + at, n_group, w->y + t);
                 for (; line < PANEL_ROWS * n_line * (t + some) / n_token; line++)
                     prefetch_l2(next + line / n_line * row_bytes + line % n_line * 64);
             }

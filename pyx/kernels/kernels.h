@@ -95,9 +95,9 @@ struct kernels {
                          const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out,
                          void *work);
 
-    /* The same of rows [row0, row1) of panels: y[t][r] goes to out[t * ld_out + r - row0].  64 rows are a panel of n_group
-     * groups, each half d[64] and codes [32][16][4]: bits 2f .. 2f+1 of byte b of lane i of step s are the code of row
-     * 16f + i for q[4s + b] of the group. */
+    /* The same of rows [row0, row1) of panels: y[t][r] goes to out[t * ld_out + r - row0].  64 rows are a panel of
+     * n_group groups, each half d[64] and codes [32][16][4]: bits 2f .. 2f+1 of byte b of lane i of step s are the code
+     * of row 16f + i for q[4s + b] of the group. */
     void (*panel_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
                          const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out);
 
