@@ -48,7 +48,8 @@ PANEL_INLINE void pack_panel(const uint8_t *rows, int64_t stride, int group_byte
                 panel_swap(&a[0][i], &a[2][i], 4, 0x0f0f), panel_swap(&a[1][i], &a[3][i], 4, 0x0f0f);
             }
             for (int f = 0; f < 4; f++) {
-                panel_lanes *v = (panel_lanes *)a[f];
+                const panel_lanes v[4] = {(panel_lanes)a[f][0], (panel_lanes)a[f][1], (panel_lanes)a[f][2],
+                                          (panel_lanes)a[f][3]};
                 panel_lanes b0 = PANEL_PICK(v[0], v[1], 0, 4, 1, 5), b1 = PANEL_PICK(v[0], v[1], 2, 6, 3, 7);
                 panel_lanes b2 = PANEL_PICK(v[2], v[3], 0, 4, 1, 5), b3 = PANEL_PICK(v[2], v[3], 2, 6, 3, 7);
                 const panel_lanes step[4] = {PANEL_PICK(b0, b2, 0, 1, 4, 5), PANEL_PICK(b0, b2, 2, 3, 6, 7),
