@@ -432,7 +432,7 @@ def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
     assert same(logits(staged, x, 0, 2), full)
     assert staged.nbytes == 700 * 102 and staged.allocated == 700 * (64 * 6 + 28)
     assert placement("two-stage", "Q8_0", 700, 96, 3) == (
-        "two-stage", staged.nbytes, True, staged.scratch, staged.allocated)
+        "two-stage", staged.nbytes, True, staged.scratch, staged.allocated, 0)
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------

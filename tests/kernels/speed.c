@@ -52,7 +52,7 @@ static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_m
     static float d[TOKENS * GROUPS], out[1 << 20];
     static int32_t sum[TOKENS * GROUPS];
     static char work[GROUP_WORK] __attribute__((aligned(64)));
-    const int64_t most = 1 << 20, rows = n_memory / (GROUPS * GROUP_PAIR) < most ? n_memory / (GROUPS * GROUP_PAIR) : most;
+    const int64_t most = 1 << 20, fit = n_memory / (GROUPS * GROUP_PAIR), rows = fit < most ? fit : most;
     double t;
     for (int i = 0; i < TOKENS * K; i++)
         q[i] = (int8_t)(rand() % 255 - 127);
@@ -70,8 +70,8 @@ static void measure_groups(const struct kernels *k, uint8_t *memory, int64_t n_m
             BEST(k->panel_matmul(memory, 0, some, GROUPS, q, d, sum, 1, 0, out, some), t);
         else
             BEST(k->group_matmul(memory, GROUP_PAIR, some, GROUPS, q, d, sum, 1, 0, out, some, work), t);
-        printf("  x1 memory %5.1f GB/s, %5.1f Gw/s\n", (double)some * GROUPS * (panels ? GROUP_WHOLE : GROUP_PAIR) / t * 1e-9,
-               (double)some * K / t * 1e-9);
+        const double bytes = (double)some * GROUPS * (panels ? GROUP_WHOLE : GROUP_PAIR);
+        printf("  x1 memory %5.1f GB/s, %5.1f Gw/s\n", bytes / t * 1e-9, (double)some * K / t * 1e-9);
     }
 }
 
