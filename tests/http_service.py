@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
 import select
 import signal
@@ -83,11 +84,11 @@ def serving(*arguments: str, command: Sequence[str] = REAL, **variables: str) ->
     assert process.stderr is not None
     try:
         log, deadline = "", time.monotonic() + BOUND
-        while not (found := re.search(r"answers at (\S+)", log)):
+        while not (found := re.search(r"answers at (\S+)\n", log)):
             ready, _, _ = select.select([process.stderr], [], [], max(0.0, deadline - time.monotonic()))
-            line = process.stderr.readline() if ready else ""
-            assert line, f"the service did not start: {log}"
-            log += line
+            data = os.read(process.stderr.fileno(), 1 << 16) if ready else b""  # past buffers, which select cannot see
+            assert data, f"the service did not start: {log}"
+            log += data.decode()
         yield Server(process, found[1], log)
     finally:
         process.send_signal(signal.SIGTERM)

@@ -163,7 +163,7 @@ def test_common_help_fits_one_screen(name: str, invoke: Any) -> None:
     assert len(lines) <= 40 and max(map(len, lines)) <= 100
     options = [line for line in lines if line.startswith("  -")]
     assert not any(line.startswith("    ") for line in lines)  # one line for each option
-    assert len(options) >= 15 and sum(f"bitnet-edge {name} " in line for line in lines[1:]) == 3  # examples
+    assert len(options) >= 15 and sum(f"bitnet-edge {name} " in line for line in lines[1:]) >= 2  # examples
     headings = re.findall(r"^([A-Z][\w ]+):$", "\n".join(lines), re.MULTILINE)
     assert headings[-2:] == ["Output", "Examples"] and {"Model", "Prompt", "Context", "Answer"} < set(headings)
     whole = invoke(name, "--help-all").stdout

@@ -521,6 +521,9 @@ def test_json_object(call: Any) -> None:
     failed = call("run", "hello", "--json", "-m", "nowhere.gguf")
     assert failed.returncode == 3 and json.loads(failed.stdout)["error"]["code"] == "model_not_found"
     assert failed.stderr.count("\n") == 1
+    for wrong in (("hello", "-n", "x"), ("hello", "--regex", "("), ("",)):
+        refused = call("run", "--json", *wrong)
+        assert refused.returncode == 2 and refused.stdout == "" and refused.stderr.count("\n") == 1
 
 
 def test_jsonl_events(call: Any) -> None:

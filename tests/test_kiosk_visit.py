@@ -636,6 +636,7 @@ def test_the_service(tmp_path: Path) -> None:
     house = tmp_path / "house.toml"
     house.write_text(Path(EXAMPLE).read_text().replace('to = "stdout"', 'file = "orders.jsonl"'))
     with serving("--kiosk", str(house)) as server:
+        assert "/v1/chat/completions, are answered by the bundled model" in server.log
         assert server.ask("GET", "/v1/models")[2]["data"][0]["kiosk"] == HOUSE.name
 
         def turn(session: str | None, text: str | None) -> Any:

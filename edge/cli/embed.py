@@ -25,7 +25,7 @@ from edge.errors import EdgeError, UsageError
 @heading(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads (default: one per fast core; -N: N fewer)."),
+           help="Number of threads (default: one per fast core; -1: one fewer)."),
 )
 @heading(
     "Output",

@@ -89,8 +89,9 @@ def kiosk() -> None:
 )  # fmt: skip
 @heading("Output", option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per "
                           'line: {"text": "..."} in; the operations, the state and the reply out.'),
-         option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the same to several guests at a "
-                "time on a Unix socket, each with an order of their own; notifies systemd (docs/kiosk.md)."),
+         option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the --jsonl protocol to several "
+                "guests at a time on a Unix socket, each with an order of their own; notifies systemd "
+                "(docs/kiosk.md)."),
 )  # fmt: skip
 @options.output_options
 @click.pass_context

@@ -50,12 +50,12 @@ ACTIVATION = option(
 )
 
 
-def _model_file(default: str) -> Any:
+def _model_file(default: str, more: str = "") -> Any:
     return heading(
         "Model",
-        option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or the name of a pulled "
-               f"model (default: {default}). A folder is one from Hugging Face; the name bundled is a small model for "
-               "demonstrations."),
+        option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or a pulled model "
+               f"(default: {default}).{more} A folder is one from Hugging Face; a pulled model is given by its name; "
+               "the name bundled is a small model for demonstrations."),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def model_file_options(command: Any) -> Any:
 
 def model_or_kiosk_options(command: Any) -> Any:
     """The same for commands that go to the example kiosk unless :func:`asks_for_model`."""
-    return _model_file("kiosk")(_format_options(command))
+    return _model_file("the example kiosk", " With other model options: the bundled model.")(_format_options(command))
 
 
 def asks_for_model(ctx: click.Context, *others: str) -> bool:
@@ -106,7 +106,7 @@ _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", ad
 _model_options = heading(
     "Model",
     option("-t", "--threads", type=Threads(), metavar="N",
-           help="Number of threads (default: one per fast core; -N: N fewer). By default fewer are used while other "
+           help="Number of threads (default: one per fast core; -1: one fewer). By default fewer are used while other "
            "programs need the cores."),
     option("--think/--no-think", "think", default=None, help="Let the model think before it answers, or not. For "
            "models that support it (Ternary-Bonsai); default: the model decides. A terminal shows thoughts dimmed; "

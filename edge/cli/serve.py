@@ -14,13 +14,18 @@ from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, UsageError
 
+#: at the start without -m
+BUNDLED = "without -m the bundled model answers; it is for demonstrations only (try bitnet-edge pull bonsai-1.7b)"
+BUNDLED_BESIDE_KIOSK = (
+    "the kiosk answers on the page and at /kiosk/turn; without -m the other paths, such as /v1/chat/completions, are "
+    "answered by the bundled model, which is for demonstrations only"
+)
 SPARE = 64  # connections beside those that an answer is made for
 
 EPILOG = """\
 Examples:
   bitnet-edge serve -m bonsai-1.7b                 # http://127.0.0.1:8080, also the page
-  bitnet-edge serve --parallel 4 --ctx 2048        # four conversations at once
-  bitnet-edge serve --host 0.0.0.0 --api-key "$KEY"
+  bitnet-edge serve -m bonsai-1.7b --parallel 4 --host 0.0.0.0 --api-key "$KEY"
 """
 
 DETAILS = """\
@@ -55,7 +60,7 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
            advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
            "Default: none."),
     option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
-           help="Answers at the same time (default 1). The memory plan has a context for each."),
+           help="How many answers are generated at the same time (default 1). The memory plan has a context for each."),
     option("--queue", type=click.IntRange(0, 100000), metavar="N", default=64,
            advanced=True, help="Maximum number of waiting requests (default 64); further ones receive status 429."),
     option("--state", type=Text(), metavar="DIR", advanced=True, help="Save the KV caches of conversations in "
@@ -65,8 +70,8 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
     option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
            "in the file."),
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
-    option("--kiosk", type=Text(), metavar="FILE", advanced=True, help="Serve the kiosk of this house file: on "
-           "the page, and to programs at POST /kiosk/turn (docs/kiosk.md)."),
+    option("--kiosk", type=Text(), metavar="FILE", help="Serve the kiosk of this house file: the page, and POST "
+           "/kiosk/turn. The other paths are answered by the model (docs/kiosk.md)."),
     option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
            help="Also serve Home Assistant's voice assistant."),
@@ -105,6 +110,8 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         defaults=defaults, system=system,
     )  # fmt: skip
     listening = listen(flags["host"], flags["port"], flags["socket_path"])
+    if flags["model"] is None:
+        out.info(BUNDLED if desk is None else BUNDLED_BESIDE_KIOSK, "dim")
     service = Service(settings)
     return _run(out, flags, service, application, listening)
 
