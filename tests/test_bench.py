@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,13 @@ def test_fraction_of_memory_speed(report: bench.Report) -> None:
         assert row.of_memory >= 0  # rounds to 0 where other work interrupts the loop
         assert len(row.tg_samples) == len(row.pp_samples) == 2
         assert row.tg == pytest.approx(sum(row.tg_samples) / 2, abs=2e-3)
+
+
+def test_weights_in_the_caches_reach_no_share_of_the_memory(report: bench.Report) -> None:
+    row = report.rows[0]
+    for share, cell, told in ((0.5, "50%", False), (60.0, "-", True)):
+        shown = bench.Report(report.header, [replace(row, of_memory=share)]).to_markdown()
+        assert f" {cell} |" in shown and ("processor's caches" in shown) == told
 
 
 @pytest.mark.parametrize("kind", ["map", "memory", "huge"])

@@ -364,6 +364,9 @@ def test_exit_4_invalid(call: Any, tmp_path: Path) -> None:
         path.write_bytes(data)
         done = call("run", "x", "-m", str(path))
         assert done.returncode == 4 and "bad.gguf" in done.stderr and done.stderr.count("\n") == 1
+    house = tmp_path / "my-house.toml"
+    house.write_text("")
+    assert call("run", "x", "-m", str(house)).stderr.endswith(f"; use bitnet-edge kiosk {house}\n")
 
 
 def test_exit_5_memory(call: Any) -> None:
@@ -441,7 +444,7 @@ def test_full_disk(env: dict[str, str]) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     with open("/dev/full", "wb") as full:
-        for args in (["run", "hello"], ["run", "hello", "--json"], []):
+        for args in (["run", "hello"], ["run", "hello", "--json"], [], ["-h"], ["run", "--help-all"]):
             done = subprocess.run([*FAKE, *args], input=b"", stdout=full, stderr=subprocess.PIPE, env=env)
             assert done.returncode == 1 and done.stderr == b"bitnet-edge: standard output: No space left on device\n"
 
@@ -502,7 +505,7 @@ def test_form(call: Any, tmp_path: Path) -> None:
 def test_form_refused(call: Any) -> None:
     for wrong, words in (
         (("--schema", '{"not":{}}'), "keys that are not supported: /not"), (("--schema", "nowhere.json"), "nowhere"),
-        (("--regex", "("), "--regex is wrong: "), (("--regex", "a", "--choice", "b"), "one form"),
+        (("--regex", "("), "--regex is wrong: "), (("--regex", "a", "--choice", "b"), "--regex and --choice: "),
         (("--schema", '{"type":'), "--schema is not JSON"), (("--grammar", "nowhere.lark"), "nowhere.lark"),
     ):  # fmt: skip
         done = call("run", "x", "-m", "nowhere.gguf", *wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -271,7 +272,9 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         if out.verbose:
             _traceback()
         _drop_stdout()
-        out.error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        # click prints help pages without naming where; every file that is written is named
+        name = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
+        out.error(f"{name}: {error.strerror}" if name else str(error.strerror or error))
         return 1
     except Exception as error:  # a bug in the program: report it, and how to help
         if out.verbose:

@@ -7,6 +7,7 @@ passed through as they are: one place has the rules, and its message reaches the
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import click
 from edge.cli.command import COMPARISONS, Escaped, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.cli.signals import guard_maps
-from edge.errors import EdgeError, UsageError
+from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
@@ -402,6 +403,9 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
         for line in plan.lines():
             out.info(f"plan: {line}", "dim")
 
+    model = str(flags.get("model") or "")
+    if model.endswith(".toml") and os.path.isfile(model):
+        raise InvalidFile(f"{model}: a house file is not a model; use bitnet-edge kiosk {model}")
     guard_maps()
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
@@ -465,6 +469,9 @@ def form(flags: Mapping[str, Any]) -> dict[str, Any]:
         chosen["choices"] = [part.strip().replace("\\,", ",") for part in parts]
     if flags.get("grammar") is not None:
         chosen["grammar"] = read_text(flags["grammar"])
+    if len(chosen) > 1:
+        names = " and ".join("--choice" if name == "choices" else f"--{name}" for name in chosen)
+        raise UsageError(f"{names}: an answer has only one form, give only one of them")
     if chosen:
         from edge.constrain.spec import Spec
 
