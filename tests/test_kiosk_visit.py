@@ -77,6 +77,23 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["a bagel with cheese and tomato, and my friend will have the same but without cheese"],
      ["1 Avocado bagel with cheese and tomato", "1 Avocado bagel with tomato"]),
     (["a large cappuccino", "same for me"], ["2 large Cappuccino"]),
+    (["two flat whites", "no, three flat whites"], ["3 Flat white"]),
+    (["two flat whites", "No. Three flat whites"], ["3 Flat white"]),
+    (["two flat whites", "that's all", "no, I said three flat whites"], ["3 Flat white"]),
+    (["two flat whites", "no, and three flat whites"], ["5 Flat white"]),
+    (["two flat whites", "no, also three flat whites"], ["5 Flat white"]),
+    (["two flat whites", "no, three more flat whites"], ["5 Flat white"]),
+    (["two large lattes", "no, three large lattes please"], ["3 large Latte"]),
+    (["three large lattes", "no, two large lattes"], ["2 large Latte"]),
+    (["three lattes", "no, two large lattes"], ["2 large Latte"]),
+    (["two croissants", "no, one croissant with butter"], ["1 Croissant", "1 Croissant with butter"]),
+    # sizes that are named by what they are
+    (["an espresso", "the big one"], ["1 double Espresso"]),
+    (["a latte", "smaller"], ["1 small Latte"]),
+    (["an espresso", "I don't care"], ["1 single Espresso"]),
+    # a question stays open beside others
+    (["two teas", "what?", "black please"], ["2 Black tea"]),
+    (["two teas", "what's the wifi password?", "hello", "green"], ["2 Green tea"]),
     # in long sentences
     (["We are three: my son wants a brownie and I'd like a flat white"], ["1 Brownie", "1 Flat white"]),
     (["I'd like a cheese toastie, with tomato if that's not too much trouble, and a brownie"],
@@ -127,6 +144,40 @@ def test_anything_else() -> None:
 def test_no_fraction_is_taken_for_a_count(text: str) -> None:
     visit = Visit(HOUSE)
     assert visit.turn(f"add {text}").say == "You can order 1 to 99 of one thing." and visit.state.empty
+
+
+@pytest.mark.parametrize("text", ["make the latte a medium", "make it medium", "medium please"])
+def test_a_size_that_there_is_not_is_named(text: str) -> None:
+    visit = Visit(HOUSE)
+    visit.turn("a latte")
+    said = visit.turn(text).say
+    assert "I could not note “medium”." in said and said.endswith("Latte: small or large?")
+    assert [line["text"] for line in visit.shown()["lines"]] == ["1 Latte"]
+
+
+def test_an_open_question_is_given_up_after_a_while() -> None:
+    said = talk("two teas", "hm?", "hm?", "hm?", "hm?")
+    assert [each.endswith("“teas”: Green tea or Black tea?") for each in said] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("text", ["this cake is to die for", "12345", "the carrot cake looks lovely"])
+def test_what_orders_nothing_is_not_understood(text: str) -> None:
+    assert talk(text) == [HOUSE.texts["unclear"]]
+
+
+def test_a_name_of_two_letters() -> None:
+    assert "name Li. Anything else?" in talk("table for 3 tonight 8pm name Li")[0]
+
+
+def test_the_bundled_model_takes_no_orders() -> None:
+    path = next((ROOT / "edge" / "bundled").glob("*.gguf"), None)
+    for model in ("bundled", *([str(path)] if path else [])):
+        done = subprocess.run(
+            [sys.executable, "-m", "edge", "kiosk", "-m", model], input=b"a latte\n", capture_output=True, timeout=300,
+            cwd=ROOT, env=environment(),
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+        assert b"the kiosk needs no model" in done.stderr
 
 
 def test_nobody_leaves_without_hearing_what_was_ordered() -> None:

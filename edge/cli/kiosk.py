@@ -105,6 +105,7 @@ def open_(
     from edge.kiosk.visit import Visit
 
     out = ctx.ensure_object(Output)
+    refuse_bundled(model)
     house = load(path or EXAMPLE)
     folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
     # with --jsonl the event itself carries the order
@@ -135,6 +136,17 @@ def open_(
 
     with closing(Listener(socket_path)) as listener:
         return understanding(listener)
+
+
+def refuse_bundled(model: str | None) -> None:
+    """Raise UsageError where ``model`` is the bundled one, which follows no instructions and gives wrong orders."""
+    from edge.errors import UsageError
+    from edge.model.library import BUNDLED
+
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), BUNDLED)
+    if model == BUNDLED or model is not None and place in (path := os.path.realpath(model), os.path.dirname(path)):
+        raise UsageError("the bundled model cannot take orders; the kiosk needs no model: leave -m out, or use "
+                         "an instruct model, such as bonsai-1.7b")  # fmt: skip
 
 
 def by_model(engine: Any) -> Any:

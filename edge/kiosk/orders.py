@@ -10,7 +10,7 @@ from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import missing
-from edge.kiosk.words import Word, folded
+from edge.kiosk.words import NUMBERS, Word, folded
 
 _MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
@@ -18,6 +18,11 @@ _MAKE_IT = re.compile(
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
     r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b|keep (?:only|just)\b"
+)
+#: what corrects the count before it: "no, three flat whites", "no, I said a large latte"
+_NOT_THAT = re.compile(
+    rf"(?:(?:oh|ah|um|uh|sorry)[,.!]? )*(?:no|nope|nah)\b[,.!;:]?(?: (?:i|we) (?:said|meant|wanted|want|asked for)"
+    rf"|(?: it'?s|,? that'?s))?,? (?:just |only )?(?:an?|\d+|{'|'.join(NUMBERS)})\b"
 )
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
@@ -142,14 +147,16 @@ class Orders(Details):
     def put(self, low: str, draft: Draft, text: str) -> bool:
         """Add a draft to the order, or change the line it speaks of."""
         lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines)]
-        correcting = bool(phrases("correct").search(low)) or bool(re.search(r"\b(?:only|just)\b", low))
+        not_that = bool(_NOT_THAT.match(folded(self.text)))
+        correcting = not_that or bool(phrases("correct").search(low) or re.search(r"\b(?:only|just)\b", low))
         correcting = correcting or bool(lines and set(draft.without) & set(self.state.lines[lines[0] - 1].extras))
         adding = (
             draft.more
             or bool(re.search(r"\b(?:another|as well|too|also|add)\b", low))
             and not (draft.extras and re.search(r"\b(?:to|on|in|for) (?:the|my|that|both|all)\b", low))
         )
-        if not adding and (done := self.filled(draft)) is not None:
+        recount = not_that and draft.counted  # "no, two large lattes" is all of them, not two of the three
+        if not adding and not (recount and lines) and (done := self.filled(draft)) is not None:
             return done
         if lines and not adding and (correcting or (draft.definite and (draft.extras or draft.without or draft.size))):
             number = lines[0]
@@ -160,7 +167,9 @@ class Orders(Details):
             count = draft.count if draft.counted and draft.count != line.count and not draft.definite else 0
             if draft.counted and not count and not (draft.extras or draft.without or draft.size):
                 return self.emit(Change(number, draft.count))  # as it is
-            if draft.counted and count and count < line.count and (draft.size or draft.extras or draft.without):
+            part = draft.counted and count and count < line.count
+            part = part and not (recount and set(draft.extras) <= set(line.extras) and not draft.without)
+            if part and (draft.size or draft.extras or draft.without):
                 return self.divide(number, count, draft)
             done = False
             for target in targets:

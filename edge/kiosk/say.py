@@ -70,6 +70,11 @@ def question(house: House, state: State) -> str:
     return f"{name[:1].upper()}{name[1:]}: which {key}?"
 
 
+def doubt(word: str, names: Sequence[str]) -> str:
+    """Which of these a word of the guest is."""
+    return f"“{word}”: {listed(list(names), 'or')}?"
+
+
 def help_text(house: House) -> str:
     """What can be asked of this house."""
     can = []
@@ -101,7 +106,7 @@ def reply(
     if after.confirmed:
         return " ".join([*parts, finished(house, after)])
     for word, names in understood.unclear:
-        parts.append(f"“{word}”: {listed(list(names), 'or')}?")
+        parts.append(doubt(word, names))
     if understood.missed:
         parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
     if understood.unnoted:
@@ -135,7 +140,13 @@ def reply(
         parts.append("What should be different?")
     elif "deny" in words:
         parts.append("All right.")
-    elif asking and (after != before or understood.impossible or Talk("order") in operations or not any(parts)):
+    elif asking and (
+        after != before
+        or understood.impossible
+        or understood.unnoted
+        or Talk("order") in operations
+        or not any(parts)
+    ):
         parts.append(asking)
     elif (after.lines, after.bookings) != (before.lines, before.bookings) and not understood.unclear:
         parts.append("Anything else?")

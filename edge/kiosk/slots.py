@@ -63,10 +63,11 @@ UNITS = {
 #: words that can follow "for" or "it's" and are not a name
 _NOT_NAMES = listed("not names")
 _NAME_WORD = r"[^\W\d_]+(?:['’.-][^\W\d_]+)*"
+# two spaces: where a day or a time was taken out, "8pm name Li"
 _NAMED = re.compile(
     rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)"
     r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
-    rf"|\bthe name(?:'s|s| is)|(?:^|[,.;!] ?)name(?:'s|s| is|:)?|\bcall me|\bname of"
+    rf"|\bthe name(?:'s|s| is)|(?:^|[,.;!] ?|  )name(?:'s|s| is|:)?|\bcall me|\bname of"
     rf"|\bunder(?: the name(?: of)?)?|\bin the name of|\b(?:my|the) (?:last |sur|first )name is|\bunder my name,?)"
     rf"\s+(?:spelled |spelt )?((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,

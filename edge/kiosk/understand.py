@@ -12,7 +12,7 @@ import re
 from edge.kiosk import facts
 from edge.kiosk.bookings import Bookings
 from edge.kiosk.drafts import thing_at
-from edge.kiosk.house import House
+from edge.kiosk.house import House, Item
 from edge.kiosk.mentions import Mention, vocabulary
 from edge.kiosk.operations import (
     CONFIRM,
@@ -143,8 +143,8 @@ class _Turn(Orders, Bookings):
     def whole(self) -> None:
         """Where no clause was understood or answered, the turn as a whole may be a question."""
         operations, open_ = self.found.operations, (UNKNOWN, Answer(0))
-        if all(number(word.fold) is not None for word in words(self.text)):
-            return
+        if not any(number(word.fold) is None and word.fold[0].isalpha() for word in words(self.text)):
+            return  # "two", "12345"
         rest = [each for each in operations if each not in open_]
         if self.found.remarks or self.allergy:
             return
@@ -205,6 +205,9 @@ class _Turn(Orders, Bookings):
             return  # "can we have 2 more"
         if asking and self.question(text, low, mentions, ordering, menu):
             return
+        if menu and not ordering and phrases("praise").search(low):
+            self.emit(Talk("other"))
+            return
         if menu and self.order(text, low, turn, mentions):
             if not (self.allergy or self.found.no_count):
                 self.found.unnoted += unnoted(self.house, text, turn, mentions)
@@ -231,6 +234,7 @@ class _Turn(Orders, Bookings):
             ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
         )
         wanting = wanting or named == {"number"} and len(turn) < 4  # "two of us"
+        wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
             chosen = facts.choose(self.house, text, asking)
         thing = "" if chosen or asking else self.unlisted(turn)
@@ -249,6 +253,9 @@ class _Turn(Orders, Bookings):
         for at, line in enumerate(self.state.lines, 1):
             if line.item == self.asked[0][0] and not line.size:
                 fits = [s for s in self._sizes(line.item) if said in (folded(s), folded(s).split()[0])]
+                item = self.house.item(line.item)
+                if not fits and item and (size := relative(item, said)):
+                    fits = [size]
                 return len(fits) == 1 and self.emit(Change(at, size=fits[0]))
         return False
 
@@ -353,6 +360,16 @@ class _Turn(Orders, Bookings):
                     continue
                 return self.emit(Talk(kind))
         return not phrases("filler").sub("", low).strip()
+
+
+def relative(item: Item, said: str) -> str:
+    """The size of an item that "big", "small" or "whatever" is, by the prices; "" where ``said`` is none of these."""
+    if phrases("any size").fullmatch(said):
+        return item.sizes[0]
+    by_price = sorted(item.sizes, key=lambda size: item.price[size])
+    if phrases("largest").fullmatch(said):
+        return by_price[-1]
+    return by_price[0] if phrases("smallest").fullmatch(said) else ""
 
 
 def turn_before(text: str, mention: Mention) -> set[str]:

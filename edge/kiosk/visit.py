@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edge.errors import EdgeError
 from edge.kiosk import say
 from edge.kiosk.guards import guard, is_foreign
 from edge.kiosk.house import House
-from edge.kiosk.operations import UNKNOWN, Operation, Talk, write
+from edge.kiosk.operations import DENY, UNKNOWN, Operation, Talk, write
 from edge.kiosk.state import State, apply, as_dict, line_price, total
 from edge.kiosk.understand import Understood, understand
 from edge.kiosk.words import words
+
+#: turns beside the point after which an open question is given up
+ASIDES = 3
 
 Reads = Callable[[House, State, str], Understood]
 
@@ -42,6 +45,7 @@ class Visit:
     reads: Reads = understand
     state: State = field(default_factory=State)
     _doubt: tuple[str, str, tuple[str, ...]] | None = None  # the last turn, a word of it, and what that may be
+    _asides: int = 0  # turns since then
 
     def greet(self) -> Turn:
         """The first words."""
@@ -52,15 +56,16 @@ class Visit:
         house, before = self.house, self.state
         if fixed := guard(house, text):
             return Turn(fixed[1], guard=fixed[0])
-        understood = self.reads(house, before, self._meant(text))
-        self._doubt = (text, *understood.unclear[0]) if len(understood.unclear) == 1 else None
+        meant = self._meant(text)
+        understood = self.reads(house, before, meant)
         operations = understood.operations
         after = before
         for operation in operations:
             after = apply(house, after, operation)
+        reminder = self._doubted(text, understood, meant == text and replace(after, offered=before.offered) == before)
         if operations == [UNKNOWN] and not understood.remarks and is_foreign(text):
             return Turn(house.texts["language"], tuple(operations), "language")
-        said = say.reply(house, before, after, understood)
+        said = " ".join(filter(None, (say.reply(house, before, after, understood), reminder)))
         order = None
         if after.confirmed and not after.empty:
             order = {"id": secrets.token_hex(8), "house": house.name, **as_dict(house, after)}
@@ -74,6 +79,21 @@ class Visit:
             after = State()  # the guest leaves without an order: the next turn is of a new visit
         self.state = after
         return Turn(said, tuple(operations), order=order)
+
+    def _doubted(self, text: str, understood: Understood, aside: bool) -> str:
+        """Keep what is open: the question of this turn, or the one before an ``aside``, which is asked again."""
+        if understood.unclear:
+            self._doubt = (text, *understood.unclear[0]) if len(understood.unclear) == 1 else None
+            self._asides = 0
+        elif self._doubt is not None:
+            self._asides += 1
+            if not aside or self._asides > ASIDES or Talk("goodbye") in understood.operations or DENY in (
+                understood.operations
+            ):  # fmt: skip
+                self._doubt = None
+            else:
+                return say.doubt(*self._doubt[1:])
+        return ""
 
     def _meant(self, text: str) -> str:
         """``text``, or the turn before with the name in it that this turn chooses: "3 teas" and then "green"."""

@@ -17,6 +17,8 @@ _WITH = frozenset({"with", "without", "no", "w/o", "minus"})
 _ARTICLES = frozenset({"a", "an", "any", "some", "the", "extra", "more", "just", "only", "lots", "plenty", "%"})
 #: what may stand before an adjective
 _OPENERS = DEFINITE | {"a", "an", "some", "another", "and", "plus", ",", "want", "like", "have", "get", "take", "me"}
+#: what stands before a size that ends a clause
+_BEFORE_SIZE = frozenset({"a", "an", "the", "to", "it", "that", "them", "those", "in", "one", "mine", "size"})
 #: words of size that say nothing special
 _USUAL = frozenset({"regular", "normal", "standard", "usual", "full", "whole", "single", "piece"})
 
@@ -47,6 +49,12 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
         if mention.kind == "item":
             for at in _adjectives(house, turn, mentions, mention, taken):
                 found[at] = turn[at].text
+    for at, word in enumerate(turn):  # "make it a medium" in a house without that size
+        known = taken | {each for m in mentions for each in range(m.first, m.last)} | set(found)
+        if word.fold in SIZES and word.fold not in _USUAL and at not in known and (
+            (not at or turn[at - 1].fold in _BEFORE_SIZE) and all(_polite(each.fold) for each in turn[at + 1 :])
+        ):  # fmt: skip
+            found[at] = word.text
     return [found[at] for at in sorted(found)]
 
 
