@@ -129,7 +129,7 @@ def test_second_interrupt_ends_an_answer_that_does_not_listen(terminal: Any) -> 
     with terminal("chat", delay=1.0) as t:
         t.expect("> ")
         t.line("hello")
-        t.expect("hello")
+        t.expect("Y")  # of "You said": a Ctrl-C before the answer has begun is one at the prompt
         t.handed_over()
         t.type(CTRL_C)
         t.expect(r"\^C")

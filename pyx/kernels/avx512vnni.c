@@ -414,9 +414,10 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
         }
 #pragma GCC unroll 4
     for (int t = 0; t < n_token; t++) {
+        if (n_chain == 2)
 #pragma GCC unroll 4
-        for (int f = 0; f < 4 && n_chain == 2; f++)
-            s[0][f] = _mm512_add_epi32(s[0][f], s[1][f]);
+            for (int f = 0; f < 4; f++)
+                s[0][f] = _mm512_add_epi32(s[0][f], s[1][f]);
 #pragma GCC unroll 4
         for (int f = 0; f < 4; f++) {
             __m512i above = f ? _mm512_sub_epi32(s[t][f], s[t][f - 1]) : s[t][0];

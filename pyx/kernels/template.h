@@ -1,8 +1,8 @@
 /* template.h: what every template of the kernels needs, in one place.
  *
  * A template is a file named .inc.h.  A target includes it after it has defined the vectors, constants and small
- * functions that the template is written in; the comment at the top of each template lists them, and missing constants
- * are an error.  A target includes them in this order:
+ * functions that the template is written in; the comment at the top of each template lists them.  A target includes
+ * them in this order:
  *
  *   x86.h or arm.h       INLINE, OUT_OF_LINE, prefetch_l2, prefetch_stream, is_stream: used by all templates
  *   lanes.inc.h          float vectors
