@@ -1013,8 +1013,8 @@ def test_input_limits(call: Any) -> None:
     with open("/dev/zero", "rb") as endless:
         done = subprocess.run([*FAKE, "run", "-"], stdin=endless, capture_output=True, timeout=300)
     assert done.returncode == 2 and b"standard input is longer than 64 MiB" in done.stderr
-    for command in ("chat", "kiosk"):
-        done = call(command, stdin="a" * (5 << 20))
+    for command, program in (("chat", FAKE), ("kiosk", REAL)):
+        done = call(command, stdin="a" * (5 << 20), command=program)
         assert done.returncode == 2 and "longer than 4 MiB" in done.stderr and done.stderr.count("\n") == 1
 
 

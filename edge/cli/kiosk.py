@@ -145,8 +145,8 @@ def refuse_bundled(model: str | None) -> None:
 
     place = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), BUNDLED)
     if model == BUNDLED or model is not None and place in (path := os.path.realpath(model), os.path.dirname(path)):
-        raise UsageError("the bundled model cannot take orders; the kiosk needs no model: leave -m out, or use "
-                         "an instruct model, such as bonsai-1.7b")  # fmt: skip
+        raise UsageError("the bundled model cannot take orders; the kiosk needs no model: leave -m and "
+                         "BITNET_EDGE_MODEL out, or use an instruct model, such as bonsai-1.7b")  # fmt: skip
 
 
 def by_model(engine: Any) -> Any:
