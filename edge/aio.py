@@ -45,10 +45,11 @@ async def text(answer: Answer) -> str:
 
 
 class Pieces:
-    """An answer for ``async for``, in the event loop where it is first iterated; raises what the answer would raise.
+    """The pieces of one answer for ``async for``, in the event loop that first iterates them.  Raises what the answer
+    raises.
 
-    Leaving an ``async with`` block, or cancelling the task in it, ends the answer and waits until the session is free.
-    A loop that is left without such a block ends its answer, too, a step later.
+    To leave an ``async with`` block, or to cancel its task, ends the answer and waits until the session is free.  A
+    loop that is left without such a block also ends the answer, one step later.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -74,7 +75,7 @@ class Pieces:
         return piece
 
     async def aclose(self) -> None:
-        """End the answer here."""
+        """End the answer now."""
         self._leave()
         while self._driver is not None and not self._reader.ended:
             self._reader.waiting.clear()
@@ -98,7 +99,7 @@ class Pieces:
 
 
 class _Reader:
-    """One answer between the thread that writes it and the loop that reads it."""
+    """The pieces of one answer, passed from the thread that writes them to the event loop that reads them."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -110,17 +111,17 @@ class _Reader:
         self._news = asyncio.Event()
 
     def begin(self) -> None:
-        """In the loop that will read."""
+        """Bind the reader to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     async def wait(self) -> None:
-        """Until something has changed."""
+        """Wait until something has changed."""
         self._news.clear()
         if not self.waiting and not self.ended:
             await self._news.wait()
 
     def tell(self) -> None:
-        """Something has changed; from the thread that writes."""
+        """Wake the event loop because something has changed; called from the thread that writes."""
         try:
             self._loop.call_soon_threadsafe(self._news.set)  # type: ignore[union-attr]
         except RuntimeError:  # the loop is closed: nobody reads any more
@@ -128,7 +129,7 @@ class _Reader:
 
 
 def _driver(reader: _Reader) -> _Driver:
-    """The driver of the reader's engine, at work on it."""
+    """The driver of the reader's engine, with this reader added to it."""
     reader.begin()
     scheduler = reader.answer.scheduler
     with _lock:
@@ -140,7 +141,7 @@ def _driver(reader: _Reader) -> _Driver:
 
 
 class _Driver:
-    """The thread of one engine."""
+    """The thread that runs the answers of one engine."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = weakref.ref(scheduler)
@@ -157,7 +158,7 @@ class _Driver:
             self._changed.notify()
 
     def go_on(self) -> None:
-        """A reader has room again, or leaves."""
+        """Continue: a reader has room again, or was closed."""
         with self._changed:
             self._changed.notify()
 
@@ -183,7 +184,9 @@ class _Driver:
             del scheduler, needs, segments
 
     def _advance(self, reader: _Reader) -> Any:
-        """Go on with an answer until it needs a step, which is returned, or its reader is full, or it ends."""
+        """Run an answer until it needs a step, its reader is full, or it ends.  Returns the segment of the step, else
+        None.
+        """
         answer = reader.answer
         try:
             if reader.leaving:

@@ -1,4 +1,4 @@
-"""Amounts as people write and read them: bytes in powers of ten (MB, GB; MiB and GiB are understood), and counts."""
+"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), and counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def human(n: int) -> str:
-    """Bytes as people read them: ``81 MB``, ``1.1 GB``."""
+    """``n`` bytes as text: ``81 MB``, ``1.1 GB``."""
     return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
 
 

@@ -1,6 +1,6 @@
 """ModelConfig: the dimensions and conventions of one model, validated.
 
-Readers in :mod:`edge.formats` fill it from file metadata; nothing below :mod:`edge.engine` reads metadata again.
+Readers in :mod:`edge.formats` fill it from the metadata of a file; no other module reads metadata.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ ACTIVATIONS = ("relu2", "silu", "gelu")
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How the rotation of a model was stretched for a longer context than it was first trained on.
+    """How the rotary embedding of a model was stretched for a longer context than it was first trained on.
 
-    ``kind`` "yarn" (arXiv 2309.00071: fast pairs turn as before, slow ones ``factor`` times more slowly, a ramp between
-    them), "llama3" (the same thought with wavelengths for bounds) or "factors" (longrope: a divisor for each pair).
-    ``mscale`` multiplies cosines and sines, and so the scores by its square.
+    ``kind`` is "yarn" (arXiv 2309.00071: fast pairs rotate as before, slow ones ``factor`` times more slowly, with a
+    ramp between), "llama3" (the same with bounds given as wavelengths) or "factors" (longrope: a divisor for each
+    pair).  ``mscale`` multiplies cosines and sines, and therefore the scores by its square.
     """
 
     kind: str
@@ -46,7 +46,9 @@ class RopeScaling:
                               f"{self.high_freq} makes no sense")
 
     def divisors(self, theta: float, dim: int) -> list[float]:
-        """What the turn per position of each pair is divided by, [dim / 2].  Raises ValueError for too few factors."""
+        """The divisors of the rotation per position, one for each pair, [dim / 2].  Raises ValueError if there are too
+        few factors.
+        """
         half = dim // 2
         if self.kind == "factors":
             if len(self.factors) != half:
@@ -56,7 +58,9 @@ class RopeScaling:
         return [1.0 / (keep + (1.0 - keep) / self.factor) for keep in keeps]
 
     def _kept(self, theta: float, dim: int, pair: int) -> float:
-        """1 for a pair that turns as before, 0 for one that turns ``factor`` times more slowly."""
+        """1 for a pair that rotates as before, 0 for one that rotates ``factor`` times more slowly; between them a
+        ramp.
+        """
         if self.kind == "llama3":
             turns = self.n_ctx_orig * theta ** (-2 * pair / dim) / (2 * math.pi)
             return min(1.0, max(0.0, (turns - self.low_freq) / (self.high_freq - self.low_freq)))
@@ -71,9 +75,10 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class Sliding:
-    """Layers of which each token sees the latest ``window`` tokens only, itself among them (Gemma 3).
+    """Layers with sliding-window attention (Gemma 3): each token sees the latest ``window`` tokens only, including
+    itself.
 
-    They have a rotation of their own, of base ``theta`` and never stretched.
+    They have their own rotation, with base ``theta`` and without stretching.
     """
 
     window: int
@@ -93,13 +98,14 @@ class Sliding:
 class ModelConfig:
     """Dimensions and conventions of one ternary decoder-only transformer.
 
-    ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs
-    2j, 2j + 1: GGUF arch llama).  ``activation`` is one of :data:`ACTIVATIONS`.  ``activation_quant`` is
-    ``"int8"`` (b1.58: absmax, one scale per token), ``"a4.8"`` (arXiv 2411.04965: 4 bits into attention and
-    feed-forward, 8 bits of which the larger half counts into the attention output, 8 bits into the last projection),
-    ``"int8-128"`` (absmax, one scale for each 128 values: models trained with float activations, whose matrices have a
-    scale for each 128 weights of a row) or ``"none"`` (floats, as a reference for these: slow, and four bytes a
-    weight).
+    ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs 2j, 2j +
+    1: GGUF arch llama).  ``activation`` is one of :data:`ACTIVATIONS`.
+
+    ``activation_quant`` is ``"int8"`` (b1.58: absmax, one scale per token), ``"a4.8"`` (arXiv 2411.04965: 4 bits into
+    attention and feed-forward, 8 bits of which the larger half is used into the attention output, 8 bits into the last
+    projection), ``"int8-128"`` (absmax, one scale per 128 values: for models trained with float activations, whose
+    matrices have a scale per 128 weights of a row) or ``"none"`` (float activations and four bytes per weight, a slow
+    reference for these models).
     """
 
     arch: str
@@ -190,7 +196,7 @@ class ModelConfig:
 
     @property
     def windows(self) -> tuple[int, ...] | None:
-        """Tokens that each layer sees at most, 0: all; None where every layer sees all."""
+        """The largest number of tokens that each layer sees, 0 for all, [n_layer]; None if every layer sees all."""
         if self.sliding is None:
             return None
         return tuple(self.sliding.window if i in self.sliding.layers else 0 for i in range(self.n_layer))

@@ -130,8 +130,7 @@ def load(
     from edge.prompt.tokenizer import Tokenizer
     from pyx.memory import rss, trim
 
-    path = bundled() if model is None else str(model)
-    checkpoint = open_checkpoint(path, i2s_layout=i2s_layout, activation=activation)
+    checkpoint = open_checkpoint(bundled() if model is None else model, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
     n_threads, cores = choose(threads)
     n_threads, few = claim(n_threads)
@@ -188,7 +187,7 @@ def load(
         transformer,
         tokenizer,
         chat,
-        path=path,
+        path=checkpoint.path,
         checkpoint=checkpoint,
         placement=MAP if weights == "huge" else place,
     )

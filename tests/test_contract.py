@@ -262,7 +262,7 @@ HOUSE = "Corner Café"
 
 
 def test_without_a_model(call: Any, env: dict[str, str]) -> None:
-    teas = "Your order: 2 Green tea. That is €5.60. Anything else?"
+    teas = "Your order: 2 × Green tea. That is €5.60. Anything else?"
     for args, stdin in ((("two green teas",), ""), (("-q", "-p", "two green teas"), ""), ((), "two green teas\n"),
                         (("two",), "green teas\n"), (("-",), "two green teas")):  # fmt: skip
         done = call("run", *args, stdin=stdin, command=REAL)
@@ -282,7 +282,7 @@ def test_without_a_model(call: Any, env: dict[str, str]) -> None:
         line for line in kiosk.stdout.splitlines() if "{" not in line]  # fmt: skip
     assert call("chat", stdin="two green teas\n/exit\nnever\n", command=REAL).stdout.endswith(teas + "\n")
     with Terminal([*REAL, "run", "two green teas"], env) as t:
-        t.expect(r"example kiosk.*pull bonsai-1\.7b.*Your order: 2 Green tea")
+        t.expect(r"example kiosk.*pull bonsai-1\.7b.*Your order: 2 × Green tea")
         assert t.wait() == 0
     with Terminal([*REAL, "chat"], env) as t:
         banner = t.expect("> ")

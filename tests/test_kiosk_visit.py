@@ -53,9 +53,9 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["a cappuccino and an orange juice", "small cappuccino", "large juice"],
      ["1 small Cappuccino", "1 large Orange juice"]),
     (["a hot chocolate and an orange juice", "small and large"], ["1 small Hot chocolate", "1 large Orange juice"]),
-    (["3 cappuccinos", "one small and two large"], ["1 small Cappuccino", "2 large Cappuccino"]),
+    (["3 cappuccinos", "one small and two large"], ["1 small Cappuccino", "2 × large Cappuccino"]),
     (["one large and one small latte and a brownie"], ["1 large Latte", "1 small Latte", "1 Brownie"]),
-    (["two large and a small latte with sugar"], ["2 large Latte", "1 small Latte with sugar"]),
+    (["two large and a small latte with sugar"], ["2 × large Latte", "1 small Latte with sugar"]),
     (["a latte", "and a small latte"], ["1 Latte", "1 small Latte"]),
     # corrections
     (["a small latte with soy milk", "no wait, oat milk"], ["1 small Latte with oat milk"]),
@@ -63,43 +63,43 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["a flat white", "no tea"], ["1 Flat white"]),
     (["a brownie, a croissant and a green tea", "remove everything except the brownie"], ["1 Brownie"]),
     (["a brownie and a croissant", "keep only the brownie"], ["1 Brownie"]),
-    (["16 brownies", "five fewer brownies"], ["11 Brownie"]),
+    (["16 brownies", "five fewer brownies"], ["11 × Brownie"]),
     (["a small cappuccino with soy, and a flat white with an extra shot", "take it out of the flat white",
       "swap the soy for oat"], ["1 small Cappuccino with oat milk", "1 Flat white"]),
-    (["four teas, two green, two black"], ["2 Green tea", "2 Black tea"]),
+    (["four teas, two green, two black"], ["2 × Green tea", "2 × Black tea"]),
     (["two teas", "one green and one black"], ["1 Green tea", "1 Black tea"]),
-    (["6 croissants, half with butter"], ["3 Croissant", "3 Croissant with butter"]),
-    (["3 brownies", "no i say 2 brownies"], ["2 Brownie"]),
+    (["6 croissants, half with butter"], ["3 × Croissant", "3 × Croissant with butter"]),
+    (["3 brownies", "no i say 2 brownies"], ["2 × Brownie"]),
     (["a cup of soup and a bowl of soup", "lemon in the cup please"],
      ["1 cup Lentil soup with lemon", "1 bowl Lentil soup"]),
-    (["3 croissants", "take away one croissant"], ["2 Croissant"]),
-    (["3 croissants, 2 with butter", "and 2 more with butter"], ["1 Croissant", "4 Croissant with butter"]),
+    (["3 croissants", "take away one croissant"], ["2 × Croissant"]),
+    (["3 croissants, 2 with butter", "and 2 more with butter"], ["1 Croissant", "4 × Croissant with butter"]),
     (["a bagel with cheese and tomato, and my friend will have the same but without cheese"],
      ["1 Avocado bagel with cheese and tomato", "1 Avocado bagel with tomato"]),
-    (["a large cappuccino", "same for me"], ["2 large Cappuccino"]),
-    (["two flat whites", "no, three flat whites"], ["3 Flat white"]),
-    (["two flat whites", "No. Three flat whites"], ["3 Flat white"]),
-    (["two flat whites", "that's all", "no, I said three flat whites"], ["3 Flat white"]),
-    (["two flat whites", "no, and three flat whites"], ["5 Flat white"]),
-    (["two flat whites", "no, also three flat whites"], ["5 Flat white"]),
-    (["two flat whites", "no, three more flat whites"], ["5 Flat white"]),
-    (["two large lattes", "no, three large lattes please"], ["3 large Latte"]),
-    (["three large lattes", "no, two large lattes"], ["2 large Latte"]),
-    (["three lattes", "no, two large lattes"], ["2 large Latte"]),
+    (["a large cappuccino", "same for me"], ["2 × large Cappuccino"]),
+    (["two flat whites", "no, three flat whites"], ["3 × Flat white"]),
+    (["two flat whites", "No. Three flat whites"], ["3 × Flat white"]),
+    (["two flat whites", "that's all", "no, I said three flat whites"], ["3 × Flat white"]),
+    (["two flat whites", "no, and three flat whites"], ["5 × Flat white"]),
+    (["two flat whites", "no, also three flat whites"], ["5 × Flat white"]),
+    (["two flat whites", "no, three more flat whites"], ["5 × Flat white"]),
+    (["two large lattes", "no, three large lattes please"], ["3 × large Latte"]),
+    (["three large lattes", "no, two large lattes"], ["2 × large Latte"]),
+    (["three lattes", "no, two large lattes"], ["2 × large Latte"]),
     (["two croissants", "no, one croissant with butter"], ["1 Croissant", "1 Croissant with butter"]),
     # sizes that are named by what they are
     (["an espresso", "the big one"], ["1 double Espresso"]),
     (["a latte", "smaller"], ["1 small Latte"]),
     (["an espresso", "I don't care"], ["1 single Espresso"]),
     # a question stays open beside others
-    (["two teas", "what?", "black please"], ["2 Black tea"]),
-    (["two teas", "what's the wifi password?", "hello", "green"], ["2 Green tea"]),
+    (["two teas", "what?", "black please"], ["2 × Black tea"]),
+    (["two teas", "what's the wifi password?", "hello", "green"], ["2 × Green tea"]),
     # in long sentences
     (["We are three: my son wants a brownie and I'd like a flat white"], ["1 Brownie", "1 Flat white"]),
     (["I'd like a cheese toastie, with tomato if that's not too much trouble, and a brownie"],
      ["1 Cheese toastie with tomato", "1 Brownie"]),
     (["do you know what, a brownie and a croissant"], ["1 Brownie", "1 Croissant"]),
-    (["2x brownie"], ["2 Brownie"]),
+    (["2x brownie"], ["2 × Brownie"]),
 ])  # fmt: skip
 def test_nothing_is_dropped_or_doubled(turns: list[str], order: list[str]) -> None:
     visit = Visit(HOUSE)
@@ -353,7 +353,7 @@ def test_a_whole_visit() -> None:
     said = [visit.turn(text).say for text in (
         "a large latte with oat milk and two brownies please", "make it one brownie", "do you take dogs?",
         "What is the capital of France?", "that's all", "yes")]
-    assert said[0] == ("Your order: 1 large Latte with oat milk and 2 Brownie. That is €11.20. Anything else?")
+    assert said[0] == ("Your order: 1 large Latte with oat milk and 2 × Brownie. That is €11.20. Anything else?")
     assert said[1].startswith("Your order: 1 large Latte with oat milk and 1 Brownie. That is €7.80.")
     assert said[2] == HOUSE.facts[4]
     assert said[3] == HOUSE.texts["unknown"]
@@ -431,7 +431,7 @@ def test_what_could_be_two_things_is_asked() -> None:
     visit = Visit(HOUSE)
     assert visit.turn("3 teas").say.startswith("“teas”: Green tea or Black tea?")
     assert visit.state.empty
-    assert "3 Green tea" in visit.turn("green").say
+    assert "3 × Green tea" in visit.turn("green").say
 
 
 def test_a_missing_size_and_a_booking_are_asked_for() -> None:
@@ -693,10 +693,18 @@ def test_the_service(tmp_path: Path) -> None:
         def turn(session: str | None, text: str | None) -> Any:
             return server.ask("POST", "/kiosk/turn", {"session": session, "text": text})[2]
 
+        for body, status, said in (
+            ({}, 400, "text is missing: send what the guest said, or null to greet a new guest"),
+            ([], 400, "the request is not a JSON object"),
+            ({"session": "no such", "text": "hello"}, 404,
+             "no visit has the session 'no such'; send null as session to begin a new one"),
+        ):
+            answered = server.ask("POST", "/kiosk/turn", body)
+            assert (answered[0], answered[2]["error"]["message"]) == (status, said)
         first, second = turn(None, None), turn(None, None)
         assert first["say"] == HOUSE.texts["greeting"] and first["session"] != second["session"]
         said = turn(first["session"], "two brownies")
-        assert said["lines"] == [{"text": "2 Brownie", "amount": "€6.80"}] and said["total"] == "€6.80"
+        assert said["lines"] == [{"text": "2 × Brownie", "amount": "€6.80"}] and said["total"] == "€6.80"
         assert turn(second["session"], "hello")["lines"] == []
         assert turn(first["session"], "that's all")["suggest"] == ["Yes", "No"]
         assert turn(first["session"], "Yes")["order"]["total"] == 680
@@ -712,12 +720,12 @@ def test_understanding_needs_no_model() -> None:
 
 def test_one_of_what_was_asked_about() -> None:
     assert "1 large Cappuccino" in talk("how much is a cappuccino?", "I'd like a large one")[-1]
-    assert "2 Croissant with butter" in talk("what does the croissant cost", "go on then two with butter")[-1]
+    assert "2 × Croissant with butter" in talk("what does the croissant cost", "go on then two with butter")[-1]
     assert "latte" not in talk("how much is a latte?", "what do you have?", "that's all")[-1]
 
 
 def test_what_newcomers_try() -> None:
     assert talk("what's in my order?") == ["Your order is empty."]
-    assert "2 small Cappuccino." in talk("a small cappuccino", "double it")[-1]
+    assert "2 × small Cappuccino." in talk("a small cappuccino", "double it")[-1]
     said = talk("table for 4 saturday 7pm", "cancel the booking")
     assert said[-1] == "Table: cancelled. Anything else?"

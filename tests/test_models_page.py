@@ -62,4 +62,4 @@ def test_the_list_of_known_models_agrees_with_the_pages() -> None:
         assert f"`bitnet-edge pull {known.name}` | {known.nbytes / 1e6:.0f} MB |" in page
         fits = [board for board in make_boards.BOARDS
                 if make_boards.bytes_at(model, make_models.CTX, "int8") <= make_boards.FREE * board]  # fmt: skip
-        assert known.about.endswith(f"fits a {min(fits) >> 30} GB board"), known
+        assert known.about.endswith(f"for boards with {min(fits) >> 30} GB of memory"), known

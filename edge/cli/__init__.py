@@ -1,1 +1,1 @@
-"""The command line: parse, call edge.*, print.  The only floor that prints, reads the terminal or touches signals."""
+"""The command line: parse, call edge.*, print.  The only layer that prints, reads the terminal or handles signals."""

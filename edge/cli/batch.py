@@ -1,4 +1,4 @@
-"""``bitnet-edge batch``: many requests out of a file, their answers into another."""
+"""``bitnet-edge batch``: answers many requests from a file and writes the answers to another file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 def batch(
     ctx: click.Context, source: str, target: str, resume: bool, timeout: float | None, **flags: Any
 ) -> int:
-    """Parse, answer, print a summary."""
+    """Run the command; the result is the exit code."""
     from edge.tools.batch import Batch
 
     out = ctx.ensure_object(Output)
@@ -69,7 +69,7 @@ def batch(
 
 
 def told(done: Summary) -> str:
-    """How it went, in one line."""
+    """The summary of a batch, in one line."""
     before = f", {done.before} answered before" if done.before else ""
     failed = f", {count(done.failed, 'error')} (see their lines)" if done.failed else ""
     rate = f", {done.tokens / done.seconds:.1f} tokens/s" if done.seconds > 0 else ""

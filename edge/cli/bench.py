@@ -13,7 +13,7 @@ from edge.errors import UsageError
 
 
 class Words(Text):
-    """``int8,f16``: names, judged by the library."""
+    """Names separated by commas, such as ``int8,f16``; the library checks them."""
 
     name = "words"
 
@@ -77,7 +77,7 @@ def bench(
     plot: str | None,
     **flags: Any,
 ) -> None:
-    """Measure and print."""
+    """Run the command."""
     from edge.tools import bench as work
 
     out = ctx.ensure_object(Output)

@@ -1,4 +1,4 @@
-"""``bitnet-edge calibrate``: where each KV head looks, and a budget made from that."""
+"""``bitnet-edge calibrate``: measures where each KV head looks and writes a budget for each head."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def calibrate(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Measure, plan, print."""
+    """Run the command."""
     from edge.tools import calibrate as work
     from edge.tools import evaluate, heads
 

@@ -75,7 +75,7 @@ def chat(
     timeout: float | None,
     **flags: Any,
 ) -> int:
-    """Parse, load, talk."""
+    """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
     if not options.asks_for_model(ctx, "no_history"):
         from edge.cli.kiosk import example
@@ -115,7 +115,7 @@ def chat(
 
 
 def choose_reader(out: Output, history: Path | None) -> Reader:
-    """Line editing where both ends are a terminal that can do it."""
+    """A reader with line editing if both ends are a terminal that supports it, else a plain one."""
     if not (is_tty(sys.stdin) and is_tty(sys.stdout)):
         return PipeReader()
     if os.environ.get("TERM", "dumb") == "dumb":
@@ -137,7 +137,7 @@ def history_path() -> Path:
 
 
 def banner(out: Output, engine: Engine, session: Session) -> None:
-    """Who is speaking, how to get help, and whether a conversation goes on."""
+    """Print the name of the model, how to get help, and whether a stored conversation continues."""
     plan = engine.plan
     questions = sum(message["role"] == "user" for message in session.messages)
     going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."

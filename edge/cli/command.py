@@ -1,13 +1,14 @@
-"""What commands and options are made of: two levels of help, headings, types of values, variables, subcommands.
+"""The classes of commands and options: two levels of help, headings, types of values, environment variables,
+subcommands.
 
-Nothing here depends on the meaning of an option; see :mod:`edge.cli.options` for those that several commands share.
+This module does not know the meaning of any option; :mod:`edge.cli.options` has those that several commands share.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -29,12 +30,12 @@ HELP_ALL = "edge.help_all"
 
 
 class Formatter(click.HelpFormatter):
-    """Help text with headings and names in colour if ``out`` allows it on standard output."""
+    """Formats help pages; headings and names are coloured if ``out`` allows colour on standard output."""
 
     out: Output | None = None
 
     def style(self, text: str, *styles: str) -> str:
-        """``text`` in ``styles``, or as it is."""
+        """``text`` in ``styles`` where colour is on, else unchanged."""
         return self.out.style(text, *styles, stream=sys.stdout) if self.out is not None else text
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
@@ -47,14 +48,14 @@ class Formatter(click.HelpFormatter):
         super().write_dl([(self.style(term, "cyan"), text) for term, text in rows], col_max, col_spacing)
 
     def write_verbatim(self, text: str) -> None:
-        """Lines kept as written, such as examples and tables; a line ``Word:`` is a heading."""
+        """Write lines unchanged, such as examples and tables; a line of the form ``Word:`` is a heading."""
         self.write_paragraph()
         heading = re.compile(r"^[A-Z][a-z ]*:", re.MULTILINE)
         self.write(heading.sub(lambda match: self.style(match[0], "bold"), text.rstrip()) + "\n")
 
 
 class Context(click.Context):
-    """The context of every command."""
+    """The click context of every command."""
 
     formatter_class = Formatter
 
@@ -79,7 +80,7 @@ class Flag(click.Option):
         return extra
 
     def brief_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The row of ``--help``: the first short and the first long name, the first sentence."""
+        """The row of ``--help``: first short name, first long name, first sentence of the help."""
         names = self.opts
         short = next((name for name in names if not name.startswith("--")), None)
         long = next((name for name in names if name.startswith("--")), None)
@@ -92,10 +93,10 @@ class Flag(click.Option):
 
 
 class Command(click.Command):
-    """A command with its options under headings and two levels of help.
+    """A command whose options stand under headings, with two levels of help.
 
-    ``--help`` shows the common options, a line for each, and ``epilog``; ``--help-all`` shows all options and their
-    whole help, and also ``details``.  ``exit_codes``: both end with the exit codes, in short and in full.
+    ``--help`` shows the common options, one line each, and ``epilog``.  ``--help-all`` shows all options with their
+    full help, and also ``details``.  With ``exit_codes`` both end with the exit codes, in short or in full.
     """
 
     context_class = Context
@@ -115,12 +116,16 @@ class Command(click.Command):
             args = _checked(ctx, self.get_params(ctx), args)
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise unknown_option(ctx, error.option_name) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # whose --help to show: click's parser does not always set it
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The library names its arguments (``kv_offload is ...``); here they become the options that were typed."""
+        """Run the command.  Errors of the library name its arguments (``kv_offload is ...``); here they get the names
+        of the options.
+        """
         try:
             return super().invoke(ctx)
         except UsageError as error:
@@ -156,7 +161,7 @@ class Command(click.Command):
 
 
 def exit_codes(whole: bool) -> str:
-    """The exit codes for the end of a help page: a table, or a paragraph."""
+    """The exit codes at the end of a help page, as a table (``whole``) or as a paragraph."""
     if whole:
         return "Exit codes:\n" + "".join(f"  {code:<4} {text}\n" for code, text in EXIT_CODES.items())
     from textwrap import fill
@@ -166,12 +171,18 @@ def exit_codes(whole: bool) -> str:
 
 
 class Noun(click.Group):
-    """A command below which verbs stand (``kv plan``)."""
+    """A command with subcommands (``kv plan``)."""
 
     context_class = Context
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise unknown_option(ctx, error.option_name) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -190,7 +201,7 @@ def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, else what there is."""
+    """The command that was probably meant, else the list of commands."""
     from difflib import get_close_matches
 
     known = list(known)
@@ -200,12 +211,44 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"commands are {', '.join(known)}." if known[1:] else f"the only command is {known[0]}."
 
 
-def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
-    """Refuse what click lets pass: an option where another's value is missing, and a wrong value that is given again.
+def unknown_option(ctx: click.Context, name: str) -> click.UsageError:
+    """The error for an option that the command of ``ctx`` does not have, such as ``--kiosk`` of ``run``.
 
-    Of an option given twice the last counts, but a typing error in the first is one, too.  Returns the words with long
-    names for short ones that have their value: click looks for each among the long ones first, and for what resembles
-    it (with difflib).
+    It names the option that was probably meant, or the commands that have this one.
+    """
+    from difflib import get_close_matches
+
+    command = ctx.command_path.removeprefix("bitnet-edge ")
+    known = [each for param in ctx.command.get_params(ctx) for each in param.opts if each.startswith("--")]
+    near = get_close_matches(name, known, n=1, cutoff=0.75)
+    others = [path for path, options in _options_of(ctx.find_root().command) if name in options]
+    hint = ""
+    if near:
+        hint = f"; did you mean {near[0]}?"
+    elif others:
+        hint = f"; it is an option of {', '.join(others[:3])}{' and others' if others[3:] else ''}"
+    return click.UsageError(f"{command} has no option {name[:60]}{hint}", ctx)
+
+
+def _options_of(command: click.Command, path: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Each command below ``command`` with the names of its options, by its path, such as ``kv plan``."""
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            if below is not None and not below.hidden:
+                yield from _options_of(below, f"{path} {name}".lstrip())
+    else:
+        yield path, {name for param in command.params for name in param.opts}
+
+
+def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
+    """Refuse what click would accept: an option in the place of another's value, and a wrong value that a later one
+    replaces.
+
+    If an option is given twice, the last value counts, but an invalid first one is an error, too.  Returns ``args``
+    with long names in place of short ones that have their value: click looks up each word among the long names first
+    and searches for similar ones (with difflib), which is slow.
     """
     spelled: list[str] = []
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
@@ -238,7 +281,9 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
 
 
 class Text(click.ParamType):
-    """Text that is UTF-8: bytes that are not arrive as surrogates and would fail much later, far from their cause."""
+    """Text in UTF-8.  Other bytes arrive from the system as surrogates; they are refused here, where the message can
+    name the option.
+    """
 
     name = "text"
 
@@ -251,7 +296,7 @@ class Text(click.ParamType):
 
 
 class Escaped(Text):
-    r"""Text in which ``\n``, ``\t`` and ``\\`` stand for themselves, since many shells cannot type them."""
+    r"""Text in which ``\n``, ``\t`` and ``\\`` are escape sequences, since many shells cannot type these characters."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = super().convert(value, param, ctx)
@@ -259,13 +304,13 @@ class Escaped(Text):
 
 
 class Whole(click.IntRange):
-    """A whole number, and called so in messages."""
+    """A whole number; messages call it that."""
 
     name = "whole number"
 
 
 class Threads(Whole):
-    """A number of threads, or how many fast cores are to be left free: -1."""
+    """A number of threads; a negative number is how many of the fast cores to leave free."""
 
     def __init__(self) -> None:
         super().__init__(min=-256, max=256)
@@ -278,7 +323,7 @@ class Threads(Whole):
 
 
 class Numbers(click.ParamType):
-    """``1,2,4``: whole numbers from 1; nothing is an empty list."""
+    """Whole numbers from 1, separated by commas, such as ``1,2,4``; the empty text is the empty list."""
 
     name = "numbers"
 
@@ -292,7 +337,7 @@ class Numbers(click.ParamType):
 
 
 def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Any], Any]:
-    """A decorator that adds ``options`` under ``title``."""
+    """A decorator that adds ``options`` to a command under the heading ``title``."""
 
     def decorate(command: Any) -> Any:
         for names, attributes in reversed(options):
@@ -305,7 +350,9 @@ def heading(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Cal
 
 
 def variable(names: tuple[str, ...]) -> str:
-    """The environment variable of an option: ``--max-tokens`` is BITNET_EDGE_MAX_TOKENS, for every command alike."""
+    """The environment variable of an option, the same for every command: BITNET_EDGE_MAX_TOKENS for
+    ``--max-tokens``.
+    """
     long = next(name for name in names if name.startswith("--"))
     return "BITNET_EDGE_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()
 

@@ -1,4 +1,4 @@
-"""``bitnet-edge completion``: the script that teaches a shell to complete our commands and options."""
+"""``bitnet-edge completion``: prints the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Fish:  bitnet-edge completion fish > ~/.config/fish/completions/bitnet-edge.fish
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL", required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Print the script."""
+    """Run the command."""
     if shell is None:
         raise UsageError(f"missing SHELL: use one of {', '.join(SHELLS)}")
     from click.shell_completion import ShellComplete, get_completion_class

@@ -1,4 +1,4 @@
-"""``bitnet-edge convert``: any model that can be read -> one GGUF file that starts from the memory map."""
+"""``bitnet-edge convert``: converts any supported model to one GGUF file that is used from the memory map."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from edge.cli.output import Output
 def convert(
     ctx: click.Context, source: str, target: str, weights_type: str, embedding: str, as_json: bool, **flags: Any
 ) -> None:
-    """Convert and print what was written."""
+    """Run the command."""
     from edge.tools.convert import VERIFYING
     from edge.tools.convert import convert as work
 

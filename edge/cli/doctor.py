@@ -1,4 +1,4 @@
-"""``bitnet-edge doctor``: what this machine can do, and whether the maths is right on it."""
+"""``bitnet-edge doctor``: what this machine supports, and a test that its results are correct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from edge.cli.output import Output
 @options.output_options
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool, selftest: bool) -> int:
-    """Look, test, tell."""
+    """Run the command; the result is the exit code."""
     from edge.tools import doctor as work
 
     out = ctx.ensure_object(Output)

@@ -1,4 +1,4 @@
-"""``bitnet-edge embed``: texts in, vectors out."""
+"""``bitnet-edge embed``: the embeddings of texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from edge.errors import EdgeError, UsageError
 def embed(
     ctx: click.Context, texts: tuple[str, ...], threads: int | None, cosine: bool, npy: str | None, **flags: Any
 ) -> None:
-    """Load, turn, print."""
+    """Run the command."""
     from edge.formats import open_checkpoint
     from edge.model.cores import choose
     from edge.model.reading import settle

@@ -1,4 +1,4 @@
-"""``bitnet-edge eval``: how well a model predicts a text, and what a KV cache costs of that."""
+"""``bitnet-edge eval``: how well a model predicts a text, and how much a KV cache changes that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _json_option = heading("Output", option("--json", "as_json", is_flag=True, help=
 
 @click.group("eval", cls=Noun, help="Measure quality on a text.")
 def evaluate() -> None:
-    """The noun; the verbs are below."""
+    """The command group."""
 
 
 @evaluate.command(
@@ -39,7 +39,7 @@ def evaluate() -> None:
 @options.output_options
 @click.pass_context
 def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> None:
-    """Read and print."""
+    """Run the command."""
     from edge.tools import evaluate as work
 
     out = ctx.ensure_object(Output)
@@ -86,7 +86,7 @@ def kv(
     plot: str | None,
     **flags: Any,
 ) -> None:
-    """Read with every mode, print, draw."""
+    """Run the command."""
     from edge.tools import evaluate as work
 
     out = ctx.ensure_object(Output)

@@ -1,4 +1,6 @@
-"""The command group: sub-commands imported when they are called, and every failure turned into one line and a code."""
+"""The root command: imports subcommands when they are called, and turns every failure into one line and an exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, Context, suggestion
+from edge.cli.command import CONTEXT, Context, suggestion, unknown_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
@@ -172,7 +174,9 @@ Run ternary language models on this machine, offline.
 
 
 class Group(click.Group):
-    """Lists its commands without importing them; ends the process with the documented exit codes."""
+    """The root command.  Lists its commands without importing them and ends the process with the documented exit
+    codes.
+    """
 
     context_class = Context
 
@@ -205,7 +209,10 @@ class Group(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] in ("-p", "--prompt", "-m", "--model"):
             raise click.UsageError(f"{args[0]} must follow a command: bitnet-edge run {args[0]} ...", ctx)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise unknown_option(ctx, error.option_name) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -219,7 +226,7 @@ class Group(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """As click's, but with our exit codes and one-line errors; always raises SystemExit when standalone."""
+        """As click's, with our exit codes and one-line errors; always raises SystemExit in standalone mode."""
         args = sys.argv[1:] if args is None else list(args)
         prog_name = prog_name or "bitnet-edge"
         if not standalone_mode:
@@ -237,7 +244,9 @@ class Group(click.Group):
 
 
 def guard(out: Output, work: Callable[[], int]) -> int:
-    """Run ``work`` and turn whatever it raises into the documented exit code, with one line on standard error."""
+    """Run ``work`` and return the exit code.  Whatever ``work`` raises becomes one line on standard error and the
+    documented code.
+    """
     try:
         return work()
     except click.exceptions.Exit as exit_:
@@ -294,7 +303,7 @@ def _traceback() -> None:
 
 
 def _drop_stdout() -> None:
-    """Point standard output at nothing, so that the flush at exit cannot fail a second time."""
+    """Redirect standard output to /dev/null, so that the flush at exit cannot fail a second time."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
@@ -329,7 +338,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 @output_options
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """The root command; bare ``bitnet-edge`` shows what to type next."""
+    """The root command; ``bitnet-edge`` without arguments shows how to begin."""
     out = ctx.ensure_object(Output)
     if ctx.invoked_subcommand is None:
         out.line(INTRO + "\n")

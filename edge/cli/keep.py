@@ -1,4 +1,4 @@
-"""``--session FILE``: where ``run`` and ``chat`` find their conversation and leave it."""
+"""``--session FILE``: opens the conversation of ``run`` and ``chat`` and saves it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Keeper:
-    """Opens the session of a command and saves it when it has changed; without ``--session`` it only opens a new one.
+    """Opens the session of a command and saves it when it has changed.  Without ``--session`` it only opens a new one.
 
-    Raises UsageError, before a model is loaded, for options that cannot be obeyed.
+    Raises UsageError for options that contradict each other, before a model is loaded.
     """
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ class Keeper:
             raise UsageError(f"the folder of the session file {self.path} does not exist")
 
     def open(self, engine: Engine, system: str | None) -> Session:
-        """The session of the file, or a new one; ``system`` replaces the system prompt there."""
+        """The session of the file, or a new one; ``system`` replaces the system prompt of a stored session."""
         if self.path is None or not os.path.exists(self.path):
             return engine.session(system=system)
         session = engine.load_session(self.path)
@@ -43,12 +43,12 @@ class Keeper:
         return session
 
     def save(self, session: Session) -> None:
-        """Write the file, unless it holds all that already."""
+        """Write the session to its file, unless the file is up to date."""
         if self.saves and self.path is not None and (state := _state(session)) != self._saved:
             session.save(self.path)
             self._saved = state
 
 
 def _state(session: Session) -> tuple[Any, ...]:
-    """What differs after every answer and every change of the conversation."""
+    """Values that differ after every answer and every change of the conversation."""
     return [dict(message) for message in session.messages], session.forgotten, session.n_tokens, session.timings

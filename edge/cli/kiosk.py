@@ -1,4 +1,4 @@
-"""``bitnet-edge kiosk``: a kiosk from one house file: orders, bookings and questions about the facts of the house."""
+"""``bitnet-edge kiosk``: a kiosk from one house file: orders, bookings and questions about the house."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Ctrl-D   quit"""
 
 
 class Kiosk(click.Group):
-    """``kiosk [FILE]`` opens a house; ``kiosk check FILE`` looks for mistakes in one."""
+    """The command group: ``kiosk [FILE]`` runs a house, ``kiosk check FILE`` looks for mistakes in one."""
 
     context_class = Context
 
@@ -70,7 +70,7 @@ class Kiosk(click.Group):
     subcommand_metavar="[FILE] [OPTIONS] | check FILE [OPTIONS]",
 )
 def kiosk() -> None:
-    """The noun; FILE alone means open."""
+    """The command group; FILE alone means open."""
 
 
 @kiosk.command(
@@ -98,7 +98,7 @@ def kiosk() -> None:
 def open_(
     ctx: click.Context, path: str | None, model: str | None, as_jsonl: bool, socket_path: str | None, **_: Any
 ) -> int:
-    """Read the house, then turn by turn."""
+    """Run the command; the result is the exit code."""
     from edge.kiosk.deliver import delivery
     from edge.kiosk.house import EXAMPLE, load
     from edge.kiosk.understand import understand
@@ -139,7 +139,7 @@ def open_(
 
 
 def refuse_bundled(model: str | None) -> None:
-    """Raise UsageError where ``model`` is the bundled one, which follows no instructions and gives wrong orders."""
+    """Raise UsageError if ``model`` is the bundled model, which follows no instructions and would give wrong orders."""
     from edge.errors import UsageError
     from edge.model.library import BUNDLED
 
@@ -150,7 +150,7 @@ def refuse_bundled(model: str | None) -> None:
 
 
 def by_model(engine: Any) -> Any:
-    """What understands turns by an instruct model."""
+    """The function that understands turns by an instruct model."""
     from edge.kiosk.prompt import interpret
 
     return lambda house, state, text: interpret(engine, house, state, text)
@@ -167,7 +167,7 @@ def by_model(engine: Any) -> Any:
 @options.output_options
 @click.pass_context
 def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
-    """Load and look."""
+    """Run the command."""
     from edge.kiosk.check import check as work
     from edge.kiosk.check import unwritable
     from edge.kiosk.house import load
@@ -186,7 +186,7 @@ def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
 
 
 def example(out: Output) -> int:
-    """``chat`` without a model: the same as ``kiosk`` without a file."""
+    """``chat`` without a model: the example kiosk, as ``kiosk`` without a file.  Returns the exit code."""
     from edge.kiosk.deliver import delivery
     from edge.kiosk.house import EXAMPLE, load
     from edge.kiosk.visit import Visit
@@ -196,7 +196,9 @@ def example(out: Output) -> int:
 
 
 def answer(out: Output, text: str, as_json: bool) -> int:
-    """``run`` without a model: what the example kiosk replies to the first words of a guest."""
+    """``run`` without a model: print the example kiosk's reply to the first words of a guest.  Returns the exit
+    code.
+    """
     from edge.kiosk.house import EXAMPLE, load
     from edge.kiosk.visit import Visit, event
 
@@ -214,7 +216,7 @@ def answer(out: Output, text: str, as_json: bool) -> int:
 
 
 def converse(out: Output, visit: Visit) -> int:
-    """In the terminal, or line by line in a pipe."""
+    """One guest after another, in the terminal or line by line in a pipe.  Returns the exit code."""
     from edge.cli.chat import choose_reader
     from edge.cli.repl import Interrupted
 
@@ -249,7 +251,7 @@ def converse(out: Output, visit: Visit) -> int:
 
 
 def command(out: Output, visit: Visit, text: str) -> None:
-    """One of the / commands."""
+    """Run one of the / commands."""
     house = visit.house
     if text == "/facts":
         for number, fact in enumerate(house.facts, 1):

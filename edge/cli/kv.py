@@ -1,4 +1,4 @@
-"""``bitnet-edge kv``: what the KV cache of a model takes."""
+"""``bitnet-edge kv``: the memory that the KV cache of a model takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output
-from edge.errors import ModelNotFound
+from edge.errors import ModelNotFound, UsageError
 from edge.model.shapes import ALIASES, SHAPES, find, names
 
 if TYPE_CHECKING:
@@ -24,17 +24,21 @@ EPILOG = "Published models, with short and full names:\n" + "".join(
 
 @click.group(cls=Noun, help="Plan the KV cache.")
 def kv() -> None:
-    """The noun; the verbs are below."""
+    """The command group."""
 
 
 @kv.command(
     cls=Command,
     help="Show the exact size of the KV cache for every type, context length and window. MODEL is a file, a folder, or "
-    "the name of a published model, which need not be downloaded. Default: the bundled model.",
+    "the name of a pulled or a published model; a published one need not be downloaded. Default: the bundled model.",
     short_help="Show the exact size of the KV cache in every mode.",
     epilog=EPILOG,
 )
-@click.argument("model", required=False, type=Text())
+@click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
+@heading(
+    "Model",
+    option("-m", "--model", type=Text(), metavar="MODEL", help="The same as MODEL, as other commands take it."),
+)
 @heading(
     "Context and memory",
     option("-c", "--ctx", "contexts", type=Numbers(), default="", metavar="N,N", help="Context lengths in tokens, "
@@ -57,6 +61,7 @@ def kv() -> None:
 @click.pass_context
 def plan(
     ctx: click.Context,
+    wanted: str | None,
     model: str | None,
     contexts: tuple[int, ...],
     types: str | None,
@@ -66,11 +71,15 @@ def plan(
     as_json: bool,
     plot: str | None,
 ) -> None:
-    """Plan and print; nothing is allocated."""
+    """Run the command; nothing is allocated."""
     from edge.kv import table as kv_table
 
     out = ctx.ensure_object(Output)
     options.check_plot(plot)
+    if wanted is not None:
+        if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError("MODEL and -m cannot be used together")
+        model = wanted
     config, stored = _dimensions(model)
     table = kv_table.table(
         config,
@@ -93,11 +102,15 @@ def plan(
 
 
 def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
-    """Dimensions of the model file and the type its output head is stored in; or those of the published model of that
-    name, which is not on this machine."""
-    from edge.formats import open_checkpoint
+    """The dimensions of a model and the type in which its output head is stored.
 
-    if model is None or os.path.exists(model):
+    ``model``: a file, a folder, the name of a pulled model or else of a published one; None is the bundled model.
+    Raises ModelNotFound.
+    """
+    from edge.formats import open_checkpoint
+    from edge.model import library
+
+    if model is None or os.path.exists(model) or model == library.BUNDLED or library.find(model.lower()) is not None:
         checkpoint = open_checkpoint(options.model_path({"model": model}))
         return checkpoint.config, checkpoint.tensors[checkpoint.head].type
     published = find(model)
@@ -106,5 +119,5 @@ def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
 
         near = get_close_matches(model.lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
-        raise ModelNotFound(f"{model} is neither a file nor the name of a published model; {hint}")
+        raise ModelNotFound(f"{model} is neither a file nor the name of a pulled or a published model; {hint}")
     return published, SHAPES[published.name].table

@@ -39,7 +39,7 @@ from edge.errors import EdgeError
 @options.output_options
 @click.pass_context
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
-    """Download, check, and print how to use it."""
+    """Run the command."""
     from edge.tools.pull import parse
     from edge.tools.pull import pull as work
 
@@ -69,7 +69,8 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 @click.command(
     "list",
     cls=Command,
-    help="List the models on this machine, or the models that can be pulled by name.",
+    help="List the models on this machine with the size of their files, or the models that can be pulled by name with "
+    "the size of the download.",
     short_help="List the pulled models, or those that can be pulled.",
 )
 @heading(
@@ -80,7 +81,7 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 @options.output_options
 @click.pass_context
 def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
-    """Names, sizes, licences, sources."""
+    """Run the command."""
     from edge.model.library import KNOWN, folder, pulled
 
     out = ctx.ensure_object(Output)
@@ -89,8 +90,9 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
         out.json([dataclasses.asdict(model) for model in models])
         return
     for model in models:
-        text = f"hf:{model.repo}  ({model.about})" if known else model.source
-        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<24} {text}")
+        size, text = human(model.nbytes), model.source if not known else f"hf:{model.repo}  ({model.about})"
+        size = f"{size:>8} download" if known else f"{size:>8}"
+        out.line(f"{model.name:<16} {size}  {model.licence:<26} {text}")
     if not models:
         out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
 
@@ -104,7 +106,7 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
 @options.output_options
 @click.pass_context
 def rm(ctx: click.Context, names: tuple[str, ...], **_: Any) -> None:
-    """Delete, and print how much was freed.  All are tried; the first failure is the exit code."""
+    """Run the command.  All names are tried; the first failure decides the exit code."""
     from edge.model.library import remove
 
     out = ctx.ensure_object(Output)

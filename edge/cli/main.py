@@ -1,6 +1,6 @@
-"""Entry point of ``bitnet-edge``; stays so light that ``--version`` answers before click is imported.
+"""The entry point of ``bitnet-edge``.  It imports so little that ``--version`` answers before click is imported.
 
-A frozen binary on a Pi pays for every import on every start, and scripts ask for the version often.
+A frozen binary on a Raspberry Pi pays for every import at every start, and scripts ask for the version often.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def quiet_exit(code: int) -> None:
-    """Exit although standard output is closed: the interpreter's last flush must find something it can write to."""
+    """Exit although standard output is closed: the interpreter's last flush needs something it can write to."""
     import os
 
     try:

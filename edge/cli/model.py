@@ -1,4 +1,4 @@
-"""``bitnet-edge model``: look into a model file without loading its weights."""
+"""``bitnet-edge model``: shows and checks a model file without loading it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Noun, help="Inspect a model file.")
 def model() -> None:
-    """The noun; the verbs are below."""
+    """The command group."""
 
 
 @model.command(
@@ -44,7 +44,7 @@ def model() -> None:
 @options.output_options
 @click.pass_context
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
-    """Open, describe, plan; weights stay in the file."""
+    """Run the command; the weights are not read."""
     from edge.formats import open_checkpoint
     from edge.loading import expect, head_for
     from edge.model.cores import find
@@ -119,7 +119,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
 @options.output_options
 @click.pass_context
 def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> None:
-    """Open, read every weight, score every reading; the verdict is the exit code."""
+    """Run the command: read every weight and score every reading.  The result of the check is the exit code."""
     from edge.errors import InvalidFile
     from edge.formats import open_checkpoint
     from edge.model import reading
@@ -153,7 +153,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
 
 
 def _read(checkpoint: Checkpoint, n_threads: int, every: bool, out: Output) -> tuple[Checkpoint, list[Reading]]:
-    """The checkpoint as it is best read, and the scores of its readings; none without a tokenizer."""
+    """The checkpoint in its best reading, and the scores of all readings (none without a tokenizer)."""
     from edge.model import reading
 
     if checkpoint.tokenizer.kind == "none":
@@ -179,7 +179,7 @@ def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, 
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:
-    """Stored type -> how many tensors, values and bytes."""
+    """Tensors, values and bytes of each stored type."""
     types: dict[str, dict[str, int]] = {}
     for tensor in checkpoint.tensors.values():
         entry = types.setdefault(tensor.type, {"tensors": 0, "values": 0, "bytes": 0})
@@ -229,7 +229,7 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
 
 
 def _windows(c: dict[str, Any]) -> str:
-    """What layers with sliding windows see."""
+    """The layers with a sliding window, as text."""
     near = c["sliding"]
     return f"; {len(near['layers'])} of {c['n_layer']} layers see the latest {near['window']} only" if near else ""
 

@@ -1,7 +1,7 @@
 """Options that several commands share, declared once, and how they become an Engine and a Sampling.
 
-An option exists only if something below obeys it.  Values that the library judges (KV types, sampling ranges) are
-passed through as they are: one place has the rules, and its message reaches the user unchanged.
+Every option here has an effect.  Values that the library checks (KV types, sampling ranges) are passed on unchanged, so
+that the rules and their messages exist once.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ _format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
 
 
 def model_file_options(command: Any) -> Any:
-    """Which model, and what its file leaves open."""
+    """A decorator: options for the model, and for what its file does not say."""
     return _model_file("bundled")(_format_options(command))
 
 
 def model_or_kiosk_options(command: Any) -> Any:
-    """The same for commands that go to the example kiosk unless :func:`asks_for_model`."""
+    """The same for commands that run the example kiosk unless :func:`asks_for_model`."""
     return _model_file("the example kiosk", " With other model options: the bundled model.")(_format_options(command))
 
 
 def asks_for_model(ctx: click.Context, *others: str) -> bool:
-    """Whether -m or any other option about a model was given, as an option or as a variable.
+    """Whether ``-m`` or another option about a model was given, on the command line or as a variable.
 
     ``others``: names of the command's parameters that are not about a model; those of :data:`output_options` are known.
     """
@@ -125,7 +125,7 @@ _loading = heading(
 
 
 def model_options(command: Any) -> Any:
-    """How a model is run; how it is loaded stands in ``--help-all``."""
+    """A decorator: options for running a model; those about loading are shown by ``--help-all``."""
     return _model_options(_loading(command))
 
 
@@ -187,7 +187,7 @@ _comparisons = heading(
 
 
 def kv_options(command: Any) -> Any:
-    """All about the KV cache; options that only serve comparisons stand at the end of ``--help-all``."""
+    """A decorator: all options of the KV cache; those for comparisons only are at the end of ``--help-all``."""
     return _kv_options(_kv_cache_options(_comparisons(command)))
 
 
@@ -234,7 +234,7 @@ _sampling_options = heading(
 
 
 def sampling_options(command: Any) -> Any:
-    """How long an answer is and how its tokens are chosen."""
+    """A decorator: how long an answer is and how its tokens are chosen."""
     return _answer_options(_sampling_options(command))
 
 
@@ -312,7 +312,7 @@ by_option = heading(
 
 
 def plot_option(what: str) -> Any:
-    """``--plot FILE.svg``: see :func:`check_plot` and :func:`save_plot`."""
+    """A decorator: ``--plot FILE.svg``, a picture of ``what``; see :func:`check_plot` and :func:`save_plot`."""
     return heading(
         "Output",
         option("--plot", type=click.Path(dir_okay=False), metavar="FILE.svg", allow_from_autoenv=False,
@@ -321,7 +321,7 @@ def plot_option(what: str) -> Any:
 
 
 def check_plot(path: str | None) -> None:
-    """Refuse a picture that could not be written, before the work.  Raises UsageError or EdgeError."""
+    """Raise UsageError or EdgeError before the work if the picture could not be written."""
     if path is None:
         return
     if not path.endswith(".svg"):
@@ -339,7 +339,7 @@ def save_plot(path: str, svg: str) -> None:
 
 
 def kv_type(flags: Mapping[str, Any]) -> str | None:
-    """The KV type that --kv, -ctk and -ctv ask for; None when none was given."""
+    """The KV type of --kv, -ctk and -ctv; None if none was given."""
     kv, key, value = (flags.get(name) for name in ("kv", "cache_type_k", "cache_type_v"))
     if key is None and value is None:
         return kv
@@ -349,7 +349,7 @@ def kv_type(flags: Mapping[str, Any]) -> str | None:
 
 
 def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of :func:`edge.load` from the parsed options; what was not given is left to the library."""
+    """Keyword arguments of :func:`edge.load` from the parsed options; options that were not given are left out."""
     chosen: dict[str, Any] = {
         name: flags[name]
         for name in ("window", "sinks", "memory", "force_memory", "overflow", "positions", "kv_policy",
@@ -372,7 +372,9 @@ def load_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What stays in sight where nobody said: as many tokens as the session was saved with, or the system prompt."""
+    """Arguments of :func:`edge.load` that set the sinks where no option does: the number that a stored session has, or
+    the system prompt.
+    """
     if flags.get("session") is not None:
         from edge.kv.codec import sinks_of
 
@@ -383,7 +385,7 @@ def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_path(flags: Mapping[str, Any]) -> str:
-    """The file or folder that --model names; without it the model that ships inside."""
+    """The value of --model, or the path of the bundled model."""
     if flags.get("model") is not None:
         return str(flags["model"])
     from edge.model.library import bundled
@@ -393,7 +395,7 @@ def model_path(flags: Mapping[str, Any]) -> str:
 
 @contextmanager
 def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engine]:
-    """The engine that the model and KV options describe, closed at the end; progress shows where it may.
+    """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
     ``more``: further arguments of :func:`edge.load`.
     """
@@ -426,7 +428,9 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
 
 
 def sampling(flags: Mapping[str, Any]) -> Sampling:
-    """The preset, then --greedy, then what was given by name; UsageError where a value cannot be used."""
+    """The sampling: the preset, changed by --greedy, then by single options.  Raises UsageError for a value out of
+    range.
+    """
     changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
     if flags.get("greedy"):
         if changes.get("temperature"):
@@ -436,7 +440,7 @@ def sampling(flags: Mapping[str, Any]) -> Sampling:
 
 
 def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of ``Session.ask`` that come straight from options (without the timeout)."""
+    """Keyword arguments of ``Session.ask`` from the parsed options, without the timeout."""
     chosen: dict[str, Any] = {"sampling": sampling(flags), "stop": tuple(flags.get("stop") or ())}
     if flags.get("max_tokens") is not None:
         chosen["max_tokens"] = flags["max_tokens"]
@@ -448,7 +452,7 @@ def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def advised(arguments: dict[str, Any], flags: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
-    """The same, with what the model's makers advise where the options leave the choice of tokens open."""
+    """``arguments``, with the sampling that the model's makers recommend where no option sets it."""
     if flags.get("preset") or flags.get("greedy"):
         return arguments
     changes = {name: flags[name] for name in SAMPLING_FIELDS if flags.get(name) is not None}
@@ -456,7 +460,7 @@ def advised(arguments: dict[str, Any], flags: Mapping[str, Any], engine: Engine)
 
 
 def form(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments of ``Session.ask`` for the form of the answer, judged before a model is loaded."""
+    """Keyword arguments of ``Session.ask`` for the form of the answer, checked before a model is loaded."""
     chosen: dict[str, Any] = {}
     schema = flags.get("schema")
     if schema is not None:
@@ -490,7 +494,7 @@ def system_prompt(flags: Mapping[str, Any]) -> str | None:
 
 
 def read_text(path: str) -> str:
-    """A UTF-8 text file; UsageError naming the file when it cannot be read."""
+    """The text of a UTF-8 file.  Raises UsageError that names the file."""
     try:
         with open(path, "rb") as file:
             return decode_text(bounded(file, path), path)
@@ -499,7 +503,9 @@ def read_text(path: str) -> str:
 
 
 def bounded(file: BinaryIO, name: str) -> bytes:
-    """The rest of a file; UsageError naming it if that is more than TEXT_LIMIT: /dev/zero, a disk image."""
+    """The rest of a file.  Raises UsageError that names it if that is more than TEXT_LIMIT bytes (/dev/zero, a disk
+    image).
+    """
     data = file.read(TEXT_LIMIT + 1)
     if len(data) > TEXT_LIMIT:
         raise UsageError(f"{name} is longer than {TEXT_LIMIT >> 20} MiB")
@@ -507,9 +513,10 @@ def bounded(file: BinaryIO, name: str) -> bytes:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """UTF-8 with or without a byte order mark, line ends as \\n; UsageError naming the source otherwise.
+    """Decode UTF-8 with or without a byte order mark; line ends become a newline.  Raises UsageError that names the
+    source.
 
-    A NUL is not text either: input with one is a binary file or UTF-16.
+    A NUL is refused, too: input with one is a binary file or UTF-16.
     """
     try:
         text = data.decode("utf-8-sig")

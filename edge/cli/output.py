@@ -1,8 +1,7 @@
-"""Streams: who may see what, in which colour, and when.
+"""What goes to which stream, in which colour, and when.
 
-Standard output carries answers only; everything else goes to standard error.  Each stream is asked on its own whether
-it is a terminal, so that ``bitnet-edge run ... | tee log`` keeps its progress line and loses its colours where it
-should.  Decoration never reaches a pipe.
+Standard output carries answers only; everything else goes to standard error.  Each stream is checked on its own for
+being a terminal, so ``bitnet-edge run ... | tee log`` keeps its progress line but writes no colours to the pipe.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _UNSAFE = {c: None for c in (*range(0x00, 0x20), 0x7F, *range(0x80, 0xA0)) if c 
 
 
 class Output:
-    """Everything the commands print passes through here.
+    """Prints everything that commands print.
 
-    ``quiet`` silences remarks and progress (never errors, never answers); ``verbose`` shows tracebacks, notes and the
+    ``quiet`` turns off remarks and progress, but not errors and answers; ``verbose`` shows tracebacks, notes and the
     stats line; ``color`` is "auto", "always" or "never".
     """
 
@@ -42,7 +41,9 @@ class Output:
     # -- asking about streams
 
     def colored(self, stream: TextIO | None) -> bool:
-        """May ``stream`` receive escape sequences for colour?  Flag, then NO_COLOR, CLICOLOR_FORCE, TERM, terminal."""
+        """Whether ``stream`` may receive colours: decided by the option, then NO_COLOR, CLICOLOR_FORCE, TERM,
+        terminal.
+        """
         if self.color != "auto":
             return self.color == "always"
         if os.environ.get("NO_COLOR"):
@@ -52,7 +53,7 @@ class Output:
         return is_tty(stream) and os.environ.get("TERM") != "dumb"
 
     def style(self, text: str, *styles: str, stream: TextIO | None = None) -> str:
-        """``text`` wrapped in ``styles`` where ``stream`` (default: standard error) takes colour."""
+        """``text`` in ``styles`` if ``stream`` (default: standard error) may receive colours, else unchanged."""
         if not text or not self.colored(sys.stderr if stream is None else stream):
             return text
         return f"\x1b[{';'.join(_STYLES[s] for s in styles)}m{text}\x1b[0m"
@@ -60,7 +61,7 @@ class Output:
     # -- standard output
 
     def write(self, text: str) -> None:
-        """Part of an answer: to standard output, at once."""
+        """Write part of an answer to standard output, at once."""
         if sys.stdout is None or not text:  # None: started with standard output closed (>&-)
             return
         try:
@@ -71,11 +72,13 @@ class Output:
             raise
 
     def line(self, text: str = "") -> None:
-        """One line of result."""
+        """Write one line of a result to standard output."""
         self.write(text + "\n")
 
     def raw(self, data: bytes) -> None:
-        """Lines of UTF-8, past the buffer of standard output: from a thread that may be left in the middle of it."""
+        """Write lines of UTF-8 without the buffer of standard output: the calling thread may be abandoned while it
+        writes.
+        """
         if sys.stdout is None:
             return
         fd, rest = sys.stdout.fileno(), memoryview(data)
@@ -84,11 +87,11 @@ class Output:
 
     @property
     def ascii_only(self) -> bool:
-        """Whether JSON has to be written without other characters."""
+        """Whether the encoding of standard output cannot carry all characters, so that JSON needs escapes."""
         return sys.stdout is not None and not _is_utf8(sys.stdout)
 
     def json(self, value: Any, indent: int | None = None) -> None:
-        """One JSON value and a newline; escapes only what the stream's encoding cannot carry."""
+        """Write one JSON value and a newline, with escapes only where the encoding needs them."""
         import json
 
         self.line(json.dumps(value, ensure_ascii=self.ascii_only, indent=indent))
@@ -96,21 +99,21 @@ class Output:
     # -- standard error
 
     def info(self, text: str, *styles: str) -> None:
-        """A remark; silent under ``--quiet``."""
+        """Print a remark, unless ``quiet``."""
         if not self.quiet:
             self._err(self.style(text, *styles) if styles else text)
 
     def stats(self, text: str) -> None:
-        """The stats line: asked for, so ``--quiet`` does not silence it."""
+        """Print the stats line, also if ``quiet``: it was asked for."""
         self._err(self.style(text, "dim"))
 
     def warn(self, text: str) -> None:
-        """Something the user should know though the command goes on."""
+        """Print a warning; the command continues."""
         if not self.quiet:
             self._err(f"bitnet-edge: {one_line(text)}")
 
     def error(self, text: str) -> None:
-        """The one line that a failed command leaves behind."""
+        """Print the one line that tells why a command failed."""
         self._err(self.style("bitnet-edge:", "red", "bold") + " " + one_line(text))
 
     def _err(self, text: str) -> None:
@@ -125,19 +128,19 @@ class Output:
     # -- things that move
 
     def progress(self, label: str, unit: str = "") -> Progress:
-        """A progress line on standard error; shows itself only on a terminal and only after a second.
+        """A progress line on standard error; appears only on a terminal and only after a second.
 
-        ``unit`` "bytes" shows sizes and a rate in bytes; any other word, such as "tokens", amounts and a rate in it.
+        ``unit`` "bytes" shows sizes and a rate in bytes; any other word, such as "tokens", shows amounts and a rate in
+        it.
         """
         return Progress(self, label, unit)
 
 
 class Progress:
-    """``reading the prompt 43 % of 1018 tokens, 41 tokens/s, 14 s left`` on the last line of the terminal.
+    """The line ``reading the prompt 43 % of 1018 tokens, 41 tokens/s, 14 s left`` at the bottom of the terminal.
 
-    Drawn at most ten times a second and wiped when done.  Two ways to use it: call it with (done, total) as a callback,
-    or enter it to have the label alone shown when the block lasts (a timer thread draws, as the block may sit in native
-    code for seconds).
+    Drawn at most ten times a second and erased when done.  Call it with (done, total) as a callback, or use it as a
+    context manager: then a timer thread draws the label alone, as the block may run native code for seconds.
     """
 
     DELAY = 1.0  # seconds before anything is shown
@@ -153,7 +156,7 @@ class Progress:
         self.next(label, unit)
 
     def next(self, label: str, unit: str = "") -> Progress:
-        """What is done from now on, on the same line."""
+        """Continue on the same line with another label and unit."""
         self._label, self._unit = label, unit
         self._marks: list[tuple[float, float]] = []  # time and amount, about one a second; what was there before first
         if self._drawn:
@@ -209,7 +212,7 @@ class Progress:
                 sys.stderr.flush()
 
     def close(self) -> None:
-        """Wipe the line; harmless when nothing was drawn or when called twice."""
+        """Erase the line; has no effect if nothing was drawn or when called again."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -220,14 +223,14 @@ class Progress:
 
 
 class Answer:
-    """An answer on its way to standard output: streamed, and ended by exactly one newline.
+    """Streams an answer to standard output and ends it with exactly one newline.
 
-    Newlines at the end of the text are held back until more text follows.  On a terminal, control characters that a
-    model may emit are dropped, since an escape sequence could rewrite the screen; a pipe gets the text as it is.
+    Newlines at the end of the text are held back until more text follows.  On a terminal, control characters in the
+    answer are dropped, since an escape sequence could rewrite the screen; a pipe receives the text unchanged.
     """
 
     def __init__(self, out: Output, thoughts: bool | None = None, by: str = "token") -> None:
-        """``thoughts``: whether to show what the model thinks; None: on a terminal, where the answer comes by token."""
+        """``thoughts``: whether to show the text of thinking; None shows it on a terminal if ``by`` is "token"."""
         self._out = out
         self._clean = is_tty(sys.stdout)
         self._thinks = thoughts if thoughts is not None else self._clean and by == "token"
@@ -237,7 +240,7 @@ class Answer:
         self.begun = False  # some of it was printed
 
     def feed(self, text: str, thought: bool = False) -> None:
-        """Print one more piece; of thoughts where they are shown, dimmed where there is colour."""
+        """Print one more piece.  Pieces of thinking are printed only if they are shown, dimmed where colour is on."""
         if not text or (thought and not self._thinks):
             return
         if thought:
@@ -258,14 +261,14 @@ class Answer:
             self._held += text
 
     def end(self) -> None:
-        """Close the answer with its newline, once."""
+        """End the answer with its newline; later calls have no effect."""
         if not self._ended:
             self._ended = True
             self._out.write("\n")
 
 
 def time_left(seconds: float) -> str:
-    """``9 s``, ``4 min``, ``2 h 5 min``."""
+    """Seconds as text: ``9 s``, ``4 min``, ``2 h 5 min``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -273,7 +276,7 @@ def time_left(seconds: float) -> str:
 
 
 def is_tty(stream: TextIO | None) -> bool:
-    """Is ``stream`` a terminal?  False for closed and missing streams."""
+    """Whether ``stream`` is a terminal; False for closed and missing streams."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -281,7 +284,7 @@ def is_tty(stream: TextIO | None) -> bool:
 
 
 def check_place(path: str) -> None:
-    """Refuse at once what could not be written after minutes of work.  Raises EdgeError."""
+    """Raise EdgeError now if a file could not be written at ``path`` after minutes of work."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise EdgeError(f"cannot write {path}: folder {folder} does not exist")
@@ -290,7 +293,7 @@ def check_place(path: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """``text`` with line breaks folded: the promise is one line for each failure."""
+    """``text`` with line breaks replaced, since every failure is reported in one line."""
     return "; ".join(part.strip() for part in str(text).splitlines() if part.strip()) or "unknown error"
 
 

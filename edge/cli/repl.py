@@ -1,7 +1,8 @@
-"""A conversation, line by line: messages, /commands, and what Ctrl-C means.  Knows no terminal; a reader brings lines.
+"""The chat of a terminal or a pipe: messages, /commands and Ctrl-C. A reader provides the lines, so nothing here
+depends on the terminal.
 
 Readers: :class:`edge.cli.terminal.TerminalReader` (prompt_toolkit), :class:`PlainReader` (a terminal that cannot move
-its cursor) and :class:`PipeReader` (no terminal: no decoration at all).
+its cursor) and :class:`PipeReader` (no terminal: no prompts, no colours).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ QUOTES = '"""'
 
 
 class Interrupted(Exception):
-    """Ctrl-C at the prompt; ``had_text`` tells whether a line was being typed."""
+    """Ctrl-C at the prompt; ``had_text`` is whether a line was being typed."""
 
     def __init__(self, had_text: bool = False) -> None:
         super().__init__()
@@ -39,23 +40,23 @@ class Interrupted(Exception):
 
 
 class Reader(Protocol):
-    """Where lines come from."""
+    """Where the lines of a conversation come from."""
 
     interactive: bool  # a person sits there: show prompts, hints, and go on after errors
 
     def read(self, prompt: str) -> str:
-        """The next line, without its newline; bytes that are not UTF-8 as surrogates.
+        """The next line, without its newline; bytes that are not UTF-8 become surrogates.
 
-        EOFError at the end, Interrupted on Ctrl-C.
+        Raises EOFError at the end and Interrupted on Ctrl-C.
         """
         ...
 
 
 class PipeReader:
-    """Lines of standard input when it is not a terminal.  Raises UsageError for one that is longer than LINE_LIMIT.
+    """Lines of standard input when it is not a terminal.  Raises UsageError for a line longer than LINE_LIMIT bytes.
 
-    Waits in intervals: a signal that arrives just before a system call begins does not end it, and its handler would
-    run only after the next line.
+    It waits in intervals: a signal that arrives just before a system call begins does not end the call, and its handler
+    would run only after the next line.
     """
 
     interactive = False
@@ -105,7 +106,7 @@ def _too_long() -> UsageError:
 
 
 class PlainReader:
-    """A terminal without cursor movement (TERM=dumb, serial consoles): the system's own line editing."""
+    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system."""
 
     interactive = True
 
@@ -123,7 +124,7 @@ class PlainReader:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One /command: what to type, what it does, who does it."""
+    """One /command: how it is typed, its help, and the function that runs it."""
 
     usage: str
     help: str
@@ -160,7 +161,7 @@ class Repl:
     # -- the loop
 
     def run(self) -> int:
-        """Talk until the input ends; the exit code."""
+        """Read and answer until the input ends.  Returns the exit code."""
         with interrupting():
             return self._talk()
 
@@ -190,7 +191,7 @@ class Repl:
                 self.out.info("(press Ctrl-C again or Ctrl-D to quit)", "dim")
 
     def readable(self, text: str) -> bool:
-        """Whether a message is UTF-8 text without NUL; one that is not is reported and left out."""
+        """Whether a message is UTF-8 text without NUL; another one is reported and skipped."""
         try:
             text.encode()
             at = text.find("\0")
@@ -204,10 +205,10 @@ class Repl:
         return True
 
     def handle(self, text: str) -> int | None:
-        """One message or command; an exit code when the chat is to end.
+        """Handle one message or command.  Returns an exit code if the chat is to end.
 
-        A person reads the error and goes on.  In a pipe a bad command is reported and shows in the final exit code,
-        and a failed answer ends the chat, since the next line may build on it.
+        On a terminal an error is shown and the chat continues.  In a pipe a wrong command is reported and changes the
+        final exit code, and a failed answer ends the chat, since the next line may depend on it.
         """
         is_command = text.startswith("/") and not text.startswith("//")
         try:
@@ -242,7 +243,9 @@ class Repl:
         return "\n".join([*lines, line])
 
     def _until(self, first: str, end: Callable[[str], str | None]) -> str:
-        """Lines until ``end`` returns the last one's remainder; the end of input ends them too."""
+        """The lines of a message that begins with ``first``.  ``end`` returns None for a line inside it and the rest of
+        the last line; the end of the input ends it, too.
+        """
         lines, length = [], 0
         line = first
         while (last := end(line)) is None:
@@ -260,7 +263,7 @@ class Repl:
     # -- answers
 
     def answer(self, text: str) -> int | None:
-        """Ask, stream the answer, report how it ended."""
+        """Ask, stream the answer and report how it ended.  Returns an exit code if the chat is to end."""
         return self._stream(lambda **more: self.talk.ask(text, **self.arguments, **more))
 
     def _stream(self, ask: Callable[..., Iterator[Piece]]) -> int | None:
@@ -311,7 +314,7 @@ class Repl:
         return None
 
     def remark_offload(self) -> None:
-        """Say it once when pages that left the window can no longer be kept."""
+        """Warn once if pages that leave the window can no longer be stored."""
         error = self.talk.session.offload_error
         if error and error != self.remarked:
             self.out.warn(error)
@@ -320,7 +323,7 @@ class Repl:
     # -- commands
 
     def command(self, text: str) -> int | None:
-        """Run a /command."""
+        """Run a /command.  Returns an exit code if the chat is to end."""
         name, _, rest = text[1:].partition(" ")
         command = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
         if command is None:
@@ -415,7 +418,7 @@ ALIASES = {"bye": "exit", "quit": "exit", "h": "help", "?": "help"}
 
 
 def number(key: str, value: str) -> int | float | None:
-    """A value for /set; ``none`` clears it (a seed)."""
+    """The value of a /set command as a number; for a seed, ``none`` and ``random`` are None."""
     if value.lower() in ("none", "random") and key == "seed":
         return None
     try:
@@ -428,7 +431,7 @@ def number(key: str, value: str) -> int | float | None:
 
 
 def context_lines(engine: Engine, talk: Conversation, width: int = 48) -> Iterator[str]:
-    """How full the context is, as a bar and in words."""
+    """How full the context is, as a bar and as text."""
     plan, use = engine.plan, talk.context
     room = use.used + use.free
 

@@ -102,7 +102,7 @@ def run(
     timeout: float | None,
     **flags: Any,
 ) -> int:
-    """Parse, answer, print."""
+    """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
     if as_json and as_jsonl:
         raise UsageError("--json and --jsonl cannot be used together")
@@ -169,13 +169,13 @@ def run(
 
 
 def warm(session: Session, **_: Any) -> Iterator[Piece]:
-    """In place of an answer: read what the next prompt begins with."""
+    """In place of an answer (``-n 0``): only read the system prompt, with which every prompt begins."""
     session.warm()
     return iter(())
 
 
 def telling(out: Output, session: Session, ask: Ask) -> Ask:
-    """``ask``, with a word about what will not be read, before it is read."""
+    """``ask`` with a warning, before the prompt is read, if part of the prompt will not be read."""
 
     def asked(on_prefill: Callable[[int, int, int], object] | None = None) -> Iterator[Piece]:
         told = False
@@ -194,9 +194,10 @@ def telling(out: Output, session: Session, ask: Ask) -> Ask:
 
 
 def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed: bool = True) -> str:
-    """Prompt, file and piped standard input in this order, each after a blank line; empty only if not ``needed``.
+    """The prompt: arguments, file and piped standard input in this order, separated by blank lines.
 
-    Standard input is read when it is asked for by ``-`` or when it is not a terminal.
+    Standard input is read if ``-`` asks for it or if it is not a terminal.  Raises UsageError for an empty prompt if
+    one is ``needed``.
     """
     if word == "-":
         word, file_is_stdin = None, True
@@ -218,7 +219,7 @@ def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed
 
 
 def read_stdin(strip: bool = True) -> str:
-    """Standard input to its end; with ``strip`` without the newlines that end it."""
+    """Standard input to its end; ``strip`` removes the newlines at its end."""
     if sys.stdin is None:  # started with standard input closed (<&-)
         return ""
     try:
@@ -230,7 +231,7 @@ def read_stdin(strip: bool = True) -> str:
 
 
 def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> bool:
-    """Stream the answer; True when Ctrl-C stopped it.  What was printed stays, and its line is always ended.
+    """Stream the answer.  Returns True if Ctrl-C stopped it; what was printed stays, and its line is ended.
 
     ``asked``: False if there is no answer, so that no line needs to be ended.
     """
@@ -251,7 +252,7 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
 
 
 def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
-    """The whole answer as one JSON object; True when Ctrl-C stopped it."""
+    """Print the whole answer as one JSON object.  Returns True if Ctrl-C stopped it."""
     with stopping(session.cancel) as stop, out.progress("answering"):
         text, thoughts = "", ""
         for piece in stop.through(ask()):
@@ -264,7 +265,7 @@ def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bo
 
 
 def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
-    """The answer as events; True when Ctrl-C stopped it."""
+    """Print the answer as events.  Returns True if Ctrl-C stopped it."""
     out.json(records.ready(engine))
     with stopping(session.cancel) as stop:
         for piece in stop.through(ask(on_prefill=lambda *counts: out.json(records.prefill(*counts)))):

@@ -1,4 +1,6 @@
-"""``bitnet-edge serve``: HTTP for programs (OpenAI's and Ollama's clients), a page for people, Wyoming for voice."""
+"""``bitnet-edge serve``: an HTTP server with the APIs of OpenAI and Ollama, a web page, and the Wyoming voice
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
 @options.output_options
 @click.pass_context
 def serve(ctx: click.Context, **flags: Any) -> int:
-    """Open the port, load, answer until a signal ends it."""
+    """Run the command: open the port, load the model, answer until a signal ends the server."""
     from edge.amounts import parse_size
     from edge.serve.app import application
     from edge.serve.service import Service, Settings
@@ -117,7 +119,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
 
 
 def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, listening: socket.socket) -> int:
-    """Load beside the open port, and serve."""
+    """Load the model while the port is already open, and serve."""
     import threading
 
     import uvicorn
@@ -175,7 +177,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
 
 def embedder(flags: dict[str, Any]) -> Any:
-    """The model, for embeddings."""
+    """The model of the options, for embeddings."""
     from edge.formats import open_checkpoint
     from edge.model.cores import choose
     from edge.model.reading import settle
@@ -188,7 +190,7 @@ def embedder(flags: dict[str, Any]) -> Any:
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:
-    """Refuse to open a door to others by mistake.  Raises UsageError."""
+    """Raise UsageError for an address that other machines can reach if neither a key nor ``insecure`` is given."""
     if socket_path is not None or key or insecure:
         return
     try:
@@ -200,7 +202,7 @@ def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str 
 
 
 def listen(host: str, port: int, path: str | None) -> socket.socket:
-    """A bound socket.  Raises UsageError, or Busy where another process listens."""
+    """A bound socket.  Raises UsageError, or Busy if another process listens there."""
     import errno
 
     if path is not None:
@@ -223,7 +225,7 @@ def listen(host: str, port: int, path: str | None) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """For people: what to open."""
+    """The address that the log shows to people."""
     if listening.family == socket.AF_UNIX:
         return str(listening.getsockname())
     host, port = listening.getsockname()[:2]

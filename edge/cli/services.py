@@ -1,4 +1,4 @@
-"""Running the services of edge/serve that speak JSONL: over the standard streams and over a socket."""
+"""Runs the services of edge/serve that use JSON lines: over the standard streams or over a socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def serve_pipe(out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool) -> int:
-    """``chat --jsonl``: until standard input ends."""
+    """``chat --jsonl``: serve until standard input ends."""
     from edge.serve.conversations import Conversations
 
     with closing(Conversations(engine, 1, 1)) as conversations:
@@ -32,7 +32,7 @@ def serve_pipe(out: Output, engine: Engine, defaults: dict[str, Any], system: st
 def serve_socket(
     out: Output, engine: Engine, defaults: dict[str, Any], system: str | None, stats: bool, listener: Listener
 ) -> int:
-    """``chat --socket``: until a signal ends it."""
+    """``chat --socket``: serve until a signal arrives."""
     from edge.serve.conversations import PATIENCE, Conversations
     from edge.serve.socket import CLIENTS
 
@@ -44,7 +44,7 @@ def serve_socket(
 
 
 def run_pipe(out: Output, welcome: Callable[[Channel], Client[Any]]) -> None:
-    """One client on the standard streams."""
+    """Serve one client on the standard streams."""
     from edge.serve.pipe import speak
 
     source = None if sys.stdin is None else sys.stdin.fileno()
@@ -54,7 +54,7 @@ def run_pipe(out: Output, welcome: Callable[[Channel], Client[Any]]) -> None:
 def run_socket(
     out: Output, listener: Listener, welcome: Callable[[Channel], Client[Any]], alive: Callable[[], bool], name: str
 ) -> None:
-    """Many on a socket."""
+    """Serve many clients on a socket."""
     from edge.serve.socket import Server
 
     server = Server(listener, welcome, alive, f"{name} listens at {listener.path}")

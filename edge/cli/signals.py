@@ -1,10 +1,10 @@
-"""Ctrl-C and SIGTERM, turned into something the commands can handle.
+"""Ctrl-C and SIGTERM, turned into exceptions that commands can handle.
 
-The library below never touches signals; here SIGTERM becomes :class:`Terminated` and, while an answer streams, the
-first Ctrl-C stops the session (so that the partial turn is kept whole) and only the second one interrupts.
+The library never touches signals.  Here SIGTERM becomes :class:`Terminated`.  While an answer is streamed, the first
+Ctrl-C stops it, so that the partial turn is kept, and the second one interrupts the program.
 
-A one-file program gets each Ctrl-C twice: from the terminal, and from the process that unpacked it, which passes on
-whatever it receives; this cannot be turned off.  :func:`is_wish` tells the second from the first.
+A one-file program receives each Ctrl-C twice: from the terminal, and from the process that unpacked it, which forwards
+every signal; this cannot be turned off.  :func:`is_wish` distinguishes the two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; like KeyboardInterrupt it must pass through ``except Exception``."""
+    """SIGTERM arrived.  Like KeyboardInterrupt it is not an Exception, so that ``except Exception`` does not stop
+    it.
+    """
 
 
 _terminated = False  # SIGTERM has arrived within handle_sigterm
@@ -39,7 +41,7 @@ def check_terminated() -> None:
 
 
 def guard_maps() -> None:
-    """A model file that gets shorter while it is in use is an error from now on, and no longer SIGBUS."""
+    """From now on, a model file that is truncated while in use causes an error instead of SIGBUS."""
     try:
         from pyx.memory import guard
     except ImportError:  # not built: loading raises the error
@@ -48,7 +50,7 @@ def guard_maps() -> None:
 
 
 def in_main_thread() -> bool:
-    """Signal handlers can only be set from the main thread."""
+    """Whether this is the main thread, the only one that can set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -60,9 +62,9 @@ _wished = -ECHO_SECONDS  # when a Ctrl-C came whose copy has not come yet
 
 
 def is_wish() -> bool:
-    """Is the SIGINT that has just arrived a Ctrl-C of its own, not the one-file parent's copy of the last?
+    """Whether the SIGINT that has just arrived is a new Ctrl-C, not the copy of the last one from the one-file parent.
 
-    Asked by handlers, once each time: a wish is remembered, so that its one copy will be known.
+    Handlers call this once for each signal: a Ctrl-C is remembered, so that its copy is recognised.
     """
     global _wished
     now = time.monotonic()
@@ -77,9 +79,9 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in an event loop of its own; SIGTERM and Ctrl-C cancel it.
+    """Run a coroutine in a new event loop; SIGTERM and Ctrl-C cancel it.
 
-    Raises Terminated or KeyboardInterrupt once it has ended by one of them.
+    Raises Terminated or KeyboardInterrupt after it was cancelled by one of them.
     """
     import asyncio
 
@@ -113,12 +115,12 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 Block = TypeVar("Block", bound="on_sigint")
 class on_sigint:  # noqa: N801 - a base
-    """Within the block SIGINT calls :meth:`handle`; where it is ignored that wish of the shell is left alone."""
+    """A context manager: SIGINT calls :meth:`handle`.  If the shell has set SIGINT to be ignored, it stays ignored."""
 
     _old: Any = None
 
     def handle(self, _signum: int, _frame: FrameType | None) -> None:
-        """In the main thread, between any two instructions."""
+        """Called in the main thread, between any two instructions."""
         raise NotImplementedError
 
     def __enter__(self: Block) -> Block:
@@ -133,7 +135,7 @@ class on_sigint:  # noqa: N801 - a base
 
 
 class interrupting(on_sigint):  # noqa: N801 - a context manager, used like a function
-    """Within the block Ctrl-C raises KeyboardInterrupt, as ever, and its echo raises nothing wherever it arrives."""
+    """A context manager: Ctrl-C raises KeyboardInterrupt as usual; its copy from a one-file parent raises nothing."""
 
     def handle(self, _signum: int, _frame: FrameType | None) -> None:
         if is_wish():
@@ -141,7 +143,7 @@ class interrupting(on_sigint):  # noqa: N801 - a context manager, used like a fu
 
 
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
-    """Within the block SIGTERM raises :class:`Terminated` in the main thread."""
+    """A context manager: SIGTERM raises :class:`Terminated` in the main thread."""
 
     def __enter__(self) -> None:
         global _terminated
@@ -154,7 +156,8 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
 
 
 class stopping(on_sigint):  # noqa: N801
-    """Within the block the first Ctrl-C calls ``cancel`` and sets ``interrupted``; the second raises.
+    """A context manager: the first Ctrl-C calls ``cancel`` and sets ``interrupted``; the second raises
+    KeyboardInterrupt.
 
     ``cancel`` must be safe to call from a signal handler (``Session.cancel`` sets a flag).
     """
@@ -172,7 +175,9 @@ class stopping(on_sigint):  # noqa: N801
         self._cancel()
 
     def through(self, pieces: Iterator[T]) -> Iterator[T]:
-        """``pieces`` as they are.  To ask forgets what was cancelled before; a Ctrl-C of that moment counts, too."""
+        """Yield ``pieces``.  Starting an answer resets earlier cancellations, so a Ctrl-C that arrived meanwhile is
+        applied again.
+        """
         if self.interrupted:
             self._cancel()
         return pieces

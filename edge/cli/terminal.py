@@ -1,6 +1,6 @@
-"""The chat prompt of a real terminal: line editing, history, completion of /commands.  Imports prompt_toolkit.
+"""The chat prompt of a terminal: line editing, history, completion of /commands.  Imports prompt_toolkit.
 
-Loaded only by ``chat`` and only when both ends are a terminal.
+Imported by ``chat`` only, and only if both ends are a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a 
 
 
 class TerminalReader:
-    """Reads lines from a person.  ``history`` None keeps it in memory alone."""
+    """Reads lines from a person.  ``history``: the history file; None keeps the history in memory."""
 
     interactive = True
 
@@ -61,9 +61,9 @@ class TerminalReader:
 
 
 class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a function
-    """Within the block SIGINT is a key of the line editor.
+    """A context manager: SIGINT is passed to the line editor as a key.
 
-    The editor's own handler loses what arrives while it gives the terminal back.
+    The editor's own handler loses a SIGINT that arrives while the editor releases the terminal.
     """
 
     def __init__(self, app: Application[str]) -> None:
@@ -77,13 +77,13 @@ class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a funct
                 self._app.loop.call_soon_threadsafe(self.press)
 
     def press(self) -> None:
-        """Let the editor have the key; called by it, also once when it begins."""
+        """Send the key to the editor, which calls this itself when it starts."""
         if self.pressed and not self._app.is_done:
             self._app.key_processor.send_sigint()
 
 
 class CommandCompleter(Completer):
-    """Completes the word of a /command."""
+    """Completes the name of a /command."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
@@ -94,7 +94,7 @@ class CommandCompleter(Completer):
 
 
 class PrivateHistory(FileHistory):
-    """A history file that only its owner can read, and whose troubles never end a chat."""
+    """A history file that only its owner can read; errors of the file never end a chat."""
 
     def store_string(self, string: str) -> None:
         try:
@@ -110,7 +110,7 @@ class PrivateHistory(FileHistory):
 
 
 def open_history(path: Path | None) -> History:
-    """History in ``path`` (mode 0600, its folder 0700), or in memory where that cannot be."""
+    """The history in ``path`` (mode 0600, its folder 0700), or in memory if the file cannot be used."""
     if path is None:
         return InMemoryHistory()
     try:
@@ -124,7 +124,7 @@ def open_history(path: Path | None) -> History:
 
 
 def trim(path: Path) -> None:
-    """Cut an overgrown history to its newer half, at the start of an entry."""
+    """Shorten a history that is too long to its newer half, at the start of an entry."""
     if path.stat().st_size <= HISTORY_LIMIT:
         return
     data = path.read_bytes()[-HISTORY_LIMIT // 2 :]

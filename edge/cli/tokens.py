@@ -1,4 +1,4 @@
-"""``bitnet-edge tokens``: what a text is to the model, and back."""
+"""``bitnet-edge tokens``: encodes, decodes and counts the tokens of a text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _json_option = heading("Output", option("--json", "as_json", is_flag=True, help=
 
 @click.group(cls=Noun, help="Encode, decode and count tokens.")
 def tokens() -> None:
-    """The noun; the verbs are below."""
+    """The command group."""
 
 
 @tokens.command(
@@ -45,7 +45,7 @@ def tokens() -> None:
 @options.output_options
 @click.pass_context
 def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **flags: Any) -> None:
-    """Text -> ids."""
+    """Run the command: text -> token ids."""
     import json
 
     out = ctx.ensure_object(Output)
@@ -73,7 +73,7 @@ def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **
 @options.output_options
 @click.pass_context
 def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> None:
-    """Text -> how many ids."""
+    """Run the command: text -> number of tokens."""
     out = ctx.ensure_object(Output)
     _, ids = _encode(text, flags)
     if as_json:
@@ -93,7 +93,7 @@ def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> 
 @options.output_options
 @click.pass_context
 def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any) -> None:
-    """Ids -> text."""
+    """Run the command: token ids -> text."""
     out = ctx.ensure_object(Output)
     words = " ".join(ids) if ids else read_stdin()
     numbers = []
@@ -124,7 +124,7 @@ def _encode(text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[in
 
 
 def _tokenizer(flags: dict[str, Any]) -> Tokenizer:
-    """The tokenizer alone; no weight is touched."""
+    """The tokenizer of the model; no weights are read."""
     from edge.formats import open_checkpoint
     from edge.prompt.tokenizer import Tokenizer
 

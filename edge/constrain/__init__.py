@@ -1,1 +1,1 @@
-"""Answers a machine can read: JSON schema, regular expression, choices or Lark grammar -> the tokens allowed next."""
+"""Constrained answers: JSON schema, regular expression, choices or Lark grammar -> the tokens that are allowed next."""

@@ -1,7 +1,8 @@
-"""Bounds of a form, checked before llguidance sees it: no request may take more stack, memory or time than is planned.
+"""Limits of a grammar or schema, checked before llguidance reads it, so that no request can take more stack, memory or
+time than planned.
 
 llguidance follows references by recursion and takes memory for every character that a repetition stands for.  All
-checks here are loops: they need no stack themselves.
+checks here are loops and need no stack themselves.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _LARK = re.compile(
 
 
 def check_regex(text: str, name: str) -> int:
-    """Characters of a regular expression when its repetitions are written out.  Raises UsageError."""
+    """The number of characters of a regular expression with its repetitions written out.  Raises UsageError if it is
+    too large.
+    """
     size = _Size(name)
     in_class = False
     for found in _REGEX.finditer(text):
@@ -59,7 +62,7 @@ def check_regex(text: str, name: str) -> int:
 
 
 def check_lark(text: str, name: str = "grammar") -> None:
-    """A Lark grammar.  Raises UsageError."""
+    """Check a Lark grammar.  Raises UsageError."""
     bodies: dict[str, list[re.Match[str]]] = {}
     body: list[re.Match[str]] = []
     at, n_rules, n_repeats = 0, 0, 0
@@ -95,7 +98,7 @@ def check_lark(text: str, name: str = "grammar") -> None:
 
 
 def check_schema(schema: Any, name: str = "schema") -> None:
-    """A JSON schema, as JSON's own types.  Raises UsageError."""
+    """Check a JSON schema, given as JSON's own types.  Raises UsageError."""
     levels, parts, targets = 0, 0, dict[str, None]()
     multiples: list[int] = []
     merged = False  # schemas are laid over each other: remainders of several numbers have to be right at once
@@ -138,7 +141,9 @@ def check_schema(schema: Any, name: str = "schema") -> None:
 
 
 def _states(multiple: int | float) -> int:
-    """Of an automaton that accepts the multiples: the digits of a number without its point."""
+    """The number of states of an automaton that accepts the multiples of a number, from its digits without the
+    point.
+    """
     number = Decimal(str(multiple)).normalize()
     digits = int("".join(map(str, number.as_tuple().digits)))
     exponent = int(number.as_tuple().exponent)
@@ -146,13 +151,17 @@ def _states(multiple: int | float) -> int:
 
 
 def check_text(n: int, name: str, most: int = MOST_TEXT) -> None:
-    """``n`` characters.  Raises UsageError."""
+    """Raise UsageError if a text of ``n`` characters is longer than ``most``.  ``name``: of the argument, for the
+    message.
+    """
     if n > most:
         raise UsageError(f"has {n} characters; the limit is {most}", argument=name)
 
 
 class _Size:
-    """Characters of an expression with brackets and repetitions, written out.  ``name``: of the argument."""
+    """Counts the characters of an expression with its brackets and repetitions written out.  ``name``: of the
+    argument.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -215,7 +224,7 @@ def _terminal(name: str) -> bool:
 
 
 def _embedded(text: str, at: int, name: str) -> int:
-    """Behind a schema inside a grammar, which is checked."""
+    """The index after a schema inside a grammar; the schema is checked."""
     start = at + len(text[at:]) - len(text[at:].lstrip())
     try:
         schema, end = json.JSONDecoder().raw_decode(text, start)
@@ -226,7 +235,7 @@ def _embedded(text: str, at: int, name: str) -> int:
 
 
 def _target(schema: Any, ref: str) -> Any:
-    """What a reference within a schema names; None for any other, which llguidance refuses."""
+    """The part of the schema that a reference names; None for other references, which llguidance refuses."""
     from urllib.parse import unquote
 
     if not ref.startswith("#"):
@@ -245,7 +254,7 @@ def _parts(pointer: str) -> Iterator[str]:
 
 
 def _levels(value: Any) -> int:
-    """How deep a value is."""
+    """The depth of nesting of a value."""
     levels, waiting = 1, [value]
     while waiting := [each for one in waiting if isinstance(one, (list, dict))
                       for each in (one.values() if isinstance(one, dict) else one)]:  # fmt: skip

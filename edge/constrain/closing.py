@@ -1,4 +1,4 @@
-"""closing: the shortest way that is easily found from where an answer stands to where its grammar is satisfied."""
+"""The end of a constrained answer: a short sequence of tokens after which the grammar is satisfied."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ REPLACED = 4
 
 
 def again(matcher: Any, before: list[int], limit: int) -> list[int] | None:
-    """What is left of the way that was known one token ago; None if it leads nowhere now.
+    """The rest of the ending that was found one token ago; None if it is not valid any more.
 
-    Inside a string all of it still holds: looking for another costs a hundred times as much.
+    Inside a string it remains valid: a new search would take a hundred times as long.
     """
     for start in range(min(REPLACED, len(before)) + 1):
         rest = before[start:]
@@ -29,10 +29,10 @@ def again(matcher: Any, before: list[int], limit: int) -> list[int] | None:
 
 
 def way(matcher: Any, vocabulary: Vocabulary, spec: Spec, limit: int) -> list[int] | None:
-    """At most ``limit`` tokens that end the answer validly, None if none were found.  The matcher stays as it is.
+    """At most ``limit`` tokens that end the answer validly; None if none were found.  The matcher is left unchanged.
 
-    What is forced is taken; where much is allowed (inside a string) what leads to least freedom, a quotation mark
-    first; elsewhere a bracket that closes.
+    Where only one token is allowed, it is taken; else a quotation mark if many are allowed (inside a string), or a
+    closing bracket if few are; else the token after which the fewest are allowed.
     """
     m, path = matcher.deep_copy(), list[int]()
     few = vocabulary.n_vocab // 8

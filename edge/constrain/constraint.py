@@ -1,8 +1,7 @@
-"""Constraint: one answer on its way through a grammar; the loop of a session checks every token with it.
+"""Constraint: the state of one answer in its grammar; the loop of an answer checks every token with it.
 
-The model chooses first, from all tokens.  Only where its choice is not allowed it chooses again, among those that are:
-so an answer that would have been valid anyway comes out as it would have without a grammar, bit for bit and drawn by
-the same random numbers.
+The model first chooses from all tokens.  Only if its choice is not allowed, it chooses again from the allowed ones.  So
+an answer that is valid without a grammar is the same with it, bit for bit and with the same random numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
 
 
 class Constraint:
-    """``allows`` and ``mask``: what may come next; ``accept`` takes a token; ``done``: nothing may follow any more.
+    """``allows`` and ``mask``: what may come next.  ``accept`` takes a token.  ``done``: nothing may follow.
 
-    ``lead``: blanks that the model may put before the answer; they are not part of it.  ``most``: tokens at most.
+    ``lead``: white space that the model may write before the answer and that is not part of it.  ``most``: the largest
+    number of tokens.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Constraint:
 
     @property
     def satisfied(self) -> bool:
-        """Whether what was accepted is a whole answer."""
+        """Whether the tokens so far are a complete answer."""
         return bool(self._matcher.is_accepting())
 
     def allows(self, token: int, left: int) -> bool:
-        """Whether a token may come next, of which ``left`` more may be written, this one included."""
+        """Whether ``token`` may come next; ``left`` tokens may still be written, including this one."""
         if self._only:
             return token == self._only[0]
         if token in self._stop_ids:
@@ -65,9 +65,9 @@ class Constraint:
         return True
 
     def mask(self) -> bytes:
-        """The tokens that may come next: a bit each, the lowest of a byte first.  Raises UsageError if there is none.
+        """The tokens that may come next: one bit each, lowest bit of a byte first.  Raises UsageError if there is none.
 
-        The chosen token is checked again: :meth:`allows` is more exact, and refuses no token twice.
+        The chosen token must still be checked with :meth:`allows`, which is more exact.
         """
         vocabulary = self._vocabulary
         if self._only:
@@ -87,7 +87,7 @@ class Constraint:
         return bits.to_bytes((vocabulary.n_vocab + 8) // 8, "little")
 
     def accept(self, token: int) -> None:
-        """The next token is chosen; it is one that :meth:`allows`."""
+        """Add the token that was chosen; :meth:`allows` must have allowed it."""
         if not self._matcher.consume_token(token):
             raise self._failure()
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
@@ -104,7 +104,7 @@ class Constraint:
         self.done = bool(self._matcher.is_stopped())
 
     def forced(self) -> Sequence[int]:
-        """Tokens that come next for certain, or almost: JSON that may be written in several ways has a usual one."""
+        """Tokens that certainly come next, or usually: where JSON can be written in several ways, the usual one."""
         if self._only:
             return self._only
         forced: list[int] = self._matcher.compute_ff_tokens()
@@ -115,11 +115,13 @@ class Constraint:
         return forced
 
     def _failure(self) -> UsageError:
-        """Some forms prove too large only while an answer is written."""
+        """The error of a grammar that proves too large only while an answer is written."""
         return UsageError(f"the form of the answer is too large or too ambiguous: {why(self._matcher)}")
 
     def _rambles(self, token: int) -> bool:
-        """Whether a token is more white space than JSON needs; in a string, where no line can end, it is text."""
+        """Whether a token is more white space than JSON needs.  Inside a string, which cannot contain a line break, it
+        is text.
+        """
         vocabulary = self._vocabulary
         if not self._spec.is_json or token < 0 or not vocabulary.blank >> token & 1:
             return False
@@ -128,7 +130,9 @@ class Constraint:
         return bool(self._matcher.validate_tokens([vocabulary.newline]))
 
     def _can_end(self, token: int, left: int) -> bool:
-        """Whether the answer can still be ended behind a token; if not, it is ended now, on the way that is known."""
+        """Whether the answer can still be ended after ``token`` in ``left`` tokens; if not, it is ended now by the
+        known ending.
+        """
         if self._way and self._way[0] == token:
             return True
         behind = self._matcher.deep_copy()

@@ -1,7 +1,7 @@
-"""JSON schemas: as text, dictionary, dataclass or pydantic model -> one schema, every key of which is obeyed.
+"""JSON schemas: text, dictionary, dataclass or pydantic model -> one schema of which every key has an effect.
 
-llguidance ignores keys it does not know.  Here a key that is neither obeyed nor a mere remark is refused by name: an
-answer must never be less than what the schema requires.
+llguidance ignores keys that it does not know.  Here a key that has no effect and is not a mere description is refused
+by name, so that an answer always obeys the whole schema.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def parse(given: Any) -> tuple[str, type | None]:
 
 
 def _bare(schema: Any) -> Any:
-    """The same schema without what describes it: descriptions are most of many a schema, and take memory."""
+    """The schema without its descriptions, which are often most of it and take memory."""
     if not isinstance(schema, dict):
         return schema
     bare = {}
@@ -87,7 +87,7 @@ def _bare(schema: Any) -> Any:
 
 
 def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
-    """Paths of the keys that nothing obeys."""
+    """Paths of the keys that have no effect."""
     if depth > MOST_DEEP:
         raise UsageError(f"is more than {MOST_DEEP} levels deep", argument="schema")
     if not isinstance(schema, dict):
@@ -108,7 +108,7 @@ def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
 
 
 def _collect(schema: Any, patterns: set[str], names: set[str]) -> None:
-    """All patterns and names of properties, wherever they stand: allOf and $ref may bring any of them together."""
+    """Collect all patterns and names of properties of the whole schema: allOf and $ref may combine any of them."""
     if isinstance(schema, list):
         for each in schema:
             _collect(each, patterns, names)
@@ -133,7 +133,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _of_class(kind: type) -> Any:
-    """The schema of a dataclass or a pydantic model; everything a class has is in it, nothing else may be."""
+    """The schema of a dataclass or a pydantic model, without additional properties."""
     if hasattr(kind, "model_json_schema"):  # pydantic: only there if the caller has it
         return kind.model_json_schema()
     if not dataclasses.is_dataclass(kind):
@@ -160,7 +160,7 @@ _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type
 
 
 def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one annotation; dataclasses go to ``defs``, so that they may hold themselves."""
+    """The schema of one annotation; dataclasses are added to ``defs``, so that they may refer to themselves."""
     import enum
     import types
     import typing
@@ -194,7 +194,9 @@ def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def value(text: str, into: type | None) -> Any:
-    """The value of an answer: an instance of ``into``, or JSON's own types.  ValueError if it is incomplete."""
+    """The value of an answer: an instance of ``into``, or JSON's own types.  Raises ValueError for an incomplete
+    answer.
+    """
     parsed = json.loads(text)
     if into is None:
         return parsed
@@ -204,7 +206,7 @@ def value(text: str, into: type | None) -> Any:
 
 
 def _build(parsed: Any, hint: Any) -> Any:
-    """JSON's types -> those of the annotations."""
+    """Convert JSON's types to those of the annotation."""
     import enum
     import types
     import typing
@@ -230,7 +232,7 @@ def _build(parsed: Any, hint: Any) -> Any:
 
 
 def _fits(parsed: Any, hint: Any) -> bool:
-    """Whether a value of JSON can be one of this annotation, to choose among those of a union."""
+    """Whether a JSON value can have the type of this annotation; chooses the member of a union."""
     import enum
     import typing
 

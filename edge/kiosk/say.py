@@ -30,8 +30,9 @@ def quoted(texts: Sequence[str]) -> list[str]:
 
 
 def line_text(line: Line) -> str:
-    """``2 large Latte with oat milk, without sugar``."""
-    text = " ".join(part for part in (str(line.count), line.size, line.item) if part)
+    """``1 large Latte with oat milk, without sugar``; ``2 × Brownie``, as the names of items have no plural."""
+    count = "1" if line.count == 1 else f"{line.count} ×"
+    text = " ".join(part for part in (count, line.size, line.item) if part)
     if line.extras:
         text += f" with {listed(list(line.extras))}"
     if line.without:

@@ -61,6 +61,8 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         if desk is None:
             raise Refusal(404, "no kiosk is served; start the server with --kiosk FILE", "not_found")
         fields = Fields(await body_of(request))
+        if "text" not in fields.body:
+            raise bad("text is missing: send what the guest said, or null to greet a new guest", "text")
         return answer_json(await asyncio.to_thread(desk.turn, fields.text("session"), fields.text("text")))
 
     async def one_model(request: Request) -> Response:

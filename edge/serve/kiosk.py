@@ -33,9 +33,16 @@ class Desk:
         self._lock = threading.Lock()
 
     def turn(self, session: str | None, text: str | None) -> dict[str, Any]:
-        """Answer what a guest said; ``session`` None or unknown: a new guest; ``text`` None: only greet."""
+        """Answer what a guest said.
+
+        ``session``: the name that an earlier answer gave; None begins a new visit.  ``text``: what was said; None only
+        greets.  Raises Refusal (404) for the name of a visit that is not known, or no longer.
+        """
         with self._lock:
-            if session is None or session not in self._visits:
+            if session is not None and session not in self._visits:
+                problem = f"no visit has the session '{session[:40]}'; send null as session to begin a new one"
+                raise Refusal(404, problem, "session_not_found", "session")
+            if session is None:
                 session = secrets.token_urlsafe(12)
                 self._visits[session] = Visit(self.house, self._deliver)
                 if len(self._visits) > VISITS:

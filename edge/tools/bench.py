@@ -117,7 +117,7 @@ class Report:
             "ms p50": [f"{row.ms_p50:.3g}" for row in rows],
             "ms p95": [f"{row.ms_p95:.3g}" for row in rows],
             "MB/token": [f"{row.token_bytes / 1e6:.1f}" for row in rows],
-            "GB/s": [f"{row.read_rate / 1e9:.1f}" for row in rows],
+            "GB/s": ["-" if row.of_memory > CACHED else f"{row.read_rate / 1e9:.1f}" for row in rows],
             "reached": ["-" if row.of_memory > CACHED else f"{row.of_memory:.0%}" for row in rows],
             "KV MB": [f"{row.kv_bytes / 1e6:.1f}" for row in rows],
             "RSS MB": [f"{row.rss_bytes / 1e6:.0f}" for row in rows],
@@ -147,7 +147,7 @@ class Report:
             *["at once: conversations that write at the same time; gain: tg of all over the first number's"] * several,
             "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second;",
             "ms: per generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
-            *["-: the weights stay in the processor's caches, so the memory does not limit the speed"]
+            *["-: the weights stay in the processor's caches, so the speed of the memory does not matter"]
             * any(row.of_memory > CACHED for row in rows),
         ]
         for when, what in (head["throttling"] or {}).items():
