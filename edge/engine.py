@@ -2,8 +2,8 @@
 
     load(path) -> Engine -> .session() -> Session.ask(text) -> Answer -> pieces
 
-Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many
-threads: all that is ready is evaluated in one step (edge/session/scheduler.py).  It cannot be used after fork().
+Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many threads: the
+tokens of all running answers are evaluated in one step (edge/session/scheduler.py).  It cannot be used after fork().
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Engine:
     """A loaded model, made by :func:`edge.load`.
 
-    ``system``: the system prompt of sessions without one of their own.  ``notes``: notes about the file and the plan.
+    ``system``: the system prompt of sessions that have none of their own.  ``notes``: remarks about the file and the
+    plan.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class Engine:
 
     @property
     def tokenizer(self) -> Any:
-        """See :mod:`edge.prompt.tokenizer`."""
+        """The tokenizer, see :mod:`edge.prompt.tokenizer`."""
         return self.model.tokenizer
 
     @property
     def template(self) -> Any:
-        """See :mod:`edge.prompt.template`."""
+        """The prompt template, see :mod:`edge.prompt.template`."""
         return self.model.template
 
     @property
@@ -77,12 +78,12 @@ class Engine:
 
     @property
     def path(self) -> str:
-        """The model's file or folder."""
+        """Path of the model's file or folder."""
         return self.model.path
 
     @property
     def n_threads(self) -> int:
-        """Threads of a step."""
+        """Number of threads that compute a step."""
         return self.model.n_threads
 
     @property
@@ -96,7 +97,9 @@ class Engine:
         return self.model.closed
 
     def memory(self) -> dict[str, int]:
-        """Bytes: the parts of the plan, ``kv`` of all open sessions, and the resident memory of the process."""
+        """Sizes in bytes: the parts of the plan, ``kv`` of all open sessions, and the resident memory of the
+        process.
+        """
         f = self.plan.footprint
         return {
             "weights_mapped": f.mapped,
@@ -135,7 +138,7 @@ class Engine:
     def session(self, system: str | None = None) -> Session:
         """A new conversation; its KV cache is allocated when it is first used.
 
-        ``system``: its system prompt; None: that of the engine; "": none.
+        ``system``: the system prompt; None is that of the engine, "" is none.
         """
         if self.closed:
             raise UsageError("the engine is closed")
@@ -147,16 +150,16 @@ class Engine:
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Answer:
         """Answer a whole conversation once, in a new session that is closed with the answer.
 
-        See :meth:`edge.session.session.Session.chat`.  With a session of your own, the next call need not read the
+        See :meth:`edge.session.session.Session.chat`.  Use a session instead if more calls follow: it does not read the
         conversation again.
         """
         return self.session("").chat(messages, **options)
 
     def load_session(self, path: str | os.PathLike[str]) -> Session:
-        """A session that :meth:`edge.session.session.Session.save` wrote; it continues as if it had never been saved.
+        """The session in a file written by :meth:`edge.session.session.Session.save`; it continues with its KV cache.
 
-        Raises InvalidFile if the file is damaged, or belongs to another model or KV plan, and UsageError if it cannot
-        be read.
+        Raises InvalidFile if the file is damaged or belongs to another model or KV plan, and UsageError if it cannot be
+        read.
         """
         from edge.kv import codec
 
@@ -167,20 +170,25 @@ class Engine:
     def share_prefixes(
         self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None, folder_bytes: str | int = "1G"
     ) -> Prefixes:
-        """From now on, let sessions share their beginnings (system prompts, and what :meth:`Session.warm` read).
+        """Share the KV cache of equal beginnings (system prompts, and what :meth:`Session.warm` read) among sessions
+        that begin from now on.
 
-        See :class:`edge.kv.prefixes.Prefixes`.  Sizes as "64M" or in bytes.  Sessions that have already begun do not
-        take part.
+        ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
+        ``folder_bytes``.  See :class:`edge.kv.prefixes.Prefixes`.
         """
         most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
         return self.prefixes.share(most or 0, folder, on_disk or 0)
 
     def _give_way(self) -> bool:
-        """Take memory back for an answer that needs it: of conversations set aside, of what is shared, of sessions."""
+        """Free memory for an answer that needs it: of conversations that wait, then of shared prefixes, then of idle
+        sessions.
+        """
         return self.space.shelf.give_way() or self.prefixes.give_way() or self.space.give_way()
 
     def settle(self) -> None:
-        """Wait until the weights are in their final place: they may be copied into 2 MiB pages between steps."""
+        """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages
+        while answers run.
+        """
         self.model.settle()
 
     def close(self) -> None:

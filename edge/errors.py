@@ -1,8 +1,7 @@
 """Every expected failure and its exit code, in one table.
 
 All errors that bitnet-edge raises on purpose derive from :class:`EdgeError`.  The message is one line that names what
-is wrong and what to do about it; the command line prints it and ends with ``exit_code``.  Anything else that escapes
-is a bug.
+is wrong and what to do; the command line prints it and ends with ``exit_code``.  Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class EdgeError(Exception):
 class UsageError(EdgeError):
     """An invalid argument.
 
-    ``argument``: its name in Python, which begins the message; the command line shows the option instead.
-    ``hint``: what to do, the end of the message.
+    ``argument``: its name in Python, with which the message begins; the command line shows the option instead.
+    ``hint``: what to do, with which the message ends.
     """
 
     exit_code = 2
@@ -41,7 +40,7 @@ class UsageError(EdgeError):
 
 
 class ModelNotFound(EdgeError):
-    """No model at that path or name."""
+    """There is no model with that path or name."""
 
     exit_code = 3
 
@@ -71,7 +70,7 @@ class ContextFull(EdgeError):
 
 
 class NotBuilt(EdgeError):
-    """The compiled part is missing or older than its source."""
+    """The compiled modules are missing or older than their source."""
 
 
 class Busy(EdgeError):
@@ -104,7 +103,9 @@ EXIT_CODES = {
 
 
 def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt | None:
-    """The error to report if the compiled part may be the cause of ``error``: usually git pull without a build."""
+    """The NotBuilt error to report if missing or old compiled modules may be the cause of ``error``, such as after git
+    pull without a build; else None.
+    """
     reason = ""
     if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "pyx":
         reason = f"the compiled part is missing or does not match the source ({' '.join(str(error).split())})"
@@ -119,7 +120,7 @@ def unbuilt(error: Exception, folder: str | os.PathLike[str] = PYX) -> NotBuilt 
 
 
 def needs_build(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, whose ImportError is NotBuilt if the compiled part is the cause."""
+    """A decorator: an ImportError in ``function`` becomes NotBuilt if the compiled modules are the cause."""
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Spec: the form that a caller requires of an answer: a JSON schema, a regular expression, choices or a grammar."""
+"""Spec: the form that an answer must have: a JSON schema, a regular expression, choices or a Lark grammar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator":
 
 @dataclass(frozen=True)
 class Spec:
-    """``grammar``: the rules, a Lark grammar or a JSON schema (``is_json``); ``into``: the class of the value."""
+    """One form.  ``grammar``: its rules as a Lark grammar, or a JSON schema if ``is_json``; ``into``: the class of the
+    value.
+    """
 
     grammar: str
     is_json: bool = False
@@ -33,9 +35,9 @@ class Spec:
         choices: Sequence[str] | None = None,
         grammar: str | None = None,
     ) -> Spec | None:
-        """The one that is given, checked as far as that is possible without a model; None without any.
+        """The form of a call, checked as far as possible without a model; None if no argument is given.
 
-        Raises UsageError that names what is wrong.
+        Raises UsageError that names what is wrong, also for more than one argument.
         """
         given = [name for name, each in (("schema", schema), ("regex", regex), ("choices", choices),
                                          ("grammar", grammar)) if each is not None]  # fmt: skip
@@ -62,7 +64,7 @@ class Spec:
         return spec
 
     def problem(self) -> str:
-        """What llguidance has against the grammar, in one line; "" if nothing."""
+        """The reason why llguidance refuses the grammar, in one line; "" if it accepts it."""
         from llguidance import LLMatcher, LLTokenizer
 
         rules = self.rules()
@@ -73,7 +75,9 @@ class Spec:
         return why(matcher) if matcher.is_error() else ""
 
     def rules(self, lead: str = "", style: int | None = None) -> str:
-        """The grammar as llguidance takes it.  ``lead``: blanks that may come first; ``style``: of JSON."""
+        """The grammar in llguidance's JSON form.  ``lead``: white space that may come first; ``style``: a number of
+        :attr:`styles`, or None for any spelling of JSON.
+        """
         part: dict[str, Any] = {"lark_grammar": self.grammar}
         if self.is_json:
             schema = json.loads(self.grammar)
@@ -89,11 +93,13 @@ class Spec:
 
     @property
     def styles(self) -> range:
-        """The styles of :meth:`rules` besides the free one."""
+        """The usual spellings of JSON, as values for ``style`` of :meth:`rules`."""
         return range(len(_STYLES) if self.is_json else 0)
 
     def value(self, text: str) -> Any:
-        """The value of an answer: for a schema its value or instance, else the text.  ValueError: incomplete."""
+        """The value of an answer: the JSON value or the instance for a schema, else the text.  Raises ValueError if it
+        is incomplete.
+        """
         if not self.is_json:
             return text
         from edge.constrain.schema import value
@@ -117,18 +123,18 @@ def _texts(choices: Any) -> list[str]:
 
 
 def limits() -> Any:
-    """Bounds of one grammar for llguidance."""
+    """llguidance's limits for one grammar."""
     from llguidance import LLParserLimits
 
     return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
 
 
 def why(matcher: Any) -> str:
-    """What llguidance has against a grammar, in one line."""
+    """The error of a matcher, in one line."""
     said = one_line(matcher.get_error())
     return "no answer can have this form" if "NoExtensionBias" in said else said or "it has no end"
 
 
 def one_line(message: str) -> str:
-    """llguidance explains over several lines, with an arrow below the place."""
+    """An error of llguidance in one line; it writes several, with an arrow below the position."""
     return " ".join(message.split())[:400]

@@ -1,14 +1,13 @@
-"""Tools: functions a model may call, in OpenAI's form: what the template is given, what an answer must be, the calls.
+"""Tools: functions that a model may call, in OpenAI's form: their description in the prompt, the form of an answer, and
+the calls in it.
 
     tools = Tools.of(request["tools"], request.get("tool_choice"))
     answer = session.chat(messages, tools=tools)
     print(answer.content, answer.calls)
 
-A Form is how one model does it.
-
-A call cannot be malformed: its name is one of those given, and its arguments are JSON of that function's schema.  How
-it is written is the family's affair: between <tool_call> marks (Qwen3 and others), or as the whole answer (Llama 3).
-If a template has no place for tools, they are described in the system prompt.
+A call is always well-formed: its name is one of those given, and its arguments are JSON of that function's schema.  How
+it is written depends on the model, see :class:`Form`: between <tool_call> marks (Qwen3 and others), or as the whole
+answer (Llama 3).  If a template does not support tools, they are described in the system prompt.
 """
 
 from __future__ import annotations
@@ -47,7 +46,9 @@ To call a function, answer only with one JSON object: {{"name": "<function>", "p
 
 
 class Tool:
-    """One function: ``name``, ``schema`` of its arguments as JSON text, ``given`` as the client wrote it."""
+    """One function: its ``name``, the ``schema`` of its arguments as JSON text, and ``given``, the client's
+    definition.
+    """
 
     def __init__(self, given: Any, where: str) -> None:
         function = given.get("function") if isinstance(given, Mapping) and given.get("type") == "function" else None
@@ -78,7 +79,7 @@ class Tool:
 
 
 class Tools:
-    """``choice``: "none", "auto", "required" or the name of the one function to call."""
+    """The functions of a request.  ``choice``: "none", "auto", "required" or the name of the one function to call."""
 
     def __init__(self, tools: Sequence[Tool], choice: str, parallel: bool) -> None:
         self.tools = list(tools)
@@ -87,7 +88,7 @@ class Tools:
 
     @classmethod
     def of(cls, tools: Any, tool_choice: Any = None, parallel: bool | None = None) -> Tools | None:
-        """From a request; None where there is nothing to call.  Raises UsageError naming what is wrong."""
+        """The tools of a request; None if there are none.  Raises UsageError that names what is wrong."""
         if tools is None or tools == []:
             if tool_choice not in (None, "none", "auto"):
                 raise UsageError("tool_choice requires a call, but there are no tools")
@@ -111,7 +112,7 @@ class Tools:
         return cls(known, choice, parallel is not False)
 
     def form(self, template: Template, tokenizer: Tokenizer) -> Form:
-        """How they are described to this model, and how it calls them."""
+        """The format in which this model receives tools and writes calls."""
         special = tokenizer.special
         marks = tuple(special.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
         return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else ())
@@ -119,8 +120,10 @@ class Tools:
 
 @dataclass(frozen=True)
 class Form:
-    """``style``: "marked", "whole" or "" (the template does not know tools); ``marks``: ids of <tool_call> and its end,
-    where they are tokens.
+    """How one model receives tools and writes calls.
+
+    ``style``: "marked" (between <tool_call> and its end), "whole" (the whole answer) or "" (the template does not
+    support tools).  ``marks``: the ids of the two marks where they are tokens.
     """
 
     tools: Tools
@@ -129,11 +132,13 @@ class Form:
 
     @property
     def definitions(self) -> list[dict[str, Any]] | None:
-        """What the template is given as ``tools``."""
+        """The value of ``tools`` for the template; None if it gets none."""
         return [tool.given for tool in self.tools.tools] if self.style and self.tools.choice != "none" else None
 
     def messages(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """A conversation in the form of the template, with calls and results of earlier turns, and tools."""
+        """A conversation in the form that the template needs: with the calls and results of earlier turns, and with the
+        tools in the system prompt if the template does not support them.
+        """
         told = [self._message(message) for message in messages]
         if self.style or self.tools.choice == "none":
             return told
@@ -162,7 +167,7 @@ class Form:
 
     @property
     def spec(self) -> Spec | None:
-        """What the answer must be; None: any text."""
+        """The form that the answer must have; None for any text."""
         tools, choice = self.tools.tools, self.tools.choice
         if choice == "none":
             return None
@@ -187,22 +192,22 @@ class Form:
         return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=schemas)
 
     def decoder(self, decoder: Decoder) -> Decoder:
-        """A tokenizer's stream that also writes the marks, which have no text of their own."""
+        """``decoder``, extended to write the marks, which are control tokens without text."""
         return _Marked(decoder, dict(zip(self.marks, (BEGIN, END)))) if self.marks else decoder
 
     def split(self, text: str) -> tuple[str, list[dict[str, Any]]]:
-        """(content, calls in OpenAI's form) of an answer; a call that was cut is left out."""
+        """(content, calls in OpenAI's form) of an answer.  An incomplete call is left out."""
         reader = self.reader()
         content = reader.feed(text) + reader.flush()
         return content, reader.calls()
 
     def reader(self) -> Reader:
-        """Tells content from calls while an answer is written."""
+        """A reader that separates content from calls while an answer is written."""
         return Reader(self)
 
 
 class _Marked:
-    """A decoder to which some tokens are text."""
+    """A decoder that writes a given text for some tokens."""
 
     def __init__(self, decoder: Decoder, marks: Mapping[int, str]) -> None:
         self._decoder, self._marks = decoder, marks
@@ -215,7 +220,7 @@ class _Marked:
 
 
 class Reader:
-    """The text of one answer, as it comes -> the content to show, and the calls."""
+    """Separates the text of one answer, while it is written, into content to show and calls."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -224,7 +229,7 @@ class Reader:
         self._held = ""  # may be the beginning of a call; or the calls
 
     def feed(self, text: str) -> str:
-        """The part of it that is content."""
+        """Take more text; returns the part of it that is content."""
         if self._content:
             return text
         self._held += text
@@ -247,14 +252,14 @@ class Reader:
         return text
 
     def flush(self) -> str:
-        """What was held back and is content after all: at the end."""
+        """At the end of the answer: text that was held back and is content."""
         if self._calling:
             return ""
         text, self._held = self._held, ""
         return text
 
     def calls(self) -> list[dict[str, Any]]:
-        """The calls in OpenAI's form; one that was cut is left out."""
+        """The calls in OpenAI's form.  An incomplete call is left out."""
         found, decoder, at = [], json.JSONDecoder(), 0
         while self._calling and (at := self._held.find("{", at)) >= 0:
             try:
@@ -268,7 +273,7 @@ class Reader:
 
 
 def _made(call: Any) -> dict[str, Any]:
-    """A call of an earlier turn: name and arguments, the latter as an object."""
+    """Name and arguments of a call of an earlier turn, the arguments as an object."""
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise UsageError("tool_calls are objects with a function, of which name and arguments are known")

@@ -1,4 +1,6 @@
-"""Vocabulary: a model's tokens for llguidance; made when the first answer needs it, counted in the plan."""
+"""Vocabulary: a model's tokens for llguidance, built when the first answer needs them and counted in the memory
+plan.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ KEPT, KEPT_TEXT = 16, MOST_TEXT  # grammars that are not compiled again: their n
 
 
 def bytes_for(n_vocab: int, parallel: int = 1) -> int:
-    """What a vocabulary of so many tokens and the forms of so many answers at a time take."""
+    """Bytes of the vocabulary of ``n_vocab`` tokens and of the grammars of ``parallel`` answers."""
     return BASE_BYTES + n_vocab * TOKEN_BYTES + parallel * FORM_BYTES
 
 
 class Vocabulary:
-    """The tokens of ``tokenizer``; ``n_vocab`` rows of logits, of which those behind the tokenizer's are never allowed.
+    """The tokens of ``tokenizer``.  Rows of logits beyond the tokenizer's tokens, up to ``n_vocab``, are never allowed.
 
-    ``stop_ids`` end an answer: they are allowed where the grammar is satisfied.  Threads may share it.
+    ``stop_ids`` end an answer: they are allowed where the grammar is satisfied.  May be shared by threads.
     """
 
     def __init__(self, tokenizer: Tokenizer, n_vocab: int, stop_ids: Iterable[int]) -> None:
@@ -54,7 +56,9 @@ class Vocabulary:
         self._lock = Lock()
 
     def matcher(self, rules: str) -> Any:
-        """A matcher at the beginning of a grammar, see Spec.rules.  Raises UsageError if it is too large."""
+        """A matcher at the beginning of a grammar, see :meth:`edge.constrain.spec.Spec.rules`.  Raises UsageError if
+        the grammar is too large.
+        """
         with self._lock:
             made = self.compiled.pop(rules, None)
             if made is None:
@@ -74,13 +78,13 @@ class Vocabulary:
             return made.deep_copy()
 
     def allowed(self, matcher: Any, spec: Spec) -> int:
-        """The tokens that may come next, a bit each; those that end the answer are left out."""
+        """The tokens that may come next, one bit each, without those that end the answer."""
         bits = int.from_bytes(matcher.compute_bitmask(), "little")
         return bits & self._speaking | sum(1 << i for i in spec.allowed if bits >> i & 1)
 
 
 class _Tokens:
-    """What llguidance needs of a tokenizer.  Its end of text is a token of its own, behind all others."""
+    """The interface of a tokenizer that llguidance needs.  Its end of text is an additional token after all others."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -93,7 +97,7 @@ class _Tokens:
         self._tokenizer = tokenizer
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """The tokens of a text that continues another."""
+        """The tokens of a text in the middle of another."""
         data = text.encode() if isinstance(text, str) else text
         encode = self._tokenizer.encode
         if not self._tokenizer.strips_blank:

@@ -1,12 +1,12 @@
-"""Model files: GGUF and Hugging Face directories, brought to one description.
+"""Model files: GGUF and Hugging Face directories, read into one description.
 
     from edge.formats import open_checkpoint
     checkpoint = open_checkpoint("model.gguf")        # or a Hugging Face directory
     checkpoint.config                                 # edge.config.ModelConfig: dimensions and conventions
     checkpoint.tensors["blk.0.attn_q.weight"]         # Tensor: type, shape (out, in), bytes still in the file
 
-Opening reads and validates headers only; no weight is copied.  A file is hostile until validated: everything wrong
-with it is an :class:`edge.errors.InvalidFile` of one line.
+Opening reads and validates headers only; no weight is copied.  Files are not trusted: whatever is wrong with one raises
+:class:`edge.errors.InvalidFile` with one line.
 
 ``gguf`` describes ternary models in GGUF files (``gguf_header``, ``gguf_writer``: the container); ``huggingface`` and
 ``safetensors`` describe Hugging Face directories; ``names`` has the tensor names and shapes that both use.
@@ -33,11 +33,11 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Describe the model at ``path``: a GGUF file, a Hugging Face directory, or a directory with one GGUF in it.
 
-    The name of a pulled model (:mod:`edge.model.library`) is a path, too.
+    ``path`` may also be the name of a pulled model (:mod:`edge.model.library`).
 
     ``i2s_layout`` ("128", "64", "1x4"; "auto" is 128), ``activation`` ("relu2", "silu") and ``inverted`` (the scales of
-    its matrices are their reciprocals) overrule what cannot be read from the file, or is wrong in it.  ``ternarise``:
-    round matrices of floats to ternary ones by their absmean.  Raises ModelNotFound, InvalidFile or UsageError.
+    I2_S matrices divide) set what a file does not state, or states wrongly.  ``ternarise``: round matrices of floats to
+    ternary ones by their absmean.  Raises ModelNotFound, InvalidFile or UsageError.
     """
     options: dict[str, Any] = {
         "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,

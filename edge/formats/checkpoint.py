@@ -1,7 +1,7 @@
 """Checkpoint: the common result of all readers, independent of the file format.
 
-Tensor names are GGUF names (``blk.0.attn_q.weight``); shapes are in NumPy order (out, in); bytes stay in the file's
-memory map until somebody packs or multiplies them.
+Tensor names are GGUF names (``blk.0.attn_q.weight``); shapes are in NumPy order (out, in); the bytes stay in the file's
+memory map until they are used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TokenizerSpec:
 
 @dataclass
 class Checkpoint:
-    """A described, validated, not yet loaded model."""
+    """A model that was described and validated, but not loaded."""
 
     path: str
     format: str  # "gguf" or "huggingface"
@@ -91,5 +91,5 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """Name of the tensor behind the output head: the embedding, where it is tied."""
+        """Name of the tensor of the output head: the embedding if the two are tied."""
         return "output.weight" if "output.weight" in self.tensors else "token_embd.weight"

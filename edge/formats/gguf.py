@@ -1,8 +1,8 @@
-"""Read ternary models from GGUF files.
+"""Reads ternary models from GGUF files.
 
-The container is read by :mod:`edge.formats.gguf_header` and written by :mod:`edge.formats.gguf_writer`; here is what
-is known about ternary models in GGUF files: architectures and their habits, type ids that mean different things in
-different forks, what to refuse and in which words.
+The container is read by :mod:`edge.formats.gguf_header` and written by :mod:`edge.formats.gguf_writer`.  This module
+has what is known about ternary models in GGUF files: architectures and their conventions, type ids that mean different
+things in different forks, and which files are refused with which message.
 """
 
 from __future__ import annotations
@@ -127,9 +127,10 @@ def read(
 ) -> Checkpoint:
     """Describe a ternary model in a GGUF file.
 
-    ``i2s_layout``: how I2_S codes are arranged; nothing in the file tells, "auto" means "128" until somebody looks
-    closer (:mod:`edge.model.reading`).  ``activation``: "relu2" or "silu", in place of the file's.
-    ``inverted``: the scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.
+    ``i2s_layout``: how I2_S codes are arranged.  Files do not state it; "auto" means "128" until
+    :mod:`edge.model.reading` tests it.  ``activation``: "relu2" or "silu", instead of the file's.  ``inverted``: the
+    scales of I2_S matrices divide.  ``ternarise``: round float matrices to ternary ones.
+
     Raises ModelNotFound, InvalidFile (one line naming the key or tensor) or UsageError.
     """
     if i2s_layout not in ("auto", *LAYOUTS):
@@ -171,9 +172,9 @@ def _open(
     activation: str | None,
     inverted: bool,
 ) -> dict[str, tuple[Any, ...]]:
-    """What the file leaves open: option -> choices, the one that was taken first.
+    """What the file does not state: option -> possible values, the one in use first.
 
-    If the caller names the activation, nothing is left open.
+    Empty if the caller names the activation.
     """
     found: dict[str, tuple[Any, ...]] = {}
     if activation is not None or any(key.startswith("bitnet_edge.") for key in header.metadata):  # the latter: ours
@@ -189,7 +190,7 @@ def _open(
 
 
 def read_tokenizer(path: str | os.PathLike[str]) -> TokenizerSpec:
-    """Only the tokenizer of a GGUF file, which may be vocabulary-only."""
+    """The tokenizer of a GGUF file, which may hold only a vocabulary."""
     header = read_header(path)
     return _tokenizer(header, len(header.strings("tokenizer.ggml.tokens")), [])
 
@@ -223,7 +224,7 @@ def _joined(header: Header) -> Header:
 
 
 def _check_kind(header: Header) -> Family:
-    """Refuse, by name, what we know and do not run; returns the row of its architecture."""
+    """Refuse known models that are not supported, by name; returns the row of the architecture."""
     if any(key.startswith("prism.hadamard.") for key in header.metadata):
         header.fail("its weights are stored in a rotated basis (prism.hadamard.*, Bonsai 2), which would give garbage "
                     "here; use Ternary-Bonsai 1.7B, 4B or 8B")
@@ -266,7 +267,9 @@ def _check_keys(header: Header, family: Family) -> None:
 
 
 def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
-    """Tensor name -> (type, bytes), where an id that differs between forks is decided by its span."""
+    """Tensor name -> (type, bytes).  An id that differs between forks is resolved by the bytes that the tensor
+    spans.
+    """
     _check_types(header, arch)
     meant: dict[int, tuple[str, int, int, int]] = {}
     for type_id, candidates in _FORKS.items():
@@ -295,7 +298,7 @@ def _types(header: Header, arch: str) -> dict[str, tuple[str, int]]:
 
 
 def _size(info: TensorInfo, form: tuple[str, int, int, int]) -> int | None:
-    """Bytes of a tensor in blocks of a form; None where its rows do not fill them."""
+    """Bytes of a tensor whose type has blocks of ``form``; None if its rows are not whole blocks."""
     _, elements, size, prefix = form
     n, k = math.prod(info.dims), info.dims[0]
     return None if k % elements else n // elements * size + n // k * prefix
@@ -311,7 +314,9 @@ def _check_types(header: Header, arch: str) -> None:
 
 
 def _check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
-    """Refuse a dense model early: float matrices must be scale x {-1, 0, 1}, or be rounded to that on demand."""
+    """Refuse models that are not ternary: float matrices must be scale x {-1, 0, 1}, unless ``ternarise`` rounds
+    them.
+    """
     projections = [tensor for name, tensor in tensors.items() if names.is_projection(name)]
     if not projections or any(tensor.type in TERNARY_TYPES for tensor in projections):
         return
@@ -324,7 +329,9 @@ def _check_projections(header: Header, tensors: dict[str, Tensor]) -> None:
 
 
 def _foreign(info: TensorInfo, arch: str) -> str | None:
-    """Why a tensor's type cannot be read, decided by id, architecture and byte span (ids differ between forks)."""
+    """The reason why a tensor's type cannot be read, from id, architecture and byte span (ids differ between forks);
+    None if it can be read.
+    """
     n, k = math.prod(info.dims), info.dims[0]
     if info.type_id == TYPE_IDS["I2_S"]:
         # 36 was IQ4_NL_4_4 in llama.cpp once: 18 bytes per 32 weights, more than twice as long
@@ -430,7 +437,7 @@ def _config(
 def _rope_scaling(
     header: Header, family: Family, tensors: dict[str, Tensor], n_ctx: int, notes: list[str]
 ) -> tuple[float, RopeScaling | None, int]:
-    """(linear factor, other scaling, context length) of ``<arch>.rope.scaling.*``."""
+    """(linear factor, other scaling, context length) from the keys ``<arch>.rope.scaling.*``."""
     arch = family.arch
 
     def real(key: str, default: float) -> float:
@@ -462,7 +469,7 @@ def _rope_scaling(
 def _windows(
     header: Header, family: Family, n_layer: int, n_head: int, hidden: int, head_dim: int
 ) -> dict[str, Any]:
-    """Fields of ModelConfig about layers with a sliding window, and the scale of queries that comes with them."""
+    """Fields of ModelConfig for layers with a sliding window, and the scale of queries of such models."""
     arch = family.arch
     window = header.integer(f"{arch}.attention.sliding_window")
     if window is None:
@@ -491,8 +498,11 @@ def _windows(
 
 
 def _multipliers(header: Header, arch: str, n_layer: int) -> dict[str, float]:
-    """Embedding, residual and logit multipliers.  Logits are divided by the key; older conversions have its reciprocal,
-    but no model multiplies its logits by more than 1."""
+    """Embedding, residual and logit multipliers.
+
+    Logits are divided by the value of the key.  Older conversions store its reciprocal; it is recognised because no
+    model multiplies its logits by more than 1.
+    """
     found = {}
     for field, key in (("embedding_scale", "embedding_scale"), ("residual_scale", "residual_scale"),
                        ("logit_scale", "logit_scale")):
@@ -510,10 +520,10 @@ def _activation(
 ) -> str:
     """Which activation gates the feed-forward part.
 
-    The user's word, then ``<arch>.hidden_activation``, then the architecture.  Names do not settle it for BitNet:
-    Microsoft's converter labels the SiLU models of 1bitLLM bitnet-b1.58, and another labels 2B-4T, a model of squared
-    ReLU, bitnet.  1bitLLM's models have full multi-head attention, rope base 10000 and a SentencePiece vocabulary; none
-    of the others has.
+    In this order: ``override``, the key ``<arch>.hidden_activation``, the architecture.  For BitNet the architecture's
+    name does not decide it: Microsoft's converter labels the SiLU models of 1bitLLM bitnet-b1.58, and another converter
+    labels 2B-4T, a model with squared ReLU, bitnet. 1bitLLM's models are recognised by full multi-head attention, rope
+    base 10000 and a SentencePiece vocabulary; no other model has all three.
     """
     arch = family.arch
     said = header.text(f"{arch}.hidden_activation")
@@ -547,7 +557,7 @@ def _activation(
 def _tensors(
     header: Header, types: dict[str, tuple[str, int]], i2s_layout: str, inverted: bool, ternarise: bool
 ) -> dict[str, Tensor]:
-    """Tensors by name, with ``.scale`` companions folded in."""
+    """Tensors by name; scales in ``.scale`` tensors are merged into the tensors they belong to."""
     scales: dict[str, float] = {}
     for name, info in header.tensors.items():
         if name.endswith(".scale") and name[:-6] + ".weight" in header.tensors:
@@ -585,18 +595,18 @@ def _tensors(
 
 
 def _stored_scale(tensor: Tensor) -> float:
-    """The scale behind the codes of an I2_S tensor."""
+    """The scale that an I2_S tensor stores after its codes."""
     return float(struct.unpack_from("<f", tensor.data, len(tensor.data) - 32)[0])
 
 
 def _inverse_square(tensor: Tensor) -> float:
-    """What turns the stored scale of an I2_S tensor into its reciprocal; 1 if there is no such scale."""
+    """The factor that turns the stored scale of an I2_S tensor into its reciprocal; 1 if there is no such scale."""
     stored = _stored_scale(tensor)
     return 1.0 / stored**2 if 1e-12 < abs(stored) < 1e12 else 1.0
 
 
 def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
-    """TokenizerSpec from ``tokenizer.ggml.*``; kind "none" when the file brings no tokenizer."""
+    """TokenizerSpec from ``tokenizer.ggml.*``; kind "none" if the file has no tokenizer."""
     model = header.text("tokenizer.ggml.model", "none")
     tokens = header.strings("tokenizer.ggml.tokens")
     if model in ("none", "no_vocab") or not tokens:

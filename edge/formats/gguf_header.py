@@ -116,7 +116,7 @@ class Header:
     # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
 
     def integer(self, key: str, default: int | None = None) -> int | None:
-        """An integer; a per-layer array counts when all its elements agree."""
+        """An integer; of a per-layer array, its value if all elements are equal."""
         value = self.metadata.get(key)
         if isinstance(value, memoryview) and len(value) and value.format not in ("f", "d"):
             first = value[0]
@@ -171,7 +171,8 @@ class Header:
 
 
 def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
-    """Stored bytes of a tensor; None for a type whose size is not known here.  Raises ValueError if dims cannot be.
+    """Stored bytes of a tensor; None for a type whose size is not known here.  Raises ValueError for impossible
+    ``dims``.
 
     I2_S is one stream of n/4 code bytes, one float32 scale and 28 bytes of tail (microsoft/BitNet, ggml_nbytes).
     """
@@ -189,7 +190,7 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
 
 
 class _Cursor:
-    """Reads the header front to back; running off the end is an InvalidFile naming what was being read."""
+    """Reads the header front to back.  Raises InvalidFile that names what was being read if the file ends too early."""
 
     def __init__(self, path: str, view: memoryview) -> None:
         self.path = path
@@ -201,7 +202,7 @@ class _Cursor:
         raise InvalidFile(f"{self.path}: {what}")
 
     def take(self, n: int, what: str) -> int:
-        """Move n bytes on; returns where they start."""
+        """Advance by ``n`` bytes; returns the offset where they start."""
         start = self.pos
         if n > self.size - start:
             self.fail(f"the file ends inside {what}; it is incomplete, get it again")
@@ -245,7 +246,7 @@ class _Cursor:
         return self.view[start : start + n].cast(SCALARS[kind])  # type: ignore[call-overload]
 
     def strings(self, count: int, key: str) -> StringArray:
-        """Walk ``count`` strings and note where each one ends."""
+        """Skip ``count`` strings and record where each one ends."""
         first = self.pos
         if count > (self.size - first) // 8:
             self.fail(f"key {shown(key)} claims {count} texts, more than the file can hold; it is damaged")
@@ -257,9 +258,9 @@ class _Cursor:
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Map a GGUF file and validate its header: all of the container, nothing about the model.
+    """Map a GGUF file and validate its header: the whole container, but nothing about the model.
 
-    Works for vocabulary-only files too.  Raises ModelNotFound or InvalidFile.
+    Also reads files that hold only a vocabulary.  Raises ModelNotFound or InvalidFile.
     """
     path = os.fspath(path)
     view = map_file(path)
@@ -331,7 +332,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 
 def _what_it_is(head: bytes) -> str:
-    """Name the file that is not GGUF."""
+    """The name of another file format, for the message."""
     if head[:4] == MAGIC[::-1]:
         return "a big-endian GGUF; only little-endian files are supported, get that one"
     if head[:2] == b"PK" or head[:1] == b"\x80":

@@ -1,4 +1,4 @@
-"""The metadata of a GGUF file that we write: the inverse of what :mod:`edge.formats.gguf` reads."""
+"""The metadata of GGUF files that we write; :mod:`edge.formats.gguf` reads it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ KEY_EOS_IDS = "bitnet_edge.tokenizer.eos_token_ids"
 
 
 def architecture(config: ModelConfig) -> str:
-    """The GGUF architecture of a model: its own, or sub-norms and squared ReLU, sub-norms and SiLU, or plain llama."""
+    """The GGUF architecture of a model: its own if it has one, else the one with the same sub-norms and activation, or
+    llama.
+    """
     if config.arch not in ("bitnet", "bitnet-b1.58", "bitnet-25", "llama"):
         return config.arch
     if config.sub_norm:
@@ -32,7 +34,7 @@ def architecture(config: ModelConfig) -> str:
 
 
 def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All keys of a file; ``type`` is what the ternary matrices are stored as, ``extra`` stands among them."""
+    """All keys of a file.  ``type``: how the ternary matrices are stored; ``extra``: further keys."""
     keys = {**model_keys(checkpoint, type), **(extra or {}), **tokenizer_keys(checkpoint)}
     # the reader takes a file with any key of ours at its word; only one without gets this, so that what was converted
     # before the key was known becomes the same bytes
@@ -42,7 +44,7 @@ def metadata(checkpoint: Checkpoint, type: str, extra: Mapping[str, Any] | None 
 
 
 def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
-    """``general.*`` and ``<arch>.*``: the dimensions; ``type`` is what the ternary matrices are stored as."""
+    """The keys ``general.*`` and ``<arch>.*``: the dimensions.  ``type``: how the ternary matrices are stored."""
     arch = architecture(checkpoint.config)
     c = checkpoint.config
     metadata: dict[str, Any] = {
@@ -90,7 +92,7 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
 
 
 def _rope_keys(c: ModelConfig) -> dict[str, Any]:
-    """Keys behind ``<arch>.rope.scaling.``; those of llama3 are a tensor, rope_freqs.weight."""
+    """The keys ``<arch>.rope.scaling.*``.  Those of llama3 are a tensor instead, rope_freqs.weight."""
     s = c.rope_scaling
     if c.rope_scale != 1.0:
         return {"type": "linear", "factor": float(c.rope_scale)}
@@ -106,7 +108,7 @@ def _rope_keys(c: ModelConfig) -> dict[str, Any]:
 
 
 def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
-    """The tensor that holds the divisors of the rotation, if keys cannot hold them: name and numbers."""
+    """Name and numbers of the tensor that holds the divisors of the rotation; None if keys can hold them."""
     s = c.rope_scaling
     if s is None or s.kind == "yarn":
         return None
@@ -115,7 +117,7 @@ def rope_tensor(c: ModelConfig) -> tuple[str, Sequence[float]] | None:
 
 
 def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
-    """``tokenizer.ggml.*`` of a TokenizerSpec, with one token per embedding row."""
+    """The keys ``tokenizer.ggml.*`` of a TokenizerSpec, with one token per embedding row."""
     spec, n_vocab = checkpoint.tokenizer, checkpoint.config.n_vocab
     metadata: dict[str, Any] = {}
     if spec.kind == "none":
@@ -149,7 +151,7 @@ def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[str], Sequence[float], Sequence[int]]:
-    """tokens, scores and types as GGUF stores them: all n_vocab of them, added tokens in their places."""
+    """(tokens, scores, types) as GGUF stores them, [n_vocab] each, with added tokens at their ids."""
     tokens, scores, types = spec.tokens, spec.scores, spec.types
     if spec.model is not None:
         from edge.formats import sentencepiece_model

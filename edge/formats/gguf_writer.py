@@ -1,4 +1,4 @@
-"""Write GGUF files: version 3, alignment 32, tensor by tensor, same input same bytes."""
+"""Writes GGUF files: version 3, alignment 32.  The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Entry(NamedTuple):
-    """One tensor to be written.  ``data`` is its bytes, or a function that yields them in pieces."""
+    """One tensor to write.  ``data``: its bytes, or a function that yields them in pieces."""
 
     name: str
     type: str
@@ -38,12 +38,12 @@ class Entry(NamedTuple):
 
     @property
     def type_id(self) -> int:
-        """The number of its type in the file."""
+        """The number of the tensor's type in the file."""
         return Q2_0 if self.type == "Q2_0" else TYPE_IDS[self.type]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its data."""
+        """Size of the tensor's data in bytes."""
         if self.type == "Q2_0":
             return math.prod(self.shape) // 64 * 18
         found = tensor_bytes(self.type_id, self.shape[::-1])
@@ -52,11 +52,12 @@ class Entry(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> None:
-    """Write a GGUF file: version 3, alignment 32, tensors in the order given, same input same bytes.
+    """Write a GGUF file: version 3, alignment 32, tensors in the given order.  The same input gives the same bytes.
 
-    Metadata values: bool, int (stored as u32 where it fits), float (f32), str, lists of these, array.array,
-    or what :func:`read_header` returned.  The file appears under its name only when it is complete.
-    Raises ValueError for data that do not have the size of their type and shape.
+    Metadata values: bool, int (stored as u32 where it fits), float (f32), str, lists of these, array.array, or values
+    from :func:`read_header`.  The file gets its name only when it is complete.
+
+    Raises ValueError if the size of data does not match type and shape.
     """
     path = os.fspath(path)
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
@@ -102,7 +103,7 @@ _FORMAT_TYPES = {"B": 0, "b": 1, "H": 2, "h": 3, "I": 4, "i": 5, "f": 6, "?": 7,
 
 
 def encode_value(key: str, value: Any) -> bytes:
-    """Type id and bytes of a metadata value."""
+    """The type id and the bytes of a metadata value."""
     if isinstance(value, bool):
         return struct.pack("<IB", BOOL, value)
     if isinstance(value, int):

@@ -1,10 +1,11 @@
-"""Hugging Face directories: config.json, safetensors (one or sharded), tokenizer files.
+"""Reads Hugging Face directories: config.json, safetensors (one or sharded), tokenizer files.
 
-Ternary weights come in four forms: packed bytes (four codes a byte, ``weight_scale`` beside them), words of MLX
-(:mod:`edge.formats.mlx`), float weights that already are scale x {-1, 0, 1}, and master weights that the model
-ternarises by absmean at each forward pass.
-Packed weights are described as type "HF_U8" with the scale as a *multiplier*; float weights keep their type and the
-packer decides (``metadata["ternary_marker"]``: whether absmean may be used).
+Ternary weights are stored in four ways: packed bytes (four codes per byte, with ``weight_scale``), words of MLX
+(:mod:`edge.formats.mlx`), float weights that already are scale x {-1, 0, 1}, and master weights that the model rounds
+to ternary ones by absmean at each forward pass.
+
+Packed weights get the type "HF_U8" with the scale as a *multiplier*. Float weights keep their type and are rounded when
+they are packed; ``metadata["ternary_marker"]`` is whether absmean may be used for that.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _pickles(folder: str) -> list[str]:
 
 
 def _check_kind(folder: str, raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> Family:
-    """Refuse, by name, what we know and do not run; returns the row of its architecture."""
+    """Refuse known models that are not supported, by name; returns the row of the architecture."""
     stated = raw.get("architectures")
     stated = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
     family = next((BY_HUGGINGFACE[name] for name in stated if name in BY_HUGGINGFACE), None)
@@ -175,7 +176,7 @@ def _shards(folder: str) -> dict[str, Stored]:
 
 def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: Mapping[str, list[Stored]],
              quantization: Mapping[str, Any], inverted: bool, latent: bool) -> tuple[dict[str, Tensor], bool]:
-    """Tensors under GGUF names; and whether any is packed.  ``beside``: scales and biases of MLX."""
+    """Tensors under GGUF names, and whether any of them is packed.  ``beside``: scales and biases of MLX."""
     layer = _LAYER | _POST_NORMS if family.post_norm else _LAYER
     excluded = _not_converted(folder, quantization)
     dense: set[str] = set()
@@ -241,7 +242,7 @@ def _tensors(folder: str, family: Family, stored: Mapping[str, Stored], beside: 
 
 
 def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
-    """A norm that is stored less 1, as it multiplies."""
+    """A norm that is stored minus 1, as the numbers to multiply with."""
     if entry.dtype not in names.VECTOR_TYPES:
         fail(folder, f"tensor {name} is stored as {entry.dtype}, which is not supported")
     data = array("f", [1.0 + value for value in names.floats(entry.dtype, entry.data)])
@@ -249,8 +250,9 @@ def _plus_one(folder: str, name: str, entry: Stored) -> Stored:
 
 
 def _not_converted(folder: str, quantization: Mapping[str, Any]) -> list[Callable[[str], bool]]:
-    """Which modules stay floats (``modules_to_not_convert``), as transformers reads it: each entry is the beginning or
-    the end of a module's name."""
+    """The modules that stay floats (``modules_to_not_convert``), as transformers reads the key: each entry is the
+    beginning or the end of a module's name.
+    """
     listed = quantization.get("modules_to_not_convert") or []
     if not isinstance(listed, list) or len(listed) > 4096 or not all(isinstance(entry, str) for entry in listed):
         fail(folder, "config.json: modules_to_not_convert is not a list of names; the file is damaged")
@@ -262,7 +264,7 @@ def _not_converted(folder: str, quantization: Mapping[str, Any]) -> list[Callabl
 
 
 def _is_marked(raw: Mapping[str, Any], quantization: Mapping[str, Any]) -> bool:
-    """Whether float weights are master weights, to be ternarised by absmean."""
+    """Whether float weights are master weights, to be rounded to ternary ones by absmean."""
     bitnet = any(name in ("BitnetForCausalLM", "BitNetForCausalLM") for name in raw.get("architectures") or [])
     return quantization.get("quant_method") == "bitnet" or bitnet or raw.get("weight_bits") == 1
 
@@ -286,7 +288,7 @@ class _Numbers:
 def _windows(
     folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, n_layer: int, head_dim: int
 ) -> dict[str, Any]:
-    """Fields of ModelConfig about layers with a sliding window, and the scale of queries that comes with them."""
+    """Fields of ModelConfig for layers with a sliding window, and the scale of queries of such models."""
     kinds = raw.get("layer_types")
     if kinds is None:
         period = int(number("sliding_window_pattern", number("_sliding_window_pattern", family.window_period)))
@@ -315,7 +317,7 @@ def _windows(
 def _rotation(
     folder: str, raw: Mapping[str, Any], family: Family, number: _Numbers, head_dim: int, n_ctx: int, notes: list[str]
 ) -> dict[str, Any]:
-    """Fields of ModelConfig about the rotation: rope_theta, rope_dim, rope_scale, rope_scaling, n_ctx_train."""
+    """Fields of ModelConfig about the rotary embedding: rope_theta, rope_dim, rope_scale, rope_scaling, n_ctx_train."""
     # old files: rope_theta at the top and rope_scaling; new files: rope_parameters
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if isinstance(rope, dict) and isinstance(rope.get("full_attention"), dict):  # by the kind of layer
@@ -368,7 +370,7 @@ def _rotation(
 
 def _config(folder: str, raw: Mapping[str, Any], family: Family, tensors: Mapping[str, Tensor], override: str | None,
             notes: list[str]) -> ModelConfig:
-    """ModelConfig from the family, config.json and a few shapes."""
+    """ModelConfig from the architecture, config.json and the shapes of a few tensors."""
     number = _Numbers(folder, raw)
     embedding = tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:

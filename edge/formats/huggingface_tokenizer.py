@@ -20,7 +20,7 @@ _PATTERNS = {_LLAMA3_PATTERN: "llama-bpe", _LLAMA3_PATTERN.replace("{1,3}", ""):
 
 
 def chat_template(folder: str, settings: Mapping[str, Any]) -> str | None:
-    """The chat template: chat_template.jinja beside the model wins over tokenizer_config.json (as in transformers)."""
+    """The chat template. chat_template.jinja takes precedence over tokenizer_config.json, as in transformers."""
     path = os.path.join(folder, "chat_template.jinja")
     if os.path.isfile(path):
         try:
@@ -36,7 +36,9 @@ def chat_template(folder: str, settings: Mapping[str, Any]) -> str | None:
 
 
 def _clean(text: str, where: str) -> str:
-    """The text.  Refuses half a surrogate pair (possible in JSON): it is not a character and cannot be encoded."""
+    """Return ``text``.  Raises InvalidFile for half a surrogate pair (possible in JSON), which is not a character and
+    cannot be encoded.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -45,7 +47,7 @@ def _clean(text: str, where: str) -> str:
 
 
 def _ids(*values: Any, n_vocab: int) -> list[int]:
-    """Token ids out of numbers and lists of numbers, in order, each once."""
+    """Token ids from numbers and lists of numbers, in order, without repetitions."""
     flat: list[Any] = []
     for value in values:
         flat += value[:64] if isinstance(value, list) else [value]
@@ -56,8 +58,8 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
          template: str | None, n_vocab: int, notes: list[str]) -> TokenizerSpec:
     """TokenizerSpec from tokenizer.json (byte-level BPE) or tokenizer.model (SentencePiece).
 
-    ``raw``, ``generation``, ``settings``: config.json, generation_config.json and tokenizer_config.json;
-    ``template``: the chat template.  Remarks worth showing are added to ``notes``.  Raises InvalidFile.
+    ``raw``, ``generation``, ``settings``: config.json, generation_config.json and tokenizer_config.json; ``template``:
+    the chat template.  Remarks for the user are added to ``notes``.  Raises InvalidFile.
     """
     fast = read_json(folder, "tokenizer.json", MAX_TOKENIZER)
     model_path = os.path.join(folder, "tokenizer.model")
@@ -144,7 +146,7 @@ def _byte_level(folder: str, fast: Mapping[str, Any], added: Mapping[str, tuple[
                 notes: list[str]) -> dict[str, Any]:
     """tokens, types, merges, pre, pattern and ignore_merges of a byte-level BPE tokenizer.json.
 
-    The token list is complete, as in GGUF: added tokens stand at their ids (type 3 special, 4 otherwise).
+    The token list is complete, as in GGUF: added tokens are at their ids (type 3 special, 4 otherwise).
     """
     where = os.path.join(folder, "tokenizer.json")
     vocab, merges = fast["model"].get("vocab"), fast["model"].get("merges")
@@ -206,7 +208,7 @@ def _pre_tokenizer(stated: Any, notes: list[str]) -> tuple[str, str | None]:
 
 
 def _starts_with_bos(fast: Mapping[str, Any], bos_id: int | None, template: str | None) -> bool:
-    """Whether texts begin with BOS: by the post-processor, else (it is the model's habit) by the chat template."""
+    """Whether texts begin with BOS: stated by the post-processor, else by the chat template."""
     post = fast.get("post_processor")
     steps = post.get("processors") if isinstance(post, dict) and post.get("type") == "Sequence" else [post]
     for step in steps if isinstance(steps, list) else []:

@@ -1,7 +1,7 @@
-"""Map a file read-only and hand out its bytes without copying them.
+"""Maps a file read-only and gives access to its bytes without copying them.
 
-Python's own ``mmap`` is enough here: a reader only slices.  The map exists as long as any memoryview of it, so a
-:class:`~edge.formats.checkpoint.Checkpoint` keeps its bytes alive simply by holding tensors.
+Python's ``mmap`` is enough, since readers only slice.  The map exists as long as any memoryview of it, so the tensors
+of a :class:`~edge.formats.checkpoint.Checkpoint` keep their bytes alive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from edge.errors import InvalidFile, MemoryRefused, ModelNotFound
 
 
 class Map(mmap.mmap):
-    """A map that keeps its file open, so that a few bytes can be read without mapping pages around them."""
+    """A map that keeps its file open, so that a few bytes can be read without mapping the pages around them."""
 
     file: BinaryIO
 
@@ -26,8 +26,8 @@ class Map(mmap.mmap):
 def map_file(path: str) -> memoryview:
     """The bytes of ``path`` as a read-only memoryview (format "B").
 
-    Raises ModelNotFound when nothing is there, InvalidFile when it cannot be read as a regular, non-empty file, and
-    MemoryRefused when it is larger than the address space this process may use.
+    Raises ModelNotFound if there is no such file, InvalidFile if it cannot be read as a regular, non-empty file, and
+    MemoryRefused if it is larger than the address space of this process.
     """
     try:
         with ExitStack() as stack:
@@ -51,7 +51,7 @@ def map_file(path: str) -> memoryview:
 
 
 def _watch(whole: Map) -> None:
-    """Tell the guard of maps (pyx.memory.guard) of it, until it is closed."""
+    """Register the map with the guard (pyx.memory.guard), until it is closed."""
     try:
         from pyx.memory import forget, watch
     except ImportError:  # not built: nothing will run over it
@@ -60,14 +60,14 @@ def _watch(whole: Map) -> None:
 
 
 def shown(name: object) -> str:
-    """A name out of an untrusted file, safe to print: quoted, printable ASCII, at most about 80 characters."""
+    """A name from an untrusted file, safe to print: quoted, printable ASCII, at most about 80 characters."""
     text = ascii(name)
     return text if len(text) <= 80 else text[:76] + "...'"
 
 
 @contextmanager
 def located(path: str) -> Iterator[None]:
-    """Put the file's path in front of an InvalidFile raised by code that does not know it."""
+    """A context manager: put the file's path in front of an InvalidFile raised by code that does not know it."""
     try:
         yield
     except InvalidFile as error:

@@ -1,9 +1,8 @@
-"""MLX: the 2-bit weights of mlx-lm folders, whose scales lie beside the codes rather than among them.
+"""MLX: the 2-bit weights of mlx-lm folders, whose scales are stored apart from the codes.
 
 A matrix of ``quantization: {"group_size": 128, "bits": 2}`` is three tensors: ``weight`` U32, 16 codes q a word, low
 bits first; ``scales`` and ``biases``, a float for each group of a row.  A weight is scale * q + bias: ternary
-where the bias is minus the scale and no q is 3.  So the words are the codes of PQ2_0 (of
-Q2_0 in groups of 64) as they stand.
+if the bias is minus the scale and no q is 3.  So the words are the codes of PQ2_0 (of Q2_0 in groups of 64), unchanged.
 
 Source: mlx-lm (``quantize``), MLX (``mx.quantize``, mode "affine").
 """
@@ -26,7 +25,9 @@ _NEGATED = bytes(byte ^ 0x80 for byte in range(256))
 
 
 def group_size(folder: str, raw: Mapping[str, Any]) -> int:
-    """Weights that share a scale, by config.json; 0 where MLX has not quantised the model.  Raises InvalidFile."""
+    """Number of weights that share a scale, from config.json; 0 if MLX has not quantised the model.  Raises
+    InvalidFile.
+    """
     how = raw.get("quantization")
     if how is None:
         return 0
@@ -42,9 +43,9 @@ def group_size(folder: str, raw: Mapping[str, Any]) -> int:
 
 
 def apart(folder: str, stored: Mapping[str, Stored], group: int) -> tuple[dict[str, Stored], dict[str, list[Stored]]]:
-    """The tensors without the scales and biases of packed ones; and these, by the name of the tensor they belong to.
+    """The tensors without the scales and biases of packed ones, and these, by the name of the tensor they belong to.
 
-    Raises InvalidFile where one of them is missing or of another size.
+    Raises InvalidFile if one of them is missing or has another size.
     """
     rest, beside = dict(stored), {}
     for name, entry in stored.items():
@@ -64,16 +65,16 @@ def apart(folder: str, stored: Mapping[str, Stored], group: int) -> tuple[dict[s
 
 
 def whole_type(tensor: Tensor) -> str:
-    """The type that :func:`whole` gives."""
+    """The type of the result of :func:`whole`."""
     if tensor.type != "MLX":
         return tensor.type
     return _WHOLE[tensor.shape[1] // tensor.beside[0].shape[1]]
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The same matrix with its scales among its codes, in memory of its own; tensors of other types as they are.
+    """The matrix with its scales between its codes, in its own memory; a tensor of another type is returned unchanged.
 
-    Raises ValueError where the weights are not ternary or a scale is beyond float16.
+    Raises ValueError if the weights are not ternary or a scale exceeds float16.
     """
     if tensor.type != "MLX":
         return tensor

@@ -1,7 +1,7 @@
-"""Tensor names and shapes of the ternary models we run, and a cheap look at whether the weights are ternary.
+"""Tensor names and shapes of the supported models, and quick tests of whether weights are ternary.
 
-Both readers end here: they bring tensors under GGUF names, and :func:`check` tests whether together they are the model
-that the configuration describes.
+Both readers use this module: they give tensors GGUF names, and :func:`check` tests whether the tensors are those of the
+model that the configuration describes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift
 
 
 def is_projection(name: str) -> bool:
-    """Whether ``blk.N.<projection>.weight``."""
+    """Whether ``name`` is that of a ternary matrix, ``blk.N.<projection>.weight``."""
     parts = name.split(".")
     return len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" and parts[2] in PROJECTIONS
 
 
 def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every tensor of a layer, in file order: GGUF name without ``blk.N.`` -> shape (out, in) or (n,)."""
+    """All tensors of a layer, in file order: GGUF name without ``blk.N.`` -> shape (out, in) or (n,)."""
     c = config
     table: dict[str, tuple[int, ...]] = {
         "attn_norm.weight": (c.hidden,),
@@ -71,7 +71,7 @@ def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Every tensor that the model must have: GGUF name -> shape (out, in) or (n,), in file order."""
+    """All tensors that the model must have: GGUF name -> shape (out, in) or (n,), in file order."""
     c = config
     layer = layer_shapes(c)
     table: dict[str, tuple[int, ...]] = {"token_embd.weight": (c.n_vocab, c.hidden)}
@@ -84,7 +84,9 @@ def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
-    """Raise InvalidFile unless ``tensors`` are exactly the model of ``config``; return remarks worth showing."""
+    """Raise InvalidFile unless ``tensors`` are exactly those of the model of ``config``.  Returns remarks for the
+    user.
+    """
     wanted = shapes(config)
     optional = {"rope_freqs.weight": (config.rope_dim // 2,)}
     for name in tensors:
@@ -117,9 +119,9 @@ def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def zero_fraction(tensor: Tensor) -> float:
-    """Share of zero weights in a small sample of a ternary tensor (1.0 when that type is not sampled).
+    """Share of zero weights in a small sample of a ternary tensor (1.0 for types that are not sampled).
 
-    Raises InvalidFile when the sample holds what the format never holds: code 3, or an impossible scale.
+    Raises InvalidFile if the sample contains what the format never contains: code 3, or an impossible scale.
     """
     if not (math.isfinite(tensor.scale) and tensor.scale != 0.0):
         raise InvalidFile(f"tensor {tensor.name} has scale {tensor.scale}; the file is damaged, get it again")
@@ -151,16 +153,16 @@ def zero_fraction(tensor: Tensor) -> float:
 
 
 def _zeros(codes: bytes) -> float | None:
-    """Share of zero weights among packed codes; None if there is a code that ternary weights never have."""
+    """Share of zero weights among packed codes; None if they contain a code that ternary weights never have."""
     if len(codes.translate(None, _BAD)) != len(codes):
         return None
     return int.from_bytes(codes.translate(_ZEROS), "little").bit_count() / (4 * len(codes))
 
 
 def zeros(tensor: Tensor) -> float | None:
-    """Share of zero weights of a whole ternary tensor; None if it holds a code that ternary weights never have.
+    """Share of zero weights of a whole ternary tensor; None if it contains a code that ternary weights never have.
 
-    1.0 for types that cannot hold such a code, or are not looked at.
+    1.0 for types that cannot contain such a code, or that are not tested.
     """
     if tensor.type not in ("I2_S", "HF_U8"):
         return 1.0
@@ -171,10 +173,10 @@ def zeros(tensor: Tensor) -> float | None:
 
 
 def looks_ternary(tensor: Tensor) -> bool:
-    """Whether a matrix of floats may be scale x {-1, 0, 1}; a cheap look at the beginning of it.
+    """Whether a float matrix may be scale x {-1, 0, 1}, from its first values only.
 
-    256 neighbours have at most 8 magnitudes where scales come in groups of 32 or more.  Blocks of Q8_0 and Q4_0 hold
-    one magnitude each; in Q4_0, whose codes go from -8 to 7, these two are one.
+    256 consecutive weights have at most 8 magnitudes if each scale belongs to 32 weights or more.  Blocks of Q8_0 and
+    Q4_0 have one magnitude each; in Q4_0, whose codes go from -8 to 7, -8 and 7 count as one.
     """
     if tensor.type in ("Q8_0", "Q4_0"):
         size = 34 if tensor.type == "Q8_0" else 18
@@ -188,7 +190,7 @@ def looks_ternary(tensor: Tensor) -> bool:
 
 
 def _magnitudes(type: str, block: bytes) -> set[int]:
-    """What a block of Q8_0 or Q4_0 holds beside zeros, without signs and scale."""
+    """The magnitudes of the non-zero codes in a block of Q8_0 or Q4_0, without the scale."""
     if type == "Q8_0":
         return {min(byte, 256 - byte) for byte in block} - {0}
     codes = {abs((byte >> shift & 15) - 8) for byte in block for shift in (0, 4)} - {0}

@@ -1,8 +1,8 @@
-"""The safetensors container: a JSON header and raw bytes, over a memory map.
+"""The safetensors container: a JSON header and raw bytes, read over a memory map.
 
-Why not the ``safetensors`` library: its Python face either copies every tensor into a ``bytes`` object
-(``deserialize``) or returns NumPy/torch arrays (``safe_open``); neither gives a zero-copy view without one of those
-packages, and the run path imports neither.  The container itself is a length, a JSON object and offsets.
+Why not the ``safetensors`` library: its Python interface either copies every tensor into a ``bytes`` object
+(``deserialize``) or returns NumPy or torch arrays (``safe_open``).  Without these packages, which the program does not
+import, it gives no view without a copy.  The container itself is a length, a JSON object and offsets.
 
 Format: https://github.com/huggingface/safetensors#format
 """
@@ -77,5 +77,5 @@ def read(path: str) -> dict[str, Stored]:
 
 
 def _whole(value: object) -> TypeGuard[list[int]]:
-    """A list of integers from 0 to 2**63."""
+    """Whether ``value`` is a list of integers from 0 to 2**63."""
     return isinstance(value, list) and all(type(element) is int and 0 <= element < 1 << 63 for element in value)

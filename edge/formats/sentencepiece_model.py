@@ -1,7 +1,7 @@
-"""Read a SentencePiece ``tokenizer.model`` (a serialised ModelProto) without the protobuf package.
+"""Reads a SentencePiece ``tokenizer.model`` (a serialised ModelProto) without the protobuf package.
 
-Only what the rest needs: the pieces and the special ids.  Wire format: key = field << 3 | wire type, varint = 0,
-64 bit = 1, length-delimited = 2, 32 bit = 5.  Field numbers: google/sentencepiece, sentencepiece_model.proto.
+It reads the pieces and the special ids only.  Wire format: key = field << 3 | wire type, varint = 0, 64 bit = 1,
+length-delimited = 2, 32 bit = 5.  Field numbers: google/sentencepiece, sentencepiece_model.proto.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class SentencePieceModel:
 
 
 def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
-    """Raises InvalidFile naming ``what`` if the bytes are not a ModelProto."""
+    """The pieces and special ids of a serialised ModelProto.  Raises InvalidFile that names ``what`` if it is not
+    one.
+    """
     model = SentencePieceModel()
     try:
         view = memoryview(data)
@@ -92,7 +94,7 @@ def _int(value: int | memoryview) -> int:
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(field number, value) of one message; fixed 32- and 64-bit values come as bytes."""
+    """(field number, value) of one message; fixed 32- and 64-bit values are returned as bytes."""
     pos, end = 0, len(view)
 
     def varint() -> int:

@@ -1,4 +1,4 @@
-"""The small files beside a model's weights: JSON objects and tokenizer models, untrusted like the rest."""
+"""The small files beside a model's weights: JSON objects and tokenizer models.  They are not trusted either."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fail(where: str, what: str) -> NoReturn:
 
 
 def read_small(path: str, limit: int) -> bytes:
-    """The whole of a small side file (JSON, tokenizer.model); InvalidFile if it is larger than ``limit`` bytes."""
+    """The content of a small file (JSON, tokenizer.model).  Raises InvalidFile if it is larger than ``limit`` bytes."""
     try:
         with open(path, "rb") as file:
             # read(n) would allocate n bytes whatever the size of the file
@@ -30,7 +30,7 @@ def read_small(path: str, limit: int) -> bytes:
 
 
 def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:
-    """A JSON object out of an untrusted file; keys must be unique.  Raises InvalidFile naming ``what``."""
+    """A JSON object from an untrusted file; keys must be unique.  Raises InvalidFile that names ``what``."""
     import json  # not needed where a model is a GGUF file
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,8 @@
-"""Lists of texts as GGUF stores them: a 128 k vocabulary and its merges are 408 thousand strings, of which a run needs
-a few hundred, so the others stay bytes in the file."""
+"""Lists of texts as GGUF stores them.
+
+A 128 k vocabulary and its merges are 408 thousand strings, of which a run needs a few hundred; the others stay bytes in
+the file.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pyx import strings
 class StringArray(Sequence[str]):
     """Strings, each stored as its length (uint64) and its bytes; decoded only when accessed.
 
-    An element that is not UTF-8 raises InvalidFile at that moment.
+    Accessing an element that is not UTF-8 raises InvalidFile.
     """
 
     __slots__ = ("_where", "ends", "first", "view")
@@ -27,7 +30,7 @@ class StringArray(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Sequence[str], where: str) -> StringArray:
-        """The same for any texts, stored in memory of their own."""
+        """A StringArray of ``texts``, in its own memory."""
         if isinstance(texts, cls):
             return texts
         stored = bytearray()
@@ -39,7 +42,7 @@ class StringArray(Sequence[str]):
         return cls(memoryview(stored), 0, ends, where)
 
     def starting(self, prefix: str) -> list[int]:
-        """Indices of the strings that start so."""
+        """Indices of the strings that start with ``prefix``."""
         return strings.starting(self.view, self.first, self.ends, prefix.encode())
 
     def __len__(self) -> int:
@@ -73,5 +76,5 @@ class StringArray(Sequence[str]):
             start = end + 8
 
     def raw(self) -> bytes:
-        """All elements as stored: length, bytes, length, bytes, ..."""
+        """All elements as they are stored: length, bytes, length, bytes, ..."""
         return bytes(self.view[self.first : self.ends[-1] if self.ends else self.first])

@@ -1,11 +1,11 @@
-"""A kiosk that is never wrong about what it was told: code keeps the order and quotes the owner.
+"""A kiosk that takes orders and bookings and quotes the owner's sentences; code keeps the order, no model is needed.
 
-    turn -> understand (what the guest meant: operations) -> apply (plain data, exact money) -> what to say
+    turn -> understand (operations) -> apply (the order, with exact prices) -> what to say
 
-``house``       what the owner wrote: texts, facts, items, bookings
-``operations``  the closed set of things a turn can mean, and their one text form
+``house``       the house file: texts, facts, items, bookings
+``operations``  everything that a turn can mean, and its text form
 ``state``       the order and the bookings; apply(house, state, operation)
-``words``       words of a turn, compared with words of the house
+``words``       compares the words of a turn with those of the house
 ``understand``  a turn -> operations
-``facts``       which of the owner's sentences answers a question
+``facts``       chooses the sentence of the owner that answers a question
 """

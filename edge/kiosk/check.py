@@ -1,4 +1,4 @@
-"""What is doubtful in a house file that can be used: names no guest could tell apart, facts no guest could ask for."""
+"""Finds doubtful entries in a valid house file: names that no guest can tell apart, facts that no question leads to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 
 
 def check(house: House) -> Iterator[str]:
-    """One line for each doubt."""
+    """One line for each doubtful entry."""
     names: dict[str, str] = {}
     for kind, entries in (("item", house.items), ("extra", tuple(house.extras.values())), ("booking", house.bookings)):
         for entry in entries:
@@ -43,7 +43,9 @@ def check(house: House) -> Iterator[str]:
 
 
 def unwritable(house: House, folder: str) -> Iterator[str]:
-    """Why orders cannot be written to the file of the house; ``folder``: what its relative path starts from."""
+    """The reason why orders cannot be written to the file of the house, if any.  ``folder``: relative paths begin
+    here.
+    """
     if "file" in house.orders:
         path = os.path.join(folder, house.orders["file"])
         parent = os.path.dirname(path)
@@ -54,7 +56,7 @@ def unwritable(house: House, folder: str) -> Iterator[str]:
 
 
 def _contradictions(house: House) -> Iterator[str]:
-    """Two facts that tell different hours for the same day, or one that says closed where another says open."""
+    """Two facts that state different hours for the same day, or one that says closed where another says open."""
     said: dict[str, tuple[int, str]] = {}
     for number, fact in enumerate(house.facts, 1):
         low = fact.lower()

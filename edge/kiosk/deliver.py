@@ -1,9 +1,9 @@
-"""Where finished orders go, each exactly once: standard output, a file, or a command.
+"""Delivers finished orders, each exactly once: to standard output, a file, or a command.
 
-An order counts when its line is on the disk (a file: appended by one write and synced; a command: its spool file), and
-the guest is thanked after that.  A command runs in a session of its own with the order on its standard input, and its
-shell deletes the spool file when it has succeeded: killing the kiosk in between neither loses nor doubles an order.
-Only where the power failed while a command ran, it is run again, with the same id.
+An order is accepted when its line is on the disk (a file: appended by one write and synced; a command: its spool file);
+the guest is thanked after that.  A command runs in its own session with the order on its standard input, and its shell
+deletes the spool file after success: if the kiosk is killed in between, no order is lost or delivered twice.  Only if
+the power fails while a command runs, it is run again, with the same id.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Deliver = Callable[[dict[str, Any]], object]
 
 
 def delivery(house: House, folder: str, write: Callable[[str], object]) -> Deliver:
-    """What takes finished orders.  ``folder``: what relative paths in the house file start from; ``write``: to standard
-    output, a line.
+    """The function that takes finished orders.
 
-    Raises EdgeError where orders cannot be delivered.
+    ``folder``: relative paths in the house file begin here.  ``write``: prints a line to standard output.  Raises
+    EdgeError if orders cannot be delivered.
     """
     if "file" in house.orders:
         return File(os.path.join(folder, house.orders["file"]))
@@ -41,7 +41,9 @@ def line(order: dict[str, Any]) -> str:
 
 
 class File:
-    """Appends orders to a file, a line each.  A last line that the power cut off is completed as a line of its own."""
+    """Appends orders to a file, one line each.  If a power cut left an incomplete last line, the next order begins on a
+    new line.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -64,9 +66,9 @@ class File:
 
 
 class Command:
-    """Runs a command for each order, the order on its standard input, its id in BITNET_EDGE_ORDER.
+    """Runs a command for each order: the order is its standard input, the order's id is BITNET_EDGE_ORDER.
 
-    Orders that were not delivered (the command failed, the power went) lie in ``spool`` and are tried again at the
+    Orders that were not delivered (the command failed, or the power) stay in ``spool`` and are tried again at the next
     start.
     """
 

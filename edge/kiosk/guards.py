@@ -1,8 +1,8 @@
-"""Guards: turns that are answered by the owner's fixed text before anything is understood in them.
+"""Turns that get the owner's fixed text before they are interpreted: emergencies, and turns that are too long.
 
-An emergency must never become an order, so this errs on the side of the owner's emergency text.  What only sounds like
-one ("death by chocolate", "I am dying for a coffee") is listed as harmless in emergencies.txt and cut out first; that
-file tells what its sections do.
+An emergency must never become an order, so in doubt the owner's emergency text is given.  Phrases that only sound like
+one ("death by chocolate", "I am dying for a coffee") are listed as harmless in emergencies.txt and removed first; that
+file explains its sections.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ = 8000
 
 
 def _sections() -> dict[str, list[str]]:
-    """emergencies.txt: section -> its lines, classes filled in."""
+    """The lines of each section of emergencies.txt, with the classes of words filled in."""
     sections: dict[str, list[str]] = {}
     classes: dict[str, str] = {}
     lines: list[str] = []
@@ -42,7 +42,7 @@ def _sections() -> dict[str, list[str]]:
 
 
 def _any(lines: list[str], end: str = "") -> re.Pattern[str]:
-    """One pattern of all lines, each from the beginning of a word: "espressos" is not an SOS."""
+    """One pattern for all lines, each from the beginning of a word: "espressos" is not an SOS."""
     return re.compile("|".join(f"(?<!\\w)(?:{line}){end}" for line in lines), re.IGNORECASE)
 
 
@@ -74,7 +74,7 @@ _ENGLISH = frozenset(
 
 
 def guard(house: House, text: str) -> tuple[str, str] | None:
-    """(kind, the owner's text) for a turn that goes no further: "emergency" or "long"; else None."""
+    """(kind, the owner's text) for a turn that is answered by it: kind "emergency" or "long"; else None."""
     if is_emergency(text if len(text) <= READ else f"{text[:READ // 2]} {text[-READ // 2:]}"):
         return "emergency", house.texts["emergency"]
     if len(text) > LONGEST:
@@ -83,7 +83,7 @@ def guard(house: House, text: str) -> tuple[str, str] | None:
 
 
 def is_emergency(text: str) -> bool:
-    """Whether a turn speaks of danger to life, or of harming oneself."""
+    """Whether a turn speaks of danger to life, or of self-harm."""
     plain = " ".join(text.replace("\u2019", "'").split())
     for pattern, full in _CONTRACTED:
         plain = pattern.sub(full, plain)
@@ -99,7 +99,7 @@ def is_emergency(text: str) -> bool:
 
 @lru_cache(4096)
 def _spelled(word: str) -> str:
-    """The word of danger that an unknown word is one slip away from, or ""."""
+    """The word of emergencies.txt from which an unknown word differs by one typing error, or ""."""
     if word in vectors.table()[0]:
         return ""
     return next((key for key in _SPELLING if key[0] == word[0] and distance(word, key, 1) == 1), "")

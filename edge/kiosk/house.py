@@ -1,10 +1,10 @@
-"""What the owner wrote: one TOML file, checked with line numbers, as plain data.
+"""The house file: TOML written by the owner, checked (errors name the line), as plain data.
 
     name = "Corner Café"
     currency = "€"
     facts = ["We open at 8.", "Dogs are welcome on the terrace."]
 
-    [texts]                                   # said as they stand
+    [texts]                                   # said word for word
     unknown = "I do not know that. Please ask at the counter."
 
     [extras]                                  # what can be added to items, each with its price
@@ -59,7 +59,7 @@ MAX_BYTES, MAX_ENTRIES, MAX_TEXT = 1 << 18, 500, 2000
 
 @dataclass(frozen=True)
 class Extra:
-    """Something that can be added to items; ``price`` in cents."""
+    """Something that can be added to items.  ``price``: in cents."""
 
     name: str
     price: int = 0
@@ -68,7 +68,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class Item:
-    """Something that can be ordered; ``price`` in cents of each size, or of the one size ``""``."""
+    """Something that can be ordered.  ``price``: size -> cents; an item in one size has the size ""."""
 
     name: str
     price: dict[str, int]
@@ -77,13 +77,13 @@ class Item:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The sizes a guest chooses from; none where the item comes in one size."""
+        """The sizes that a guest chooses from; empty if the item comes in one size."""
         return tuple(size for size in self.price if size)
 
 
 @dataclass(frozen=True)
 class Booking:
-    """Something that can be booked; ``fields`` name -> one of KINDS, or the choices there are."""
+    """Something that can be booked.  ``fields``: name -> one of KINDS, or the tuple of choices."""
 
     name: str
     fields: dict[str, str | tuple[str, ...]]
@@ -92,7 +92,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class House:
-    """One house file, checked: every name in it is known, every price exact."""
+    """One house file, checked: every name in it is defined, prices are exact cents."""
 
     name: str
     language: str = "en"
@@ -113,7 +113,7 @@ class House:
         return next((each for each in self.bookings if each.name == name), None)
 
     def money(self, cents: int) -> str:
-        """An amount as it is read out: "€3.20"; a currency of letters follows: "3.20 CHF"."""
+        """An amount as the kiosk says it: "€3.20"; a currency in letters follows the number: "3.20 CHF"."""
         amount = f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02d}"
         return f"{amount} {self.currency}" if self.currency.isalpha() else f"{self.currency}{amount}"
 
@@ -123,14 +123,16 @@ class House:
         return f"{item.name}: {', '.join(prices)}."
 
     def statements(self) -> tuple[str, ...]:
-        """Everything that can be quoted, numbered from 1 in operations: facts, then rows of the menu, then extras."""
+        """All statements that can be quoted; operations number them from 1: facts, then rows of the menu, then
+        extras.
+        """
         rows = [self.price_line(item) for item in self.items]
         extras = [f"{each.name}: {self.money(each.price)}." for each in self.extras.values()]
         return (*self.facts, *rows, *extras)
 
 
 def load(path: str | os.PathLike[str]) -> House:
-    """The house of a file.
+    """The house in the file at ``path``.
 
     Raises InvalidFile, "FILE, line N: what is wrong", for a file that cannot be read or used.
     """
@@ -150,7 +152,7 @@ def load(path: str | os.PathLike[str]) -> House:
 
 
 def parse(text: str, source: str = "house") -> House:
-    """The house that ``text`` (TOML) describes; ``source`` is what errors call it.  Raises InvalidFile."""
+    """The house that ``text`` (TOML) describes.  ``source``: the name of the file for errors.  Raises InvalidFile."""
     try:
         table = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
@@ -163,7 +165,7 @@ def parse(text: str, source: str = "house") -> House:
 
 
 class _Reader:
-    """Checks a parsed table, part by part; every complaint names the line it is about."""
+    """Checks the parsed tables; each error names the line of the value."""
 
     def __init__(self, text: str, source: str) -> None:
         self.lines = text.splitlines()
@@ -173,7 +175,9 @@ class _Reader:
         return InvalidFile(f"{self.source}, line {self.line(path)}: {message}")
 
     def line(self, path: tuple[str | int, ...]) -> int:
-        """The line of a value: ("items", 2, "price") is ``price`` below the third [[items]]; at worst its table's."""
+        """The line of a value: ("items", 2, "price") is ``price`` in the third [[items]]; if it is not found, the line
+        of its table.
+        """
         best, headers, here = 1, {}, ()  # type: int, dict[str, int], tuple[str | int, ...]
         for number, line in enumerate(self.lines, 1):
             if header := re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line):
@@ -239,7 +243,7 @@ class _Reader:
         return tuple(self.text(each, *path) for each in value)
 
     def cents(self, value: Any, *path: str | int) -> int:
-        """3.2, 3.20 or 3 -> 320 or 300, exactly."""
+        """The price in cents, exactly: 3.2, 3.20 or 3 -> 320, 320, 300.  Raises InvalidFile."""
         number = Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else Decimal("nan")
         if not (number.is_finite() and 0 <= number <= 1_000_000):
             raise self.fail("a price must be a number of 0 or more, such as 3.20", *path)
@@ -322,7 +326,7 @@ class _Reader:
         return Booking(name, fields, self.names(entry.get("others", []), "bookings", at, "others"))
 
     def distinct(self, key: str, entries: tuple[Any, ...]) -> None:
-        """No two entries may answer to the same name."""
+        """Raise InvalidFile if two entries have a name in common."""
         taken: dict[str, str] = {}
         for at, entry in enumerate(entries):
             for name in (entry.name, *entry.others):

@@ -1,7 +1,7 @@
-"""What of the house a turn mentions: items, sizes, extras, things to book and their choices, numbers.
+"""Finds the names of the house in a turn: items, sizes, extras, things to book and their choices, numbers.
 
-Names are compared word by word: plural or singular, written together or apart, with small slips, in full or in part
-("sourdough" for "Sourdough loaf", where nothing else there is a sourdough).  The longest match wins.
+Names are compared word by word: plural or singular, written together or apart, with small typing errors, in full or in
+part ("sourdough" for "Sourdough loaf" if nothing else of the house is a sourdough).  The longest match wins.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _WEAK = frozenset(
 
 @dataclass(frozen=True)
 class Mention:
-    """Words ``first`` to ``last`` (exclusive) of a turn name something.
+    """A name in the words ``first`` to ``last`` (exclusive) of a turn.
 
-    ``kind``: item, size, extra, booking, choice, number.  ``values``: what it may be; several where it is not clear.
-    ``exact``: the whole name was there, not a part of it; ``verbatim``: letter by letter.
-    ``other``: what else the same words may name ("slice": a size of one item, an extra of another).
+    ``kind``: item, size, extra, booking, choice, number.  ``values``: the names of the house that it may mean, several
+    if it is ambiguous.  ``exact``: the whole name was said, not a part; ``verbatim``: letter by letter.  ``other``:
+    another meaning of the same words ("slice": a size of one item, an extra of another).
     """
 
     kind: str
@@ -77,7 +77,7 @@ class _Entry:
 
 
 class Vocabulary:
-    """The names of one house, ready to be looked for."""
+    """The names of one house, prepared for searching."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -133,7 +133,7 @@ class Vocabulary:
                     self.entries.append(_Entry(kind, value, (parts[1].stem, coin), (parts[1].fold, coin)))
 
     def mentions(self, turn: list[Word]) -> list[Mention]:
-        """What the turn mentions, from left to right, without overlaps."""
+        """The names in the turn, from left to right, without overlaps."""
         found = [*self._full(turn), *self._partial(turn), *_numbers(turn)]
         order = {"item": 0, "extra": 1, "choice": 2, "booking": 3, "size": 4, "number": 5}
         found.sort(key=lambda m: (-(m.last - m.first) - 0.5 * m.exact - 0.25 * m.verbatim, order[m.kind], m.first))
@@ -166,7 +166,7 @@ class Vocabulary:
                     yield Mention("size", (size,), at, at + 1)
 
     def _partial(self, turn: list[Word]) -> Iterator[Mention]:
-        """Runs of words that are parts of the names of items, and which items have most of them."""
+        """Runs of words that are parts of the names of items, with the items that share most of them."""
         for at, word in enumerate(turn):
             if word.stem in self.extra_parts and word.stem not in self.parts:
                 yield Mention("extra", (self.extra_parts[word.stem],), at, at + 1, exact=False)
@@ -182,7 +182,7 @@ class Vocabulary:
             yield Mention("item", tuple(best), at, end, exact=False)
 
     def _alone(self, turn: list[Word], at: int) -> bool:
-        """Whether a word that is only a part of a name stands for it: nothing else is described by it."""
+        """Whether a word that is a part of a name stands for the whole name, because it describes nothing else."""
         before = {word.fold for word in turn[max(0, at - 2) : at]}
         after = turn[at + 1] if at + 1 < len(turn) else None
         return not before & {"with", "no", "without", "extra", "some", "more"} and (
@@ -202,14 +202,14 @@ class Vocabulary:
 
 
 def _part_of_another(turn: list[Word], at: int) -> bool:
-    """Whether a word is something that goes into what was named before: "with chocolate", "a shot of espresso"."""
+    """Whether a word belongs to what was named before: "with chocolate", "a shot of espresso"."""
     before = [word.fold for word in turn[max(0, at - 2) : at]]
     measure = {"pump", "pumps", "shot", "shots", "splash", "dash", "bit", "drop", "touch", "squirt"}
     return before[-1:] in (["with"], ["extra"], ["without"]) or (before[-1:] == ["of"] and before[0] in measure)
 
 
 def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
-    """Where the name ends that begins at word ``at``, 0 if it does not; joined or split writing counts, too."""
+    """The index after the name that begins at word ``at``, 0 if there is none; the words may be joined or split."""
     here = at
     for position, part in enumerate(stems):
         while position and here < len(turn) and (turn[here].fold in ("-", "&", ".") or turn[here].fold == "'"):
@@ -258,7 +258,7 @@ def _numbers(turn: list[Word]) -> Iterator[Mention]:
 
 
 def vocabulary(house: House) -> Vocabulary:
-    """The vocabulary of a house, made once."""
+    """The vocabulary of a house, cached."""
     return _VOCABULARIES.setdefault(id(house), (house, Vocabulary(house)))[1]
 
 

@@ -1,4 +1,4 @@
-"""The closed set of things a guest's turn can mean, and the one text form they are written in.
+"""Operations: everything that a guest's turn can mean, and the text form of each.
 
     add 2 "Flat white" size "large" with "oat milk" without "sugar"
     remove 1                         line 1 of the order; "remove 1 count 2" takes two of it away
@@ -10,9 +10,9 @@
     confirm    deny    done    restart    unknown
     small talk greeting
 
-One operation on a line.  Texts are names of the house or spans of the guest's turn, written as JSON strings; lines and
-statements count from 1.  :func:`write` and :func:`read` are inverse; :func:`grammar` is the language of :func:`write`
-for one turn at one house, which allows nothing else.
+One operation per line.  Texts are names of the house or parts of the guest's turn, written as JSON strings; lines and
+statements are numbered from 1.  :func:`read` is the inverse of :func:`write`; :func:`grammar` gives the grammar of this
+text form for one turn at one house.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_COUNT = 99
 
 @dataclass(frozen=True)
 class Add:
-    """``count`` of an item; ``size`` is "" while the guest has not chosen one."""
+    """Add ``count`` of an item to the order; ``size`` is "" until the guest chooses one."""
 
     item: str
     count: int = 1
@@ -42,7 +42,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Remove:
-    """Take ``count`` of line ``line`` away, or all of it (0)."""
+    """Remove ``count`` of line ``line``; 0 removes the whole line."""
 
     line: int
     count: int = 0
@@ -50,7 +50,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Change:
-    """Change line ``line``; what is empty or 0 stays as it is."""
+    """Change line ``line``; fields that are empty or 0 stay unchanged."""
 
     line: int
     count: int = 0
@@ -78,14 +78,14 @@ class Book:
 
 @dataclass(frozen=True)
 class Cancel:
-    """A booking is taken back."""
+    """Cancel a booking."""
 
     booking: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Statement ``number`` of the house answers the guest's question; 0: none does."""
+    """Quote statement ``number`` of the house as the answer; 0: no statement answers the question."""
 
     number: int
 
@@ -99,7 +99,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class Plain:
-    """An operation that is a word: confirm, deny, done, restart, unknown."""
+    """An operation that is one word: confirm, deny, done, restart, unknown."""
 
     word: str
 
@@ -121,7 +121,7 @@ def _details(operation: Add | Change) -> str:
 
 
 def write(operation: Operation) -> str:
-    """The operation as its line of text."""
+    """The line of text for an operation."""
     match operation:
         case Add():
             return f"add {operation.count} {_quote(operation.item)}{_details(operation)}"
@@ -159,7 +159,7 @@ _FORMS = {
 
 
 def read(line: str) -> Operation:
-    """The operation that a line of text is.  Raises InvalidFile for any other text."""
+    """The operation in a line of text.  Raises InvalidFile for any other text."""
     line = line.strip()
     if line in PLAIN:
         return Plain(line)
@@ -189,7 +189,7 @@ def read(line: str) -> Operation:
 
 
 def _read_details(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Size, extras and what is left out, of the part of a line that names them."""
+    """(size, extras, what to leave out) from the end of a line."""
     pairs = [(word, json.loads(value)) for word, value in re.findall(rf" (size|with|without) {_STRING}", text)]
     values = {kind: tuple(v for word, v in pairs if word == kind) for kind in ("size", "with", "without")}
     if len(values["size"]) > 1:
@@ -213,11 +213,11 @@ def grammar(
     booked: list[str],
     most: int = 8,
 ) -> str:
-    """A Lark grammar of what one turn can mean: 1 to ``most`` operations, one on a line.
+    """A Lark grammar of everything that one turn can mean: 1 to ``most`` operations, one per line.
 
-    ``items``, ``sizes`` and ``extras`` are the candidates that the turn may mean, ``bookings`` names -> fields,
-    ``n_lines`` the lines of the order, ``statements`` the numbers that may be quoted, ``spans`` runs of words of the
-    turn, ``booked`` what has been booked so far.  A kind of operation that nothing is there for is left out.
+    ``items``, ``sizes`` and ``extras`` are the candidates for this turn; ``bookings``: name -> fields; ``n_lines``: the
+    number of lines of the order; ``statements``: the numbers that may be quoted; ``spans``: runs of words of the turn;
+    ``booked``: current bookings.  Operations without candidates are left out.
     """
     kinds = [*(_quote(word) for word in PLAIN), '"answer none"', "talk"]
     rules = ['talk: "small talk " (' + " | ".join(_quote(kind) for kind in TALK) + ")", "count: /[1-9][0-9]?/"]

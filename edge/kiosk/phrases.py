@@ -1,4 +1,4 @@
-"""What guests say, out of phrases.txt: a section of alternatives -> one compiled pattern."""
+"""Phrases that guests use, from phrases.txt: each section of alternatives becomes one compiled pattern."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def phrases(name: str) -> re.Pattern[str]:
 
 @cache
 def listed(name: str) -> frozenset[str]:
-    """The words of a section that lists words."""
+    """The words of a section that is a list of words."""
     return frozenset(" ".join(_sections()[name][1]).split())
 
 
 @cache
 def reworded() -> list[tuple[re.Pattern[str], str]]:
-    """Pairs of the section "reworded": what is said, and the words it is compared by."""
+    """The pairs of the section "reworded": (pattern of what is said, the words to compare instead)."""
     pairs = (line.split(" => ") for line in _sections()["reworded"][1])
     return [(re.compile(rf"\b(?:{said})\b"), words) for said, words in pairs]
 
 
 def kinds(of: str) -> dict[str, re.Pattern[str]]:
-    """The patterns of the sections "OF KIND", by kind."""
+    """The patterns of the sections named "OF KIND", by kind."""
     return {name.split(" ", 1)[1]: phrases(name) for name in _sections() if name.startswith(f"{of} ")}

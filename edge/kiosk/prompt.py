@@ -1,8 +1,8 @@
-"""The same road with a model: an instruct model writes the operations, held to a grammar of this turn at this house.
+"""Understanding by a model: an instruct model writes the operations, under a grammar for this turn and house.
 
-Nothing but operations can come out: items, sizes and extras of the menu, lines of the order, numbers of statements,
-and runs of words of the guest's turn.  What cannot be applied is dropped; what is left is never empty.  Wishes are
-found by code, as without a model.
+The grammar allows nothing but operations on items, sizes and extras of the menu, lines of the order, numbers of
+statements, and runs of words of the guest's turn.  Operations that cannot be applied are dropped; if none is left, the
+result is ``unknown``.  Requests that the order cannot hold are found by code, as without a model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ unknown - anything else"""
 
 
 def spans(turn: str) -> list[str]:
-    """Runs of up to MAX_SPAN words of a turn, as they stand in it."""
+    """Runs of up to MAX_SPAN words of a turn, unchanged."""
     parts = words(turn)
     found = []
     for first in range(len(parts)):
@@ -48,12 +48,12 @@ def spans(turn: str) -> list[str]:
 
 
 def system(house: House, state: State) -> str:
-    """The system prompt of an instruct model: the operations, then the situation."""
+    """The system prompt for an instruct model: the operations, then the situation."""
     return f"{_OPERATIONS}\n\n{situation(house, state)}"
 
 
 def situation(house: House, state: State) -> str:
-    """The house and the order as it stands, for a model."""
+    """The house and the current order, as text for a model."""
     menu = [
         f'"{item.name}"'
         + (f" ({', '.join(item.sizes)})" if item.sizes else "")
@@ -78,7 +78,7 @@ def situation(house: House, state: State) -> str:
 
 
 def turn_grammar(house: House, state: State, turn: str) -> str:
-    """The Lark grammar of what a turn may mean at this house."""
+    """The Lark grammar of everything that a turn may mean at this house."""
     return grammar(
         items=[item.name for item in house.items],
         sizes=list(dict.fromkeys(size for item in house.items for size in item.sizes)),
@@ -92,9 +92,9 @@ def turn_grammar(house: House, state: State, turn: str) -> str:
 
 
 def interpret(model: Any, house: House, state: State, turn: str) -> Understood:
-    """What ``model`` (:class:`edge.engine.Engine`) takes a turn to mean; the operations can be applied in order.
+    """The meaning of a turn by ``model`` (:class:`edge.engine.Engine`); the operations can be applied in order.
 
-    Wishes that an order has no place for, and extras that an item does not come with, are told to the guest.
+    Wishes that the order cannot hold, and extras that an item does not come with, are in ``unnoted``.
     """
     with model.session(system(house, state)) as session:
         answer = session.ask(turn, grammar=turn_grammar(house, state, turn), max_tokens=MAX_TOKENS, temperature=0.0)
@@ -115,7 +115,7 @@ def interpret(model: Any, house: House, state: State, turn: str) -> Understood:
 
 
 def _offered(house: House, state: State, operation: Operation) -> tuple[Operation, list[str]]:
-    """The operation without extras that its item does not come with, and these as wishes."""
+    """The operation without the extras that its item does not come with, and these extras as wishes."""
     if not isinstance(operation, (Add, Change)):
         return operation, []
     name = operation.item

@@ -1,4 +1,4 @@
-"""What every part of the understanding of a turn shares: the house, the state as it moves on, what was found."""
+"""What all parts of understanding a turn share: the house, the state after each operation, and what was found."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from edge.kiosk.state import State, apply, missing
 
 @dataclass
 class Understood:
-    """What a turn meant.
+    """The meaning of a turn.
 
-    ``unclear``: (words of the turn, the items it may be) for what could not be decided; ``missed``: words of the turn
-    that order something which is not on the menu; ``unnoted``: wishes that an order has no place for ("without nuts");
-    ``impossible``: days, times and numbers that there are not; ``no_count``: a thing was ordered less than once or
-    more than MAX_COUNT times.
+    ``unclear``: (words of the turn, the items that they may mean); ``missed``: words of the turn that order something
+    that is not on the menu; ``unnoted``: wishes that an order cannot hold ("without nuts"); ``impossible``: days, times
+    and numbers that do not exist; ``no_count``: something was ordered less than once or more than MAX_COUNT times.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -32,12 +31,12 @@ class Understood:
 
     @property
     def remarks(self) -> bool:
-        """Whether there is something to tell the guest beside what the operations are."""
+        """Whether the guest must be told something besides the operations."""
         return bool(self.unclear or self.missed or self.unnoted or self.impossible or self.no_count)
 
 
 class Reading:
-    """One turn being read; ``state`` follows the operations found."""
+    """One turn while it is read; ``state`` includes the operations found so far."""
 
     def __init__(self, house: House, state: State, text: str) -> None:
         self.house, self.state, self.before = house, state, state
@@ -52,7 +51,7 @@ class Reading:
         }
 
     def emit(self, operation: Operation) -> bool:
-        """Take an operation in if it can be applied."""
+        """Add an operation if it can be applied.  Returns whether it was."""
         try:
             self.state = apply(self.house, self.state, operation)
         except UsageError:
@@ -61,14 +60,14 @@ class Reading:
         return True
 
     def kind_of(self, booking: str, key: str) -> str:
-        """What a field of a booking holds: one of house.KINDS, or "choice"."""
+        """The kind of a field of a booking: one of house.KINDS, or "choice"."""
         entry = self.house.booking(booking)
         kind = entry.fields.get(key, "") if entry else ""
         return kind if isinstance(kind, str) else "choice"
 
 
 def asks(low: str) -> bool:
-    """Whether a folded text has the form of a question; polite orders have it, too."""
+    """Whether a folded text has the form of a question; polite orders have this form, too."""
     return bool(phrases("asking").search(low))
 
 
