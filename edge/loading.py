@@ -1,6 +1,6 @@
-"""load(): a file or folder -> an Engine: choices checked, memory planned, refused or taken.
+"""load(): a file or folder -> an Engine: check the options, plan the memory, then refuse or load.
 
-(The module is not called load: importing it would put it in the place of the function ``edge.load``.)
+(The module is not called load: importing it would replace the function ``edge.load``.)
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def load(
 ) -> Engine:
     """Load a model: a file, a folder, or the name of a pulled model.  None or "bundled": the bundled model.
 
-    ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all that begin with kv: see
+    ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all names that begin with kv: see
     :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: number of threads; default: up to
     one for each fast core, fewer while other programs need the cores (see pyx.pace); -N: N less than that.
     head: one of HEADS.  weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start
     with the map, and copy between steps if there is enough memory, see :mod:`edge.model.placement`).  isa: force an
     instruction set.
     template: a chat template by name.  think: whether models that can think before they answer do so; None: the model
-    decides.  i2s_layout and activation: for files that do not contain them.  system: the system prompt of sessions
-    without one of their own; it is never dropped from a sliding context if ``sinks`` is None.  progress: called with
+    decides.  i2s_layout and activation: for files that do not state them.  system: the system prompt of sessions that
+    have none of their own; it is never dropped from a sliding context if ``sinks`` is None.  progress: called with
     (done, total).  draft: "auto", "off" or a number of tokens, see :mod:`edge.session.drafting`.  constrained: include
     the memory for answers that follow a grammar in the plan.  reserve: bytes that the calling program itself needs;
     also part of the plan.  on_plan: called with the memory plan before memory is allocated, except that a large output
@@ -205,12 +205,13 @@ def load(
 
 
 def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False) -> str:
-    """The output head that "auto" stands for; others as they are.
+    """The output head for "auto"; other types are returned unchanged.
 
-    As the file has it if it is Q8_0 or ternary ("auto" to :func:`pyx.head.placement`), else int8; or two-stage, whose
-    answers are the same, where it is faster (benchmarks/SPEED.md): the head is large, its rows fill the planes, and
-    steps mostly ask for the likeliest tokens of one answer.  Several answers at once read int8 rows together, and
-    grammars need all logits.  Two stages of a Q8_0 head take memory that one does not: only where there is plenty.
+    A head that the file has as Q8_0 or ternary is used as it is ("auto" to :func:`pyx.head.placement`); others become
+    int8, or two-stage where that is faster with the same answers (benchmarks/SPEED.md): the head is large, its rows
+    fill the planes, and steps mostly ask for the likeliest tokens of one answer.  It is not faster for several answers
+    at once, which read int8 rows together, nor for grammars, which need all logits.  Two stages of a Q8_0 head take
+    additional memory, so they are used only if there is plenty.
 
     Raises UsageError for a head that the file does not have.
     """
@@ -231,7 +232,7 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
 
 
 def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int) -> bool:
-    """Whether there is no limit, and all fits into half of the memory that is available."""
+    """Whether there is no memory limit and everything fits into half of the available memory."""
     available = available_memory()
     if available is None or wishes.memory is not None:
         return False
@@ -243,7 +244,7 @@ def _plenty(checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n
 
 
 def check_budget(model: Model, path: str) -> None:
-    """Raises InvalidFile where the budgets were calibrated on another model."""
+    """Raise InvalidFile if the budgets were calibrated on another model."""
     from edge.kv.policy import read_budget
 
     made_for = read_budget(path, model.config).fingerprint
@@ -261,7 +262,7 @@ def arrange(
     drafting: Drafting,
     vocabulary: int = 0,
 ) -> tuple[str, KVPlan]:
-    """Where the weights will lie ("map", "huge", "collapse": see :mod:`edge.model.placement`), and the plan for that.
+    """The place of the weights ("map", "huge", "collapse": see :mod:`edge.model.placement`), and the plan for it.
 
     ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
     """
@@ -290,7 +291,7 @@ def arrange(
 
 
 class Ahead(threading.Thread):
-    """Something that is made while other things load."""
+    """Runs a function in a thread while other things are loaded."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         super().__init__(name="ahead")
@@ -306,7 +307,7 @@ class Ahead(threading.Thread):
             self._error = error
 
     def result(self) -> Any:
-        """What was made; raises what went wrong with it."""
+        """The result of the function; raises what it raised."""
         self.join()
         if self._error is not None:
             raise self._error
@@ -316,10 +317,10 @@ class Ahead(threading.Thread):
 def _head_ahead(
     checkpoint: Checkpoint, wishes: KVConfig, head: str, weights: str, n_threads: int
 ) -> Ahead | None:
-    """Begin to make a large output head while the rest is loaded, unless it makes itself or is used as stored.
+    """Start to make a large output head while the rest is loaded; None if the head is stored or made otherwise.
 
-    Only where the plan, which needs the program's size, cannot refuse it any more: without a limit, and with half of
-    the memory that is available left.
+    Only if the plan, which needs the program's size, can no longer refuse it: there is no memory limit, and half of the
+    available memory remains.
     """
     from edge.model import weights as building
     from edge.model.placement import LEAST
@@ -341,7 +342,7 @@ def expect(
     n_threads: int = 1,
     drafting: Drafting = OFF,
 ) -> Footprint:
-    """What loading a checkpoint will take, from shapes alone: that of a ternary GGUF exactly."""
+    """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
     from edge.formats.checkpoint import GROUP_TYPES
     from edge.formats.mlx import whole_type
     from edge.model.placement import code_bytes, in_place
@@ -380,12 +381,14 @@ def expect(
 
 
 def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
-    """Of logits and of the sampler."""
+    """Bytes of the logits and the sampler of one session."""
     return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
 
 
 def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
-    """The same from the loaded transformer, exactly; with all its weights ``copied``, if that is what will be done."""
+    """The memory of the loaded transformer, exactly; ``copied``: with a copy of all its weights, if one will be
+    made.
+    """
     allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
     head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
     return Footprint(
@@ -400,7 +403,7 @@ def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: boo
 
 
 def _any_open() -> bool:
-    """Whether somebody holds an engine that was not closed; those that wait for the collector are let go first."""
+    """Whether an engine exists that was not closed; unreferenced ones are collected first."""
     if all(engine.closed for engine in list(_engines)):
         return False
     gc.collect()
@@ -408,7 +411,7 @@ def _any_open() -> bool:
 
 
 def _choose_isa(isa: str | None) -> None:
-    """Force an instruction set, or see that the one in BITNET_EDGE_ISA can be used."""
+    """Force an instruction set, or check that the one in BITNET_EDGE_ISA can be used."""
     from pyx import cpu
 
     try:

@@ -1,4 +1,4 @@
-"""What the kiosk says: the owner's sentences word for word, and sentences filled from the state; nothing is made up."""
+"""The text of replies: the owner's sentences word for word, and sentences filled in from the state."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ASK = {
 
 
 def listed(texts: list[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Texts as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}" if texts else ""
 
 
 def quoted(texts: Sequence[str]) -> list[str]:
-    """Each text in quotation marks, as often as it was said: once."""
+    """The texts in quotation marks, each once."""
     return [f"“{text}”" for text in dict.fromkeys(texts)]
 
 
@@ -41,20 +41,20 @@ def line_text(line: Line) -> str:
 
 
 def order_text(house: House, state: State) -> str:
-    """The order read back, with its total where every size is known."""
+    """The lines of the order, with the total if every size is known."""
     text = f"{listed([line_text(line) for line in state.lines])}."
     cents = total(house, state)
     return text if cents is None else f"{text} That is {house.money(cents)}."
 
 
 def booking_text(name: str, fields: dict[str, str]) -> str:
-    """``Table: day tomorrow, time 7 pm.``"""
+    """A booking and its fields: ``Table: day tomorrow, time 7 pm.``"""
     told = ", ".join(f"{key} {value}" for key, value in fields.items())
     return f"{name[:1].upper()}{name[1:]}: {told}." if told else f"{name[:1].upper()}{name[1:]}."
 
 
 def question(house: House, state: State) -> str:
-    """What has to be asked next; "" for nothing."""
+    """The question that must be asked next; "" if none."""
     asks = missing(house, state)
     if not asks:
         return ""
@@ -72,12 +72,12 @@ def question(house: House, state: State) -> str:
 
 
 def doubt(word: str, names: Sequence[str]) -> str:
-    """Which of these a word of the guest is."""
+    """A question for the one of ``names`` that ``word`` means."""
     return f"“{word}”: {listed(list(names), 'or')}?"
 
 
 def help_text(house: House) -> str:
-    """What can be asked of this house."""
+    """What a guest can do at this house."""
     can = []
     if house.items:
         can.append("order: " + listed([item.name for item in house.items]))
@@ -94,7 +94,7 @@ def reply(
     after: State,
     understood: Understood,
 ) -> str:
-    """The answer to a turn that led from ``before`` to ``after``."""
+    """The reply to a turn that changed the state from ``before`` to ``after``."""
     operations = understood.operations
     parts: list[str] = []
     words = [each.word for each in operations if isinstance(each, Plain)]
@@ -160,7 +160,7 @@ def reply(
 
 
 def read_back(house: House, state: State) -> str:
-    """Everything that was ordered and booked."""
+    """The whole order and all bookings."""
     parts = [f"Your order: {order_text(house, state)}"] if state.lines else []
     return " ".join([*parts, *(booking_text(name, fields) for name, fields in state.bookings.items())])
 

@@ -1,4 +1,4 @@
-"""Days, times, numbers of people, telephone numbers and names in a turn, as spans of it."""
+"""Finds days, times, numbers of people, telephone numbers and names in a turn; the results are parts of its text."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ _SOFT = re.compile(
 
 
 def number_of(text: str) -> str:
-    """A number word as digits, digits as they are."""
+    """A number word as digits; digits stay."""
     value = NUMBERS.get(folded(text))
     return str(value) if value is not None else text
 
 
 def day(text: str) -> str | None:
-    """The day that is named, as it was said."""
+    """The day in a text, as it was said; None if there is none."""
     low = folded(text) if len(folded(text)) == len(text) else text.lower()
     return _last_meant(DAY, text, low)
 
@@ -108,7 +108,7 @@ _FROM_TO = re.compile(r"\b(?:from|change|move|swap|switch|shift)\b.*\b(?:to|for)
 
 
 def _last_meant(pattern: re.Pattern[str], text: str, low: str) -> str | None:
-    """The first match that is not refused; the last of "from Friday to Saturday"."""
+    """The first match that is not negated; of "from Friday to Saturday" the last."""
     meant = [
         found for found in pattern.finditer(low)
         if not _NOT_BEFORE.search(low[: found.start()]) and not _NOT_BEHIND.match(low[found.end() :])
@@ -120,7 +120,7 @@ def _last_meant(pattern: re.Pattern[str], text: str, low: str) -> str | None:
 
 
 def time(text: str, bare: bool = False) -> str | None:
-    """The time that is named, as it was said; ``bare``: a lone hour counts, too."""
+    """The time in a text, as it was said; None if there is none.  ``bare``: accept an hour alone, such as "seven"."""
     low = text.lower()
     if len(low) != len(text):
         return None
@@ -143,7 +143,7 @@ _DAYS = {"jan": 31, "feb": 29, "mar": 31, "apr": 30, "may": 31, "jun": 30, "jul"
 
 
 def impossible(kind: str, value: str) -> bool:
-    """Whether there is no such day, time or number of people ("31 February", "25:00", "0"), whoever is asked."""
+    """Whether such a day, time or number of people cannot exist ("31 February", "25:00", "0")."""
     low = folded(value)
     numbers = [int(digits) for digits in re.findall(r"\d+", low)]
     if kind == "count":
@@ -169,7 +169,7 @@ def impossible(kind: str, value: str) -> bool:
 
 
 def counts(text: str) -> dict[str, str]:
-    """Unit ("people", "nights", "children", or "" where none was said) -> number."""
+    """Numbers in a text: unit ("people", "nights", "children", or "" if none was said) -> number."""
     low = text.lower()
     found: dict[str, str] = {}
     for match in _COUNT.finditer(low):
@@ -196,15 +196,15 @@ def without_counts(text: str) -> str:
 
 
 def phone(text: str) -> str | None:
-    """The telephone number that is given, as it was written."""
+    """The telephone number in a text, as it was written; None if there is none."""
     found = PHONE.search(text)
     return found[0] if found and sum(c.isdigit() for c in found[0]) >= 6 else None
 
 
 def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) -> str | None:
-    """The guest's name, as it was written; ``known`` stems of the house are not names.
+    """The guest's name, as it was written; None if there is none.  ``known``: stems that are not names.
 
-    ``asked``: the guest was asked for it, so that a name alone counts.
+    ``asked``: the kiosk has asked for the name, so a name alone is accepted.
     """
     if (found := _BEFORE.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=True)):
         return value
@@ -239,7 +239,7 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
 
 
 def _cut(text: str, start: int, end: int, known: frozenset[str], strict: bool) -> str | None:
-    """The words from ``start`` on that can be a name, up to the first that cannot."""
+    """The words from ``start`` that can be a name, up to the first that cannot."""
     kept = start
     for found in re.finditer(_NAME_WORD, text[start:end]):
         fold = folded(found[0])

@@ -1,7 +1,6 @@
-"""The order and the bookings of one visit: plain data, exact money.  apply(house, state, operation) -> state.
+"""The order and the bookings of one visit, as plain data: apply(house, state, operation) -> state.
 
-Money is integer cents.  A state is never changed: apply returns the next one, so that undo, tests and a visit that
-goes on after a restart need nothing more.
+Prices are integer cents.  States are immutable: apply returns a new one, so undo and tests need only keep old states.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_LINES = 50
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the order; ``size`` "" while an item that comes in sizes has none yet."""
+    """One line of the order.  ``size``: "" until the guest chooses one, if the item comes in sizes."""
 
     item: str
     count: int = 1
@@ -32,9 +31,9 @@ class Line:
 class State:
     """What has been ordered and booked so far.
 
-    ``bookings`` name -> field -> value; ``done``: the guest wants nothing more; ``confirmed``: and said yes to it,
-    which an empty order never is.
-    ``offered``: the item whose price was told last; "I'd like one" means it.
+    ``bookings``: name -> field -> value.  ``done``: the guest wants nothing more.  ``confirmed``: the guest has
+    confirmed that; an empty order is never confirmed.  ``offered``: the item whose price was told last, which "I'd like
+    one" refers to.
     """
 
     lines: tuple[Line, ...] = ()
@@ -52,8 +51,8 @@ class State:
 def apply(house: House, state: State, operation: Operation) -> State:
     """The state after one operation.
 
-    Raises UsageError for what cannot be: an item, size, extra or booking that the house does not have, a line that is
-    not there.
+    Raises UsageError for an item, size, extra or booking that the house does not have, and for a line that does not
+    exist.
     """
     if state.offered and not isinstance(operation, Talk):
         state = replace(state, offered="")
@@ -112,7 +111,7 @@ def _line(state: State, number: int) -> Line:
 
 
 def _joined(lines: tuple[Line, ...], new: Line) -> tuple[Line, ...]:
-    """The lines with one more; the same thing again counts up its line."""
+    """The lines with ``new`` added; an equal line is counted up instead."""
     for at, line in enumerate(lines):
         if replace(line, count=new.count) == new and line.count + new.count <= MAX_COUNT:
             return (*lines[:at], replace(line, count=line.count + new.count), *lines[at + 1 :])
@@ -155,7 +154,7 @@ def _checked(house: House, line: Line) -> Line:
 
 
 def line_price(house: House, line: Line) -> int | None:
-    """Cents of a line; None while its size is open."""
+    """Price of a line in cents; None while its size is open."""
     item = house.item(line.item)
     assert item is not None  # apply let it in
     if line.size not in item.price:
@@ -164,13 +163,13 @@ def line_price(house: House, line: Line) -> int | None:
 
 
 def total(house: House, state: State) -> int | None:
-    """Cents of the order; None while a size is open."""
+    """Price of the order in cents; None while a size is open."""
     prices = [line_price(house, line) for line in state.lines]
     return None if None in prices else sum(price for price in prices if price is not None)
 
 
 def missing(house: House, state: State) -> list[tuple[str, str]]:
-    """What has to be asked before this can be finished: (item, "size") of lines, (booking, field) of bookings."""
+    """What must be asked before the order is complete: (item, "size") of lines, (booking, field) of bookings."""
     asks = [(line.item, "size") for line in state.lines if line_price(house, line) is None]
     for name, fields in state.bookings.items():
         booking = house.booking(name)
@@ -179,7 +178,7 @@ def missing(house: House, state: State) -> list[tuple[str, str]]:
 
 
 def as_dict(house: House, state: State) -> dict[str, Any]:
-    """The state as plain JSON values: what events and finished orders carry; prices in cents."""
+    """The state as plain JSON values, for events and finished orders; prices in cents."""
     lines = [
         {
             "item": line.item,

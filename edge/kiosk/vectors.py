@@ -1,9 +1,9 @@
-"""What words mean: a vector for each of some thousand words and pairs of words ("how much"); what is used alike points
-alike.
+"""Word vectors: a direction for each of some thousand words and pairs of words ("how much"); words that are used alike
+have similar directions.
 
-``vectors.bin`` is made by training/fact_model.py: a line of JSON ({"dims": D, "tokens": N, "scorer": ...}), N tokens in
-a line, N pairs of float16 (how much the token counts in a question, and in a statement), and N x D/2 bytes: the
-direction of each token in steps of four bits, two to a byte, lower half first, 8 for zero.  Plain Python.
+``vectors.bin`` is made by training/fact_model.py: one line of JSON ({"dims": D, "tokens": N, "scorer": ...}), one line
+of N tokens, N pairs of float16 (the token's weight in a question, and in a statement), and N x D/2 bytes: the direction
+of each token in steps of four bits, two per byte, lower half first, 8 for zero.  Read in plain Python.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _PIECE = re.compile(r"[£$€]|\d+(?:[.:]\d+)*|[a-z]+(?:'[a-z]+)?|%")
 
 @dataclass(frozen=True)
 class Token:
-    """A word or pair of words: direction (length 1), and how much it counts in a question and in a statement."""
+    """A word or pair of words: its direction (a vector of length 1), and its weights in a question and in a
+    statement.
+    """
 
     name: str
     unit: Vector
@@ -41,7 +43,7 @@ class Token:
 
 
 def pieces(text: str) -> list[str]:
-    """The words of a text as they are looked up: folded, numbers and currencies as kinds."""
+    """The words of a text in the form in which they are looked up: folded, with kinds for numbers and currencies."""
     found = []
     for piece in _PIECE.findall(folded(text[: 12 * MOST]))[:MOST]:
         if piece[0].isdecimal():
@@ -51,7 +53,7 @@ def pieces(text: str) -> list[str]:
 
 
 def names(text: str, known: Mapping[str, Any], stems: Mapping[str, str]) -> list[str]:
-    """The names of the tokens of a text, each once: words, unknown ones as "#" and a number, then known pairs."""
+    """The names of the tokens of a text, each once: words ("#" and a number if unknown), then known pairs."""
     parts = pieces(text)
     found = []
     for part in parts:
@@ -61,12 +63,12 @@ def names(text: str, known: Mapping[str, Any], stems: Mapping[str, str]) -> list
 
 
 def bucket(name: str) -> int:
-    """The number of an unknown word, by its stem."""
+    """The number of an unknown word, computed from its stem."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little") % BUCKETS
 
 
 def codes_of_unknown(name: str, dims: int) -> list[int]:
-    """The direction of an unknown word: any, but always the same."""
+    """The direction of an unknown word: pseudo-random, always the same for the same name."""
     stream = b"".join(hashlib.blake2b(f"{name} {i}".encode()).digest() for i in range(dims // 64 + 1))
     return [byte % 15 - 7 for byte in stream[:dims]]
 
@@ -83,7 +85,9 @@ def unit(codes: Sequence[int]) -> Vector:
 
 
 def write(tokens: Mapping[str, tuple[Sequence[float], float, float]], scorer: Mapping[str, Any]) -> bytes:
-    """The file of some tokens: name -> (direction [dims, even], count in a question, count in a statement)."""
+    """The content of the file for these tokens: name -> (direction [dims, even], weight in a question, weight in a
+    statement).
+    """
     order = sorted(tokens)
     dims = len(tokens[order[0]][0])
     head = json.dumps({"dims": dims, "tokens": len(order), "scorer": scorer}).encode()
@@ -97,7 +101,7 @@ def write(tokens: Mapping[str, tuple[Sequence[float], float, float]], scorer: Ma
 
 @cache
 def table() -> tuple[dict[str, int], dict[str, Any], memoryview]:
-    """The file, read once: token -> its number, the head, the bytes behind the names."""
+    """The file, read once: token -> its number, the JSON header, the bytes after the names."""
     with open(PATH, "rb") as file:
         head, line, body = file.read().split(b"\n", 2)
     return {name: at for at, name in enumerate(line.decode().split(" "))}, json.loads(head), memoryview(body)
@@ -105,7 +109,7 @@ def table() -> tuple[dict[str, int], dict[str, Any], memoryview]:
 
 @cache
 def stems() -> dict[str, str]:
-    """Stem -> the first known word that has it."""
+    """Stem -> the first known word with it."""
     found: dict[str, str] = {}
     for name in table()[0]:
         if "_" not in name:
@@ -115,7 +119,7 @@ def stems() -> dict[str, str]:
 
 @lru_cache(4096)
 def token(name: str) -> Token:
-    """A token by its name, known or "#" and a number."""
+    """The token with this name: a known one, or "#" and a number."""
     index, head, body = table()
     dims, n, unknown = head["dims"], head["tokens"], head["scorer"]["unknown"]
     at = index.get(name)
@@ -135,5 +139,5 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 @lru_cache(1 << 16)
 def likeness(a: str, b: str) -> float:
-    """Cosine of two tokens, given their names."""
+    """Cosine of the directions of two tokens, given by name."""
     return 1.0 if a == b else sum(map(float.__mul__, token(a).unit, token(b).unit))

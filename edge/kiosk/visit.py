@@ -1,4 +1,6 @@
-"""Visit: one guest at one house, turn by turn: guard, understand, apply, say.  No terminal code, no model needed."""
+"""Visit: one guest at one house: each turn is guarded, understood, applied and answered.  No terminal code, no model
+needed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Reads = Callable[[House, State, str], Understood]
 
 @dataclass(frozen=True)
 class Turn:
-    """What a turn led to.  ``guard``: the kind of fixed text, if one was said; ``order``: the finished order."""
+    """The result of one turn.  ``guard``: the kind of the fixed text, if one was given; ``order``: the finished order,
+    if any.
+    """
 
     say: str
     operations: tuple[Operation, ...] = ()
@@ -34,10 +38,10 @@ class Turn:
 
 @dataclass
 class Visit:
-    """One guest.  ``reads``: what understands turns; code by default, an instruct model if one is given.
+    """One guest.  ``reads``: the function that understands turns, by code by default, else by an instruct model.
 
-    ``deliver`` is called with each finished order before the guest is thanked; what it raises is told to the guest,
-    and the order stays open.
+    ``deliver`` is called with each finished order before the guest is thanked.  If it raises, the guest is told, and
+    the order stays open.
     """
 
     house: House
@@ -48,11 +52,11 @@ class Visit:
     _asides: int = 0  # turns since then
 
     def greet(self) -> Turn:
-        """The first words."""
+        """The greeting."""
         return Turn(self.house.texts["greeting"])
 
     def turn(self, text: str) -> Turn:
-        """Answer what the guest said."""
+        """Reply to what the guest said."""
         house, before = self.house, self.state
         if fixed := guard(house, text):
             return Turn(fixed[1], guard=fixed[0])
@@ -81,7 +85,9 @@ class Visit:
         return Turn(said, tuple(operations), order=order)
 
     def _doubted(self, text: str, understood: Understood, aside: bool) -> str:
-        """Keep what is open: the question of this turn, or the one before an ``aside``, which is asked again."""
+        """Keep the open question: that of this turn, or the one before an ``aside``, which is asked again.  Returns the
+        text to say.
+        """
         if understood.unclear:
             self._doubt = (text, *understood.unclear[0]) if len(understood.unclear) == 1 else None
             self._asides = 0
@@ -96,7 +102,9 @@ class Visit:
         return ""
 
     def _meant(self, text: str) -> str:
-        """``text``, or the turn before with the name in it that this turn chooses: "3 teas" and then "green"."""
+        """``text``; if it only chooses a name for the turn before, that turn with the name: "3 teas" and then
+        "green".
+        """
         if self._doubt is None:
             return text
         turn, word, names = self._doubt
@@ -111,7 +119,7 @@ class Visit:
         return turn.replace(word, fitting[0], 1)
 
     def shown(self) -> dict[str, Any]:
-        """The order as a screen shows it: texts and amounts."""
+        """The order for a screen: texts and amounts."""
         house, state = self.house, self.state
         lines = []
         for line in state.lines:
@@ -123,7 +131,7 @@ class Visit:
                 "name": state.name}
 
     def suggestions(self) -> list[str]:
-        """What a guest may want to say next, for buttons."""
+        """Likely next replies, for buttons."""
         asks = say.question(self.house, self.state)
         if self.state.done and not asks:
             return ["Yes", "No"]
@@ -133,7 +141,7 @@ class Visit:
 
 
 def event(visit: Visit, turn: Turn) -> dict[str, Any]:
-    """A turn as one JSON object: what was understood, the state, what to say, the finished order."""
+    """A turn as one JSON object: the operations, the state, the reply, the finished order."""
     return {
         "ev": "turn",
         "say": turn.say,

@@ -1,6 +1,6 @@
-"""Wishes that an order has no place for: "without nuts", "decaf", "half a", "gluten free".
+"""Wishes that an order cannot hold: "without nuts", "decaf", "half a", "gluten free".
 
-They are told to the guest beside the order, so that nothing is dropped in silence.
+They are repeated to the guest, so that nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _USUAL = frozenset({"regular", "normal", "standard", "usual", "full", "whole", "
 
 
 def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) -> list[str]:
-    """The wishes of a clause that names ``mentions``, as they were said; [] where there are none.
+    """The wishes of a clause that names ``mentions``, as they were said.
 
-    Extras that the house has are not told here: whether an item comes with them is known where the item is ordered.
+    Extras of the house are not among them: where the item is ordered, it is checked whether it comes with them.
     """
     taken = named(mentions)
     found: dict[int, str] = {}
@@ -59,7 +59,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
 
 
 def _thing(turn: list[Word], at: int, taken: set[int]) -> int:
-    """Where the thing ends that "with" or "no" at ``at`` speaks of, 0 where it is none or one the house knows."""
+    """The index after the thing that follows "with" or "no" at ``at``; 0 if there is none, or if the house knows it."""
     start = at + 1
     while start < len(turn) and (turn[start].fold in _ARTICLES or number(turn[start].fold) is not None):
         start += 1
@@ -77,7 +77,7 @@ def _thing(turn: list[Word], at: int, taken: set[int]) -> int:
 def _adjectives(
     house: House, turn: list[Word], mentions: list[Mention], item: Mention, taken: set[int]
 ) -> list[int]:
-    """Where words stand right before an item that nothing of the house explains."""
+    """Indices of words directly before an item that are not names of the house."""
     sizes = {size for value in item.values if (known := house.item(value)) for size in known.sizes}
     found = []
     at = item.first - 1

@@ -1,4 +1,4 @@
-"""Words: a turn taken apart, stems, numbers as people write them, and how close two words are."""
+"""Words of a turn: splitting, stems, numbers as people write them, and the distance of two words."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _IRREGULAR = {
 
 @dataclass(frozen=True)
 class Word:
-    """One word or mark of a turn: as written, folded, and where it stands."""
+    """One word or punctuation mark of a turn: as written, folded, and its place."""
 
     text: str
     fold: str
@@ -52,7 +52,7 @@ def folded(text: str) -> str:
 
 @lru_cache(4096)
 def stem(word: str) -> str:
-    """A folded word without the endings that do not matter here: plural, -ed, -ing, 's."""
+    """A folded word without endings that are ignored when words are compared: plural, -ed, -ing, 's."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     word = re.sub(r"'s?$", "", word)
@@ -87,7 +87,7 @@ def words(text: str) -> list[Word]:
 
 
 def number(word: str) -> int | None:
-    """The number that a folded word or run of digits is, up to 999; None for others."""
+    """The value of a folded number word or of digits, up to 999; None for other words."""
     if word.isdecimal() and len(word) <= 3:
         return int(word)
     return NUMBERS.get(word)
@@ -95,7 +95,7 @@ def number(word: str) -> int | None:
 
 @lru_cache(8192)
 def distance(a: str, b: str, most: int = 2) -> int:
-    """Edits between two words (insert, delete, replace, swap neighbours); ``most`` + 1 for anything beyond."""
+    """Edits between two words (insert, delete, replace, swap neighbours); ``most`` + 1 if there are more."""
     if abs(len(a) - len(b)) > most:
         return most + 1
     before: list[int] = []
@@ -114,7 +114,7 @@ def distance(a: str, b: str, most: int = 2) -> int:
 
 
 def close(a: str, b: str) -> bool:
-    """Whether stem ``a`` of a guest may be a slip of the pen for stem ``b`` of the house."""
+    """Whether stem ``a`` of a guest may be stem ``b`` of the house with a typing error."""
     if a == b:
         return True
     shorter = min(len(a), len(b))

@@ -1,1 +1,1 @@
-"""KV cache: the plan, policies, state of one session, its bytes on disk, shared prefixes, parking."""
+"""The KV cache: its plan, policies, the state of a session, session files, shared prefixes, parking."""

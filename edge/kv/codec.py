@@ -1,17 +1,17 @@
-"""codec: a KVState <-> bytes.  Session files, parked sessions and stored prefixes are the same bytes.
+"""codec: a KVState <-> bytes, the format of session files, parked sessions and stored prefixes.
 
 Little endian throughout, no padding:
 
-    magic 8 bytes | version u32 | length of the header u32 | CRC-32 of all so far and the header, u32 | header, JSON
-    tokens i32 [n_tokens] | pages as pyx.kv.KVCache.dump gives them | CRC-32 of everything before, u32
+    magic 8 bytes | version u32 | length of the header u32 | CRC-32 of these three and the header, u32 | header, JSON
+    tokens i32 [n_tokens] | pages in the format of pyx.kv.KVCache.dump | CRC-32 of everything before, u32
 
-The header names the model (edge.model.fingerprint), the plan of the KV cache, its counters, the messages, the state of
-the sampler.  The file's size follows from it exactly, which is checked before anything is read into memory.  A file is
-hostile until validated: a wrong one raises InvalidFile and leaves nothing behind.  The checksums find damage, not
-forgery; a forged file can make a model talk nonsense, and no more.
+The header contains the fingerprint of the model (edge.model.fingerprint), the plan of the KV cache, its counters, the
+messages and the state of the sampler.  The file's size follows from it and is checked before anything is read into
+memory.  Files are not trusted: an invalid one raises InvalidFile and changes nothing.  The checksums detect damage, not
+forgery; a forged file can make a model write nonsense, but nothing worse.
 
-A save goes to a hidden file beside the old one, reaches the disk, then takes its name: whenever the power fails, the
-path holds the old session or the new one, whole.
+A session is written to a hidden file beside the old one and synced to the disk, then renamed: if the power fails, the
+path has the complete old session or the complete new one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CALL = {"id", "type", "function"}
 
 
 class Talk(NamedTuple):
-    """What a session is beside its KV cache: nothing of it for a stored prefix."""
+    """What a session has besides its KV cache; empty for a stored prefix."""
 
     messages: Sequence[dict[str, Any]] = ()
     forgotten: int = 0  # oldest messages that are not part of the prompt any more
@@ -55,10 +55,10 @@ class Talk(NamedTuple):
 
 
 def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, talk: Talk | None = None) -> None:
-    """Write a state, None for an empty one, and the talk to ``path``, replacing an older session file there.
+    """Write a state (None for an empty one) and its talk to ``path``, replacing an older session file.
 
-    Raises UsageError where that cannot be written or is not a session file, Busy when another process is writing it,
-    and EdgeError when the disk is full or fails; then the old file is untouched.
+    Raises UsageError if the file cannot be written or is not a session file, Busy if another process is writing it, and
+    EdgeError if the disk is full or fails; the old file is then unchanged.
     """
     talk = talk or Talk()
     path = os.path.realpath(os.fspath(path))  # a link stays a link
@@ -114,9 +114,10 @@ def save(space: KVSpace, path: str | os.PathLike[str], state: KVState | None, ta
 
 
 def _replaceable(path: str) -> int:
-    """The mode of the new file: that of the old one; conversations are private otherwise.  UsageError if it cannot be.
+    """The permissions for the new file: those of the old one, else private.  Raises UsageError if the old one must not
+    be replaced.
 
-    A file that is not a session is not replaced: it is somebody's notes, and a slip of the keyboard.
+    A file that is not a session file is not replaced: the path is probably a typing error.
     """
     try:
         facts = os.stat(path)
@@ -134,7 +135,7 @@ def _replaceable(path: str) -> int:
 
 
 def lock_new(path: str) -> int:
-    """Descriptor of the hidden file, ours alone; what a killed process left in it is overwritten."""
+    """A descriptor of the hidden file, locked; what a killed process left in it is overwritten."""
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -164,10 +165,10 @@ def _sync_folder(folder: str) -> None:
 
 
 def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
-    """The state and the talk that were saved, ready to go on.
+    """The state and the talk in a session file.
 
-    Raises InvalidFile when the file is damaged, of another version, model or KV plan; UsageError when it cannot be
-    read; MemoryRefused if there is not enough memory for it.
+    Raises InvalidFile if the file is damaged or of another version, model or KV plan; UsageError if it cannot be read;
+    MemoryRefused if there is not enough memory.
     """
     name = os.fspath(path)
     try:
@@ -184,7 +185,7 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
 
 
 def sinks_of(path: str | os.PathLike[str]) -> int | None:
-    """First tokens that the session in a file pins; None if unknown: loading it will raise the error."""
+    """The sinks of the session in a file; None if unknown: loading it will raise the error."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             magic, version, length = _START.unpack(file.read(_START.size))
@@ -197,7 +198,7 @@ def sinks_of(path: str | os.PathLike[str]) -> int | None:
 
 
 class _Reader:
-    """Reads exactly what is asked for, and sums it up."""
+    """Reads exactly as many bytes as asked for, and updates the checksum."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.size = size
@@ -205,7 +206,7 @@ class _Reader:
         self._file = file
 
     def fill(self, view: memoryview) -> None:
-        """The next bytes into a writable buffer."""
+        """Read into a writable buffer."""
         at = 0
         while at < len(view):
             n = self._file.readinto(view[at:])  # type: ignore[attr-defined]
@@ -215,13 +216,13 @@ class _Reader:
         self.crc = zlib.crc32(view, self.crc)
 
     def take(self, n: int) -> bytearray:
-        """The next n bytes; n was checked against the file's size."""
+        """The next ``n`` bytes; ``n`` must have been checked against the file's size."""
         data = bytearray(n)
         self.fill(memoryview(data))
         return data
 
     def check(self) -> None:
-        """The next four bytes are the checksum of all before."""
+        """Check that the next four bytes are the checksum of all bytes before."""
         expected = self.crc
         if _CRC.unpack(self.take(_CRC.size))[0] != expected:
             raise InvalidFile("damaged (its checksum is wrong)")
@@ -280,7 +281,7 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
 
 
 def plan_of(space: KVSpace) -> dict[str, Any]:
-    """What two KV caches must have in common to hold the same pages."""
+    """What two plans must have in common so that their caches can hold the same pages."""
     c, plan = space.model.config, space.plan.cache
     budgets = plan["budgets"] and [list(row) for row in plan["budgets"]]  # as JSON has it
     windows = plan.pop("windows")  # the model's own
@@ -289,7 +290,7 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
 
 
 def _options(made: dict[str, Any], here: dict[str, Any]) -> str:
-    """The options that a plan was made with, as a person types them: those that decide, and those that differ."""
+    """The command-line options of the plan that the file was made with: the deciding ones, and those that differ."""
     words = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
     window, sinks = made.get("window"), made.get("sinks")
     if not window and not made.get("budgets"):
@@ -306,13 +307,13 @@ def _options(made: dict[str, Any], here: dict[str, Any]) -> str:
 
 
 def _rest(plan: dict[str, Any]) -> Any:
-    """The window that a plan has where none is asked for."""
+    """The window that a plan has if none is set."""
     n_ctx, sinks = plan.get("n_ctx"), plan.get("sinks")
     return n_ctx - sinks if isinstance(n_ctx, int) and isinstance(sinks, int) else None
 
 
 def _short(text: str) -> str:
-    """One line of printable text out of a file."""
+    """One line of printable text from a file."""
     return "".join(c if c.isprintable() else "?" for c in text[:100])
 
 
@@ -321,7 +322,7 @@ def _natural(value: Any, below: int = 1 << 60) -> bool:
 
 
 def _message(value: Any) -> bool:
-    """A message: role and content; of calls of functions also tool_calls, tool_call_id, name."""
+    """Whether ``value`` is a message: role and content; for calls of functions also tool_calls, tool_call_id, name."""
     if not isinstance(value, dict) or not {"role", "content"} <= set(value) <= _MESSAGE or value["role"] not in ROLES:
         return False
     calls = value.get("tool_calls", [])
@@ -330,7 +331,7 @@ def _message(value: Any) -> bool:
 
 
 def _call(value: Any) -> bool:
-    """A call of a function in OpenAI's form."""
+    """Whether ``value`` is a call of a function in OpenAI's form."""
     function = value.get("function") if isinstance(value, dict) else None
     if not isinstance(function, dict) or set(function) != {"name", "arguments"} or not set(value) <= _CALL:
         return False
@@ -339,7 +340,7 @@ def _call(value: Any) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Without halves of surrogate pairs, which nothing could print."""
+    """Whether a text has no halves of surrogate pairs, which cannot be printed."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -365,7 +366,7 @@ _KINDS = {
 
 
 def _facts(header: bytes | bytearray) -> dict[str, Any]:
-    """The header, every value of the right kind; values are judged later.  Unknown keys are ignored."""
+    """The header, with the type of every value checked; the values are checked later.  Unknown keys are ignored."""
     try:
         facts = json.loads(header.decode())
     except (ValueError, RecursionError):

@@ -36,7 +36,7 @@ A_SLIP = 1_000_000
 ENDLESS = 1 << 15
 
 def parse_kv_type(value: str) -> str:
-    """A KV type as users write it, ``int8``, ``q8_0`` or ``KEYS:VALUES`` -> as :class:`pyx.kv.KVCache` spells it."""
+    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`."""
     from pyx.page import page_types
 
     try:
@@ -50,7 +50,7 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
-    """The type, then those of PREFERRED that need less for this model."""
+    """The type itself, then those of PREFERRED that need less memory for this model."""
     from pyx.kv import KVCache
     from pyx.page import NAMES
 
@@ -63,7 +63,7 @@ def smaller(kv_type: str, config: ModelConfig) -> tuple[str, ...]:
 
 
 class KVPlan(NamedTuple):
-    """The memory plan: what a session allocates, and what the process takes with all planned sessions."""
+    """The memory plan: the KV cache of a session, and the memory of the process with all planned sessions."""
 
     n_ctx: int
     kv_type: str
@@ -86,21 +86,24 @@ class KVPlan(NamedTuple):
 
     @property
     def room(self) -> int | None:
-        """Bytes that the KV pages of all sessions together may take; None: no bound but each session's own."""
+        """Most bytes for the KV pages of all sessions together; None: limited only by each session's own cache."""
         if self.limit is not None:
             return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
         return None if self.parallel is None else self.kv_total
 
     @property
     def recalled(self) -> int:
-        """Latest tokens of an endless answer that are kept: all that it attends, and where drafts look."""
+        """Number of latest tokens that an endless answer keeps: all that it attends to, and those where drafts are
+        looked up.
+        """
         return max(self.n_ctx + (self.spare + 1) * PAGE, 8192)
 
     def endless(self, penalised: int = 0) -> int:
-        """Tokens of an answer from which on no more than :attr:`recalled` are kept: where old ones are out of sight.
+        """Length of an answer in tokens from which only the :attr:`recalled` latest tokens are kept; 1 << 62 (never) if
+        older ones are needed.
 
-        ``penalised``: how many of the latest tokens penalties look at, -1: all.  They are kept where pages that leave
-        the window are, too, so that the answer can go back.
+        They are needed without a window, with ``offload`` (undo restores their pages), and for penalties.
+        ``penalised``: the number of latest tokens that penalties use, -1 for all.
         """
         if not self.window or self.offload or not 0 <= penalised <= self.recalled:
             return 1 << 62
@@ -108,12 +111,12 @@ class KVPlan(NamedTuple):
 
     @property
     def for_grammars(self) -> int | None:
-        """Bytes that answers which follow a grammar may take; None: no bound."""
+        """Most bytes for answers that follow a grammar; None: no limit."""
         return None if self.limit is None else self.limit - self.total_bytes + self.footprint.vocabulary
 
     @property
     def cache(self) -> dict[str, Any]:
-        """Arguments of :class:`pyx.kv.KVCache` behind the model's shape."""
+        """Arguments of :class:`pyx.kv.KVCache` after the model's shape."""
         names = ("n_ctx", "kv_type", "window", "sinks", "budgets", "policy", "positions", "spare", "hadamard",
                  "windows")  # fmt: skip
         return {name: getattr(self, name) for name in names}
@@ -125,7 +128,7 @@ class KVPlan(NamedTuple):
 
     @property
     def sessions(self) -> int:
-        """Bytes of all planned sessions: KV caches, and what those beyond the first take for logits and samplers."""
+        """Bytes of all planned sessions: KV caches, and logits and samplers of those beyond the first."""
         return self.kv_total + ((self.parallel or 1) - 1) * self.footprint.session
 
     @property
@@ -134,7 +137,7 @@ class KVPlan(NamedTuple):
         return self.kv_bytes * (self.parallel or 1)
 
     def lines(self) -> list[str]:
-        """The plan as a table, one line per row."""
+        """The plan as a table, one text per row."""
         f = self.footprint
         ring = f", window {self.window}, sinks {self.sinks}" if self.window else ""
         ring += f", policy {self.policy}" if self.policy != "recent" else ""
@@ -165,20 +168,20 @@ class KVPlan(NamedTuple):
 class KVConfig:
     """Options of the context and the KV cache; values are checked at once, sizes in :meth:`plan`.
 
-    ``ctx`` None: min(2048, training length of the model).  ``window`` > 0: a token attends to the first ``sinks``
-    and the last ``window`` tokens.  Without a window, when the context is full, ``overflow`` "slide" makes the whole
+    ``ctx`` None: min(2048, training length of the model).  ``window`` > 0: a token attends to the first ``sinks`` and
+    the last ``window`` tokens.  Without a window, when the context is full, ``overflow`` "slide" makes the whole
     context a window (window = ctx - sinks), and "stop" ends the answer.  ``sinks`` None: 4 if there is a window.
     ``memory`` limits the whole process: if ``ctx`` is not set, it is shortened first, then a smaller KV type is used.
     ``force_memory`` skips the comparison with the available memory.
 
-    ``positions`` "cache": after tokens were dropped, sinks have the positions directly before the window.
-    ``kv_policy``: of :data:`edge.kv.policy.POLICIES`.  ``kv_budget``: path of a file with tokens to keep for each head
-    (:mod:`edge.kv.policy`).  ``kv_drop_layers``: layers that see only the current token, such as "0,3"; for
-    measurements.  ``kv_offload``: a folder in which each session saves the pages that leave its window, in a
-    file of at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are
-    rotated before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same
-    time, each with a context of its own; that many are planned for, and no more run.  None: one is planned for, and as
-    many run as there is memory for.
+    ``positions`` "cache": after tokens were dropped, the sinks get the positions directly before the window.
+    ``kv_policy``: of :data:`edge.kv.policy.POLICIES`.  ``kv_budget``: path of a file with the tokens that each head
+    keeps (:mod:`edge.kv.policy`).  ``kv_drop_layers``: layers that see only the current token, such as "0,3"; for
+    measurements.  ``kv_offload``: a folder in which each session stores the pages that leave its window, in a file of
+    at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are rotated
+    before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
+    with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
+    many run as the memory allows.
     """
 
     ctx: int | None = None
@@ -238,8 +241,8 @@ class KVConfig:
             self._shape(self.ctx)
 
     def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
-        """The same with n first tokens, a system prompt, pinned: where old tokens slide out of sight, no number of
-        sinks was asked for, and there is as much room again for the talk.
+        """The same with the ``n`` tokens of a system prompt as sinks, if old tokens slide out of the context, no number
+        of sinks is set, and at least as much room is left for the conversation.
         """
         room = self.window or self.ctx or min(DEFAULT_CTX, n_ctx_train)
         room = min(room, self.ctx - self.window) if self.ctx and self.window else room if self.window else room // 2
@@ -251,7 +254,7 @@ class KVConfig:
         return dataclasses.replace(self, sinks=max(n, DEFAULT_SINKS))
 
     def _shape(self, n_ctx: int, budget: Budget | None = None) -> tuple[int, int]:
-        """(window, sinks) of a context."""
+        """(window, sinks) for a context length."""
         usual = 0 if self.kv_policy == "quarter" else budget.sinks if budget else DEFAULT_SINKS
         sinks = usual if self.sinks is None else self.sinks
         window = min(QUARTER, n_ctx) if self.kv_policy == "quarter" and not self.window else self.window
@@ -270,9 +273,9 @@ class KVConfig:
         return n_ctx - sinks, sinks
 
     def plan(self, config: ModelConfig, footprint: Footprint | None = None, available: int | None = None) -> KVPlan:
-        """The plan for a model.  ``available``: bytes that may still be taken, None: do not compare.
+        """The plan for a model.  ``available``: bytes of memory that are free; None: do not compare.
 
-        Raises MemoryRefused naming what would fit.
+        Raises MemoryRefused that names what would fit.
         """
         footprint = footprint or Footprint()
         limit = parse_size(self.memory)
@@ -361,7 +364,9 @@ class KVConfig:
         )
 
     def _offload(self, plan: KVPlan, config: ModelConfig) -> tuple[str, int] | None:
-        """Folder and bytes of the file for pages that leave; UsageError where it holds not one of each head."""
+        """Folder and size in bytes of the file for pages that leave the window.  Raises UsageError if it cannot hold
+        one page of each head.
+        """
         from pyx.kv import KVCache
 
         if self.kv_offload is None:
@@ -377,7 +382,7 @@ class KVConfig:
     def _largest(
         self, make: Callable[..., KVPlan], fits: Callable[[KVPlan], bool], types: Sequence[str], n_ctx: int
     ) -> KVPlan | None:
-        """The longest context the limit allows, with the first of the types that has one."""
+        """The longest context that the limit allows, with the first of the types for which there is one."""
         for kv_type in types:
             least = max(min(LEAST_CTX, n_ctx), self.window + (self.sinks or 0), (self.sinks or 0) + 1)
             shorter = range(n_ctx // PAGE * PAGE, least - 1, -PAGE) if self.ctx is None and not self.window else ()
@@ -401,7 +406,7 @@ class KVConfig:
         limit: int | None,
         available: int | None,
     ) -> str:
-        """One line: what is needed, what there is, what would fit, how to override."""
+        """The message: what is needed, what is available, what would fit, how to override."""
         smallest, least = types[-1], max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
         text = next((f"; --kv {each} would fit" for each in types[1:] if fits(make(plan.n_ctx, each))), "")
         for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE) if not text else ():

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Parked:
-    """What parking or coming back took.  ``in_memory``: the file system is itself memory (tmpfs, ramfs), so that the
-    system has no more than before; only this process has.
+    """Time and size of parking, or of coming back.  ``in_memory``: the file system is itself in memory (tmpfs, ramfs),
+    so that parking frees memory of this process only, not of the system.
     """
 
     path: str
@@ -20,7 +20,7 @@ class Parked:
 
     @classmethod
     def since(cls, path: str, begun: float) -> Parked:
-        """What has been written to or read from a file since ``begun`` (time.perf_counter)."""
+        """For a file that was written or read since ``begun`` (time.perf_counter)."""
         return cls(path, os.path.getsize(path), time.perf_counter() - begun, lies_in_memory(path))
 
     @property
@@ -29,13 +29,13 @@ class Parked:
         return self.nbytes / self.seconds if self.seconds > 0 else 0.0
 
     def line(self) -> str:
-        """One line of text."""
+        """The result as one line of text."""
         where = "; it lies in a file system made of memory, so the system gains nothing" if self.in_memory else ""
         return f"{self.path}: {self.nbytes / 1e6:.1f} MB in {self.seconds:.2f} s, {self.rate / 1e6:.0f} MB/s{where}"
 
 
 def lies_in_memory(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
-    """Whether a file's file system keeps its files in memory; False if unknown."""
+    """Whether a file's file system is in memory; False if unknown."""
     try:
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"

@@ -1,11 +1,11 @@
-"""What a KV cache keeps: policies by name, and budgets per head read from a file.
+"""Which tokens a KV cache keeps: policies by name, and budgets for each head from a file.
 
 A budget file is JSON:
 
     {"version": 1, "n_layer": L, "n_kv_head": H, "sinks": S, "keep": [[tokens per head] per layer]}
 
-and, where it was calibrated, the ``fingerprint`` of its model.  A head keeps its first S tokens and the latest others,
-``keep`` in all; one that keeps no more than S keeps the latest only.  Other keys are remarks of its author.
+and, if it was made by calibration, the ``fingerprint`` of its model.  A head keeps ``keep`` tokens: the first S and the
+latest others; if ``keep`` is at most S, only the latest.  Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class Budget(NamedTuple):
-    """Tokens that each head keeps, ``keep[layer][KV head]``, ``sinks`` among them."""
+    """Tokens that each head keeps, ``keep[layer][KV head]``, including the ``sinks``."""
 
     keep: tuple[tuple[int, ...], ...]
     sinks: int
@@ -62,7 +62,7 @@ def read_budget(path: str, config: ModelConfig) -> Budget:
 
 
 def _budget(facts: Any, config: ModelConfig) -> Budget:
-    """Every value of the right kind, and the model's shape."""
+    """The budget in the parsed file, with every value checked against the model's shape."""
     if not isinstance(facts, dict) or facts.get("version") != VERSION:
         raise InvalidFile(f"it is not a budget of version {VERSION}")
     shape = facts.get("n_layer"), facts.get("n_kv_head")
@@ -88,7 +88,7 @@ def _whole(value: Any) -> bool:
 
 
 def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tuple[int, ...]:
-    """``"0,3"``, a number or several -> layer numbers from 0.  Raises UsageError."""
+    """Layer numbers from 0: ``"0,3"``, one number or several.  Raises UsageError."""
     if isinstance(value, str):
         words: list[str | int] = [word.strip() for word in value.split(",") if word.strip()]
     else:
@@ -99,7 +99,7 @@ def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tupl
 
 
 def without_layers(keep: Sequence[Sequence[int]], layers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The same budgets where ``layers`` see nothing but the token at hand."""
+    """The same budgets, except that ``layers`` see only the current token."""
     beyond = [layer for layer in layers if layer >= len(keep)]
     if beyond:
         raise UsageError(f"the model has no layer {beyond[0]}; its layers are 0 to {len(keep) - 1}")

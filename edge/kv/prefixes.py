@@ -2,13 +2,13 @@
 
     tokens -> the KV cache of the longest beginning
 
-Before a prompt is read, look up the entry that shares the longest beginning with it, token by token, and gets a
-fork of the entry's KV cache: the pages are the same ones until somebody writes to them, so a hundred sessions on one
-system prompt take one copy of it and what each has of its own.
+Before a session reads a prompt, it looks up the entry that shares the longest prefix with it, token by token, and gets
+a fork of the entry's KV cache.  A fork shares the pages until it writes to them, so a hundred sessions with the same
+system prompt store it once.
 
-With a folder, entries are files, too, and outlive the process.  A file is named after what it holds (a digest of model,
-plan and tokens), written whole or not at all, and verified token by token when it is loaded.  What was used longest ago
-goes first, in memory and on disk.
+With a folder, entries are also files and remain after the process ends.  A file is named by a digest of model, plan and
+tokens, is written completely or not at all, and is verified token by token when it is loaded.  The least recently used
+entries are removed first, in memory and on disk.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class _Entry:
 
 
 class Prefixes:
-    """One per engine; shares nothing until :meth:`share`.  Thread-safe.
+    """The shared prefixes of one engine; nothing is shared until :meth:`share`.  Thread-safe.
 
-    ``max_bytes``: of KV pages that entries hold, each counted as if it shared nothing.  ``folder``: where entries are
-    files, too, at most ``folder_bytes`` of them; files of others there are left alone.  ``hits`` and ``misses`` count
-    the prompts that found a longer beginning here than their session had, and those that did not.
+    ``max_bytes``: limit for the KV pages of all entries, each counted as if it shared none.  ``folder``: where entries
+    are also files, at most ``folder_bytes`` of them; other files there are left alone.  ``hits`` and ``misses``: number
+    of prompts that found a longer prefix here than their session had, and that did not.
     """
 
     def __init__(self, space: KVSpace) -> None:
@@ -56,7 +56,7 @@ class Prefixes:
     def share(
         self, max_bytes: int, folder: str | os.PathLike[str] | None = None, folder_bytes: int = 1 << 30
     ) -> Prefixes:
-        """Start sharing, with no entries.  Raises UsageError where the folder cannot be made."""
+        """Start sharing, without entries.  Raises UsageError if the folder cannot be made."""
         folder = None if folder is None else os.fspath(folder)
         if folder is not None:
             try:
@@ -79,7 +79,7 @@ class Prefixes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of KV pages that entries hold."""
+        """Bytes of KV pages that the entries hold."""
         with self._lock:
             return sum(entry.nbytes for entry in self._entries.values())
 
@@ -87,12 +87,12 @@ class Prefixes:
         return len(self._entries)
 
     def tokens(self) -> list[array[int]]:
-        """What is held in memory, the latest used last."""
+        """The tokens of the entries in memory, the least recently used first."""
         with self._lock:
             return [entry.tokens for entry in self._entries.values()]
 
     def add(self, state: KVState) -> None:
-        """Keep what this state holds, unless it is larger than all that may be held."""
+        """Add what this state holds, unless it is larger than the limit."""
         tokens = state.tokens[:]
         key = tokens.tobytes()
         with self._lock:
@@ -107,7 +107,9 @@ class Prefixes:
                 self._write(state, tokens)
 
     def find(self, ids: array[int], longer_than: int = 0) -> tuple[array[int], Any] | None:
-        """(tokens, fork of the KV cache) of the entry that begins as ids do, a page or more beyond so many tokens."""
+        """(tokens, fork of the KV cache) of the entry that shares the longest prefix with ``ids``, if that is at least
+        a page longer than ``longer_than`` tokens.
+        """
         with self._lock:
             if not self.on:
                 return None
@@ -125,7 +127,9 @@ class Prefixes:
             return best.tokens[:], best.kv.fork()
 
     def shrink(self, nbytes: int) -> bool:
-        """Let go of what was used longest ago until no more than so many bytes are held; False: there was nothing."""
+        """Drop the least recently used entries until at most ``nbytes`` are held.  Returns False if there was nothing
+        to drop.
+        """
         with self._lock:
             begun = len(self._entries)
             while self._entries and self.nbytes > nbytes:
@@ -133,7 +137,7 @@ class Prefixes:
             return len(self._entries) < begun
 
     def give_way(self) -> bool:
-        """Let go of what was used longest ago, for somebody who needs its pages; False: there is nothing."""
+        """Drop the least recently used entry to free its pages.  Returns False if there is none."""
         return self.shrink(self.nbytes - 1)
 
     def clear(self) -> None:
@@ -150,7 +154,7 @@ class Prefixes:
     # ---- files ------------------------------------------------------------------------------------------------------
 
     def _name(self, tokens: array[int]) -> str:
-        """The length, and a digest of all that decides what the pages hold."""
+        """The name of an entry's file: its length, and a digest of everything that its pages depend on."""
         import hashlib
         import json
 
@@ -161,7 +165,9 @@ class Prefixes:
         return f"{len(tokens):08d}-{digest.hexdigest()[:32]}.bes"
 
     def _write(self, state: KVState, tokens: array[int]) -> None:
-        """Save an entry and make room; a folder that cannot be written costs time later and nothing now."""
+        """Save an entry and remove old ones.  A folder that cannot be written is not an error: the prefix is read again
+        later.
+        """
         from edge.kv import codec
 
         path = os.path.join(self.folder or "", self._name(tokens))
@@ -177,7 +183,7 @@ class Prefixes:
             pass
 
     def _read(self, ids: array[int], longer_than: int) -> _Entry | None:
-        """The longest file that ids begin with, if that is longer than what is at hand."""
+        """The longest entry on disk with which ``ids`` begins, if it is longer than ``longer_than``."""
         from edge.kv import codec
 
         for _, _, path in sorted(self.files(), key=lambda file: os.path.basename(file[2]), reverse=True):
@@ -202,7 +208,7 @@ class Prefixes:
         return None
 
     def files(self) -> list[tuple[float, int, str]]:
-        """(time of last use, bytes, path) of every entry on disk, what was used longest ago first."""
+        """(time of last use, bytes, path) of every entry on disk, the least recently used first."""
         found = []
         try:
             with os.scandir(self.folder) as folder:

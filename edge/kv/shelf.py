@@ -1,7 +1,7 @@
-"""Shelf: conversations kept in memory to be continued, until their pages are needed.
+"""Shelf: conversations that stay in memory to be continued, until their pages are needed.
 
-What is set aside is a fork of a session's KV cache with the tokens it holds, so it takes no logits and no sampler, and
-shares its pages with what goes on from it.  The one set aside longest ago gives way first.
+Each is a fork of a session's KV cache and the tokens it holds.  It has no logits and no sampler, and shares its pages
+with the sessions that continue it.  The one that has waited longest is dropped first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 256  # conversations
 
 @dataclass(frozen=True)
 class Aside:
-    """One conversation: its messages, how many of them are no longer in the prompt, and the cache with its tokens."""
+    """One conversation: its messages, how many of them are no longer in the prompt, and its cache and tokens."""
 
     messages: list[dict[str, Any]]
     forgotten: int
@@ -26,7 +26,7 @@ class Aside:
 
 
 class Shelf:
-    """One per KVSpace; thread-safe."""
+    """The conversations of one KVSpace that wait; thread-safe."""
 
     def __init__(self) -> None:
         self._asides: list[Aside] = []  # the latest last
@@ -37,7 +37,7 @@ class Shelf:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of KV pages, each counted as if it were not shared."""
+        """Bytes of KV pages, each conversation counted as if it shared none."""
         with self._lock:
             return sum(each.kv.stats["bytes"] for each in self._asides)
 

@@ -1,6 +1,7 @@
-"""KVSpace: the memory of all KV caches: the plan, the page pool, the spill file; new states within the plan.
+"""KVSpace: the memory of all KV caches of one model: the plan, the page pool, the spill file, and new states within the
+plan.
 
-One space belongs to one model.  It refuses before it allocates.
+It refuses before it allocates.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from edge.session.drafting import OFF, Drafting
 
 
 class KVSpace:
-    """``new_cache`` makes a KV cache in place of :class:`pyx.kv.KVCache`; for tests."""
+    """The KV caches of one model.  ``new_cache``: makes caches instead of :class:`pyx.kv.KVCache`; for tests."""
 
     def __init__(
         self, model: Model, plan: KVPlan, drafting: Drafting = OFF, new_cache: Callable[[], Any] | None = None
@@ -37,11 +38,11 @@ class KVSpace:
         self._clock = 0
 
     def share_pages(self) -> None:
-        """From now on caches take their pages from one pool, so that forks of one can be held by another."""
+        """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""
         self._pooled = True
 
     def new_cache(self, plan: KVPlan | None = None) -> Any:
-        """An empty KV cache, as planned; or by another plan, outside the pool, for comparisons."""
+        """An empty KV cache with the planned size; with another ``plan``, outside the pool, for comparisons."""
         if self._new_cache is not None:
             return self._new_cache()
         from pyx.kv import KVCache
@@ -63,9 +64,9 @@ class KVSpace:
         return Sampler(self.model.config.n_vocab, seed)
 
     def new_state(self, seed: int) -> KVState:
-        """An empty state with random numbers of its own; where as many as planned are held, an idle one gives way.
+        """An empty state with its own random numbers.  If as many states exist as planned, an idle one is freed.
 
-        It is busy until :meth:`release`.  Raises MemoryRefused.
+        The state is busy until :meth:`release`.  Raises MemoryRefused.
         """
         planned = self.plan.parallel
         while planned is not None and len(self._states) >= planned and self._drop_idle():
@@ -82,19 +83,21 @@ class KVSpace:
         return state
 
     def take(self, state: KVState) -> bool:
-        """Begin to use a state; False where it has given way meanwhile."""
+        """Mark a state as busy.  Returns False if it was freed while it was idle."""
         with self._lock:
             state.busy = state.kv is not None
             return state.busy
 
     def release(self, state: KVState) -> None:
-        """The state is idle again."""
+        """Mark a state as idle."""
         with self._lock:
             self._clock += 1
             state.used, state.busy = self._clock, False
 
     def give_way(self) -> bool:
-        """Take memory back: of a conversation set aside, else of the state idle longest; False: there is none."""
+        """Free the memory of a conversation that waits, else of the state that was idle longest.  Returns False if
+        there is none.
+        """
         return self.shelf.give_way() or self._drop_idle()
 
     def _drop_idle(self) -> bool:
@@ -108,6 +111,6 @@ class KVSpace:
             return True
 
     def close(self) -> None:
-        """Forget the pool; pages that caches still hold go with them."""
+        """Release the pool; its memory is freed with the last cache that uses it."""
         self.shelf.clear()
         self.pool = None

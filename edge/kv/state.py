@@ -1,10 +1,11 @@
-"""KVState: one KV cache, the tokens whose keys and values it holds, in order, and the sampler that goes on from there.
+"""KVState: one KV cache, the tokens whose keys and values it holds, in order, and the sampler that continues from
+there.
 
-That cache and tokens agree is the invariant everything here keeps.  A new prompt is compared token by token with what
-is held: the common beginning stays, the rest is cropped and evaluated.
+Everything here keeps the cache and the list of tokens consistent.  A new prompt is compared with these tokens: the
+common beginning stays, the rest is cropped and evaluated.
 
-Nothing here runs a step: what has to be evaluated is handed out as a :class:`edge.model.model.Segment`, and whoever
-drives the answer has it evaluated, together with the segments of others (edge/session/scheduler.py).
+Nothing here runs a step.  Tokens to evaluate are returned as a :class:`edge.model.model.Segment`, and the caller has
+them evaluated, together with the segments of other answers (edge/session/scheduler.py).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OnPrefill = Callable[[int, int, int], None]
 
 
 def common(a: array[int], b: array[int]) -> int:
-    """Length of the common beginning."""
+    """Length of the common beginning of two token lists."""
     n = min(len(a), len(b))
     if a[:n] == b[:n]:
         return n
@@ -38,11 +39,12 @@ def common(a: array[int], b: array[int]) -> int:
 
 
 class KVState:
-    """Made by :meth:`edge.kv.space.KVSpace.new_state`.  One thread at a time.
+    """The KV cache of one session.  Made by :meth:`edge.kv.space.KVSpace.new_state`.  Used by one thread at a time.
 
-    ``tokens`` are those held; ``sampled`` is an answer's last token where that was not evaluated.  ``logits``, float32
-    [n_vocab], are those behind the last token once a prompt was evaluated.  ``dropped`` > 0: so many tokens before
-    those are not known any more (:meth:`drop`); the state can be written on, but the next prompt begins afresh.
+    ``tokens``: the tokens held.  ``sampled``: the last token of an answer, if it was not evaluated.  ``logits``:
+    float32 [n_vocab], those after the last token of an evaluated prompt.  ``dropped`` > 0: so many tokens before
+    ``tokens`` are no longer known (:meth:`drop`); an answer can continue, but the next prompt is read from its
+    beginning.
     """
 
     def __init__(self, kv: Any, sampler: Any, rows: memoryview, draft: Any, model: Model) -> None:
@@ -67,7 +69,9 @@ class KVState:
         self._model = model
 
     def check(self) -> None:
-        """Clear the state if its first tokens are unknown or an interrupt came between a step and its bookkeeping."""
+        """Clear the state if its first tokens are unknown, or if an interrupt came between a step and its
+        bookkeeping.
+        """
         if self.kv.n_tokens != len(self.tokens):
             self.kv.reset()
             self.dropped = 0
@@ -75,24 +79,24 @@ class KVState:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens seen."""
+        """Number of tokens seen."""
         return self.dropped + len(self.tokens)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cache allocated now."""
+        """Bytes allocated for the cache now."""
         kv = self.kv
         return 0 if kv is None else int(kv.nbytes)
 
     @property
     def evicted(self) -> int:
-        """Tokens seen that are no longer attended."""
+        """Number of tokens seen that are no longer attended to."""
         kv = self.kv
         return 0 if kv is None else int(kv.evicted)
 
     @property
     def offload_error(self) -> str | None:
-        """Why pages that left the window can no longer be kept."""
+        """The reason why pages that leave the window can no longer be stored; None if they can."""
         spill = getattr(self.kv, "spill", None)
         return None if spill is None else spill.error
 
@@ -102,7 +106,7 @@ class KVState:
         self.tokens, self.sampled = array("i"), array("i")
 
     def drop(self, n: int) -> None:
-        """Forget which tokens were seen, but for the last n and what fills their first page."""
+        """Forget which tokens were seen, except the last ``n`` and those in the same page as the first of these."""
         gone = (len(self.tokens) - n) // PAGE * PAGE
         if gone > 0:
             del self.tokens[:gone]
@@ -111,31 +115,31 @@ class KVState:
     # ---- what is held ------------------------------------------------------------------------------------------------
 
     def keep(self, ids: array[int]) -> int:
-        """Crop to what is in common with the beginning of ids; returns how much that is."""
+        """Crop to the common beginning with ``ids``.  Returns its length."""
         n = common(self.tokens, ids)
         if n < len(self.tokens):
             self.crop(n)
         return len(self.tokens)
 
     def crop(self, n: int) -> None:
-        """Drop the tail, so that at most n tokens stay; a sealed page goes as a whole."""
+        """Remove tokens from the end, so that at most ``n`` stay; a sealed page can only be removed as a whole."""
         del self.tokens[self.kv.crop(n) :]
         self.sampled = array("i")
 
     def adopt(self, tokens: array[int], kv: Any) -> None:
-        """Replace tokens and cache by these."""
+        """Replace the tokens and the cache by ``tokens`` and ``kv``."""
         self.tokens, self.kv, self.dropped = tokens, kv, 0
         self.sampled = array("i")
 
     def fork(self) -> Any:
-        """A second cache in the same state; pages are shared until one of the two writes to them."""
+        """A second cache with the same content; pages are shared until one of the two writes to them."""
         return self.kv.fork()
 
     def splice(self, ids: array[int]) -> array[int]:
-        """Keep answers in the tokens the model wrote where the tokenizer would cut the same bytes differently.
+        """``ids``, with the tokens that the model wrote where the tokenizer would split the same bytes differently.
 
-        Otherwise every such answer would have to be evaluated again, and a ring that has moved on could not even go
-        back to its beginning.  Special tokens are never exchanged: equal bytes do not make a text one of them.
+        Otherwise every such answer would have to be evaluated again, and a cache that has evicted tokens would have to
+        start from the beginning.  Special tokens are never exchanged: a text with the same bytes is not such a token.
         """
         held = self.tokens + self.sampled
         i = j = common(held, ids)
@@ -149,7 +153,7 @@ class KVState:
         return held[:i] + ids[j:]
 
     def _same_bytes(self, held: array[int], i: int, ids: array[int], j: int) -> tuple[int, int] | None:
-        """Where both next have spelled the same bytes with ordinary tokens, None if they do not."""
+        """The indices up to which both have spelled the same bytes with ordinary tokens; None if they have not."""
         token_bytes, special = self._model.tokenizer.token_bytes, self._model.special
         a = b = b""
         while not a or a != b:
@@ -172,11 +176,12 @@ class KVState:
     def advance(
         self, token: int, winners: int, most: int, forced: Callable[[], Sequence[int]] | None = None
     ) -> Segment | None:
-        """What has to be evaluated for the logits behind ``token``; None where they are there.  Then :meth:`take`.
+        """The tokens to evaluate for the logits after ``token``; None if the logits are there already.  Call
+        :meth:`take` afterwards.
 
-        Further tokens may be evaluated with it that are likely to come next, at most so many that ``most`` tokens are
-        held then, and none that would fill a page: a full page is sealed, and could not be cropped.  Once they have
-        come they are held as any other; see :meth:`settle`.  ``forced`` gives those that a grammar makes certain.
+        Likely next tokens (drafts) may be evaluated with it, as long as at most ``most`` tokens are held and no page
+        becomes full: a full page is sealed and could not be cropped.  Drafts that prove right are held like other
+        tokens; see :meth:`settle`.  ``forced`` gives the tokens that a grammar makes certain.
         """
         draft = self.draft
         if draft is None:
@@ -196,7 +201,7 @@ class KVState:
         return Segment(self.kv, self._ids[n], self._many[n], True, winners)
 
     def _alone(self, token: int, winners: int) -> Segment:
-        """A segment of this token; the same one again, as long as nothing else of it changes."""
+        """A segment of this token only; reuses the last one where possible."""
         self._ids[0][0] = token
         one = self._one
         if one is None or one.kv is not self.kv or one.winners != winners:
@@ -205,7 +210,7 @@ class KVState:
         return one
 
     def take(self, token: int, segment: Segment | None) -> memoryview:
-        """The logits behind ``token``, which is held from now on; ``segment`` is what was evaluated for it."""
+        """The logits after ``token``, which is now held.  ``segment``: what was evaluated for it, or None."""
         self.tokens.append(token)
         if segment is None:
             return self._rows[self._row]
@@ -216,11 +221,11 @@ class KVState:
 
     @property
     def drafts(self) -> tuple[int, int]:
-        """Tokens drafted since the last prompt, and of these right."""
+        """Tokens drafted since the last prompt, and how many of them were right."""
         return (self.draft.drafted, self.draft.accepted) if self.draft else (0, 0)
 
     def settle(self) -> None:
-        """Take back what was drafted and has not come."""
+        """Remove drafts that did not prove right."""
         if self.draft is not None:
             self.draft.stop()
             if self.n_tokens < self.kv.n_tokens:
@@ -238,11 +243,11 @@ class KVState:
         winners: int = 0,
         shared: Callable[[KVState], object] | None = None,
     ) -> Generator[Segment, None, tuple[int, str | None]]:
-        """Hold exactly ids, with the logits behind the last; yields what has to be evaluated.
+        """Make the state hold exactly ``ids``, with the logits after the last; yields the segments to evaluate.
 
-        Returns (tokens reused, what interrupted or None).  With ``logits`` at least the last token is evaluated, even
-        if all are held: its logits are needed, of which only the ``winners`` largest have to be there (0: all).
-        ``shared`` is called when exactly the first ``share`` tokens are held: what other sessions begin with, too.
+        Returns (number of tokens reused, reason of the interruption or None).  With ``logits`` at least the last token
+        is evaluated, even if all are held, because its logits are needed; of these the ``winners`` largest suffice (0:
+        all).  ``shared`` is called when exactly the first ``share`` tokens are held: a prefix for other sessions.
         """
         tokens, n = self.tokens, len(ids)
         limit = self._model.chunk

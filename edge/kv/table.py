@@ -1,8 +1,8 @@
-"""The KV memory table of a model: every type, context and way of forgetting, exactly as it would be allocated.
+"""The KV memory table of a model: the exact size for every type, context and way to drop tokens.
 
-A cell is what :class:`edge.kv.config.KVConfig` plans and :class:`pyx.kv.KVCache` allocates; there is no second formula.
-Published tables count bytes per token times tokens; ``bytes_per_token`` is that figure (what one more token takes once
-its page is sealed), and the cells show what comes on top: the open page, sinks, and pages rounded up.
+Each cell is computed by :class:`edge.kv.config.KVConfig` and :class:`pyx.kv.KVCache`, as for loading; there is no
+second formula.  Published tables multiply bytes per token by tokens; ``bytes_per_token`` is that figure (the size of
+one more token once its page is sealed).  The cells also include the open page, sinks, and pages rounded up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Weights:
-    """Sizes of a model's weights in bytes, by count of parameters."""
+    """Sizes of a model's weights in bytes, computed from the number of parameters."""
 
     parameters: int
     projections: int  # ternary, in memory
@@ -45,7 +45,7 @@ class Weights:
 
     @classmethod
     def of(cls, c: ModelConfig, stored: str = "") -> Weights:
-        """From the dimensions of a model; ``stored``: type of the table behind its output head, if there is a file."""
+        """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file."""
         from pyx.head import placement
 
         layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
@@ -62,13 +62,13 @@ class Weights:
 
     @property
     def read(self) -> int:
-        """Bytes that decoding one token reads, the KV cache apart."""
+        """Bytes that decoding one token reads, without the KV cache."""
         return self.projections + self.head
 
 
 @dataclass(frozen=True)
 class Row:
-    """One KV type and one way of forgetting."""
+    """One KV type and one way to drop tokens."""
 
     type: str
     full: str  # what happens when the context is full
@@ -88,7 +88,7 @@ class Table:
     rows: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The table as JSON values."""
         return {
             "model": self.config.name,
             "config": asdict(self.config),
@@ -98,7 +98,7 @@ class Table:
         }
 
     def lines(self) -> Iterator[str]:
-        """The table as text; sizes in MB, powers of ten."""
+        """The table as text; sizes in MB (1e6 bytes)."""
         c, w = self.config, self.weights
         layers, heads = count(c.n_layer, "layer"), count(c.n_kv_head, "key/value head")
         yield f"{c.name}: {layers}, {heads} of {c.head_dim}, trained on {c.n_ctx_train} tokens"
@@ -135,7 +135,7 @@ class Table:
 
 
 def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
-    """What one more token takes in all layers and heads, its scales included, once its page is sealed."""
+    """Bytes of one more token in all layers and heads, including scales, once its page is sealed."""
     from pyx.kv import KVCache
 
     one, two = (
@@ -145,7 +145,7 @@ def bytes_per_token(config: ModelConfig, kv_type: str) -> int:
 
 
 def default_contexts(n_ctx_train: int) -> tuple[int, ...]:
-    """512, 1024, ... up to what the model was trained on."""
+    """512, 1024, ... up to the context length of the model's training."""
     doubled = [512 << i for i in range(20) if 512 << i < n_ctx_train]
     return (*doubled, n_ctx_train)
 
@@ -159,7 +159,7 @@ def table(
     budget: Budget | str | None = None,
     stored: str = "",
 ) -> Table:
-    """Plan every combination.  Without contexts: the usual ones; ``stored`` as in :meth:`Weights.of`.
+    """Plan every combination.  ``contexts``: empty for the usual ones; ``stored``: see :meth:`Weights.of`.
 
     Raises UsageError for values that cannot be used.
     """

@@ -1,1 +1,1 @@
-"""Model: weights and where they lie, footprint, fingerprint, shapes of published models."""
+"""Models: weights and their place in memory, memory needed, fingerprints, dimensions of published models."""

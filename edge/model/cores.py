@@ -29,14 +29,14 @@ class Cores(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Threads worth having; at least 1."""
+        """The best number of threads; at least 1."""
         return len(self.fast) if self.quota is None else max(1, min(len(self.fast), round(self.quota)))
 
     def held(self, threads: int) -> tuple[int, ...] | None:
-        """The cores on which so many threads stay; None: the system chooses.
+        """The cores on which ``threads`` threads stay; None: the system chooses.
 
-        That is where all allowed cores are as fast, where there are more threads than fast cores, and where the user
-        told OpenMP's library about cores.
+        The system chooses if all allowed cores are equally fast, if there are more threads than fast cores, or if the
+        user has set OpenMP's variables for cores.
         """
         if self.openmp or self.fast == self.allowed or threads > len(self.fast):
             return None
@@ -44,7 +44,7 @@ class Cores(NamedTuple):
 
 
 def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
-    """The cores of this process; ``root`` and ``allowed``: of another machine."""
+    """The cores of this process; ``root`` and ``allowed`` are for tests with other machines."""
     mine = tuple(sorted(os.sched_getaffinity(0) if allowed is None else allowed))
     fast, source = _fast(root, mine)
     openmp = next((name for name in OPENMP if os.environ.get(name)), None)
@@ -52,9 +52,9 @@ def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
 
 
 def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:
-    """(number of threads, the cores on which they stay; None: any) for a user's wish.
+    """(number of threads, the cores on which they stay; None: any) for the ``threads`` option.
 
-    None: one thread for each fast core, as far as the quota allows; negative: so many less, but at least 1.
+    None: one thread for each fast core, up to the quota; negative: that many fewer, but at least 1.
     """
     found = find()
     n = threads if threads is not None and threads > 0 else max(1, found.threads + (threads or 0))
@@ -62,7 +62,7 @@ def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:
 
 
 def parse(text: str) -> set[int]:
-    """A list of cores as Linux writes it, such as 0-3,8.  Raises ValueError."""
+    """A list of cores in the notation of Linux, such as 0-3,8.  Raises ValueError."""
     cores: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -73,7 +73,7 @@ def parse(text: str) -> set[int]:
 
 
 def spell(cores: tuple[int, ...]) -> str:
-    """Cores in ascending order as Linux writes them."""
+    """Cores in ascending order in the notation of Linux."""
     runs: list[list[int]] = []
     for core in cores:
         if runs and core == runs[-1][-1] + 1:
@@ -84,7 +84,7 @@ def spell(cores: tuple[int, ...]) -> str:
 
 
 def _fast(root: str, allowed: tuple[int, ...]) -> tuple[tuple[int, ...], str | None]:
-    """Those of the cores that are fast, and the file that tells."""
+    """The fast ones of ``allowed``, and the path of the file that says so; None if no file does."""
     hybrid = "/sys/devices/cpu_core/cpus"
     try:
         listed = parse(_read(root, hybrid) or "")
@@ -105,7 +105,7 @@ def _fast(root: str, allowed: tuple[int, ...]) -> tuple[tuple[int, ...], str | N
 
 
 def quota(root: str = "/") -> float | None:
-    """Cores' worth of time that control groups (version 1 or 2) allow this process, such as 1.5; None: no limit."""
+    """Processor time that control groups (version 1 or 2) allow this process, in cores, such as 1.5; None: no limit."""
     groups = "sys/fs/cgroup"
     least = None
     for line in (_read(root, "proc/self/cgroup") or "").splitlines():
@@ -125,7 +125,7 @@ def quota(root: str = "/") -> float | None:
 
 
 def _quota_of(root: str, folder: str) -> float | None:
-    """Cores' worth of one group, None: no limit."""
+    """The quota of one control group, in cores; None: no limit."""
     limit, _, period = (_read(root, os.path.join(folder, "cpu.max")) or "").partition(" ")
     if not period:
         limit = _read(root, os.path.join(folder, "cpu.cfs_quota_us")) or ""
@@ -138,7 +138,7 @@ def _quota_of(root: str, folder: str) -> float | None:
 
 
 def _read(root: str, path: str) -> str | None:
-    """The text of a small system file; None where it cannot be read."""
+    """The text of a small system file; None if it cannot be read."""
     try:
         with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="surrogateescape") as file:
             return file.read()

@@ -1,7 +1,7 @@
-"""Families: how the supported architectures differ, one row each; and refused architectures, with the reason.
+"""Families: how the supported architectures differ, one row each; and the refused architectures, with the reason.
 
-A reader of files looks its row up here and fills a ModelConfig from it and from the metadata.  What a row cannot hold
-(norms beside sub-norms, biases, multipliers, stretched rotation) is read from the tensors and keys of the file itself.
+Readers fill a ModelConfig from this row and from the metadata of the file.  What a row cannot hold (norms beside
+sub-norms, biases, multipliers, stretched rotation) is read from the tensors and keys of the file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class Sampled:
 class Family:
     """One architecture.
 
-    ``arch`` is ``general.architecture`` in GGUF; ``huggingface`` are the ``architectures`` of config.json that it
-    covers.  ``rope_style`` is how GGUF files keep rows of Q and K (Hugging Face: "half" always).  ``weight_only``: its
-    models were not trained with rounded activations, so how these are rounded is ours to choose: int8 per 128 values.
+    ``arch``: the value of ``general.architecture`` in GGUF. ``huggingface``: the ``architectures`` of config.json that
+    it covers.  ``rope_style``: the order of the rows of Q and K in GGUF files (Hugging Face: always "half").
+    ``weight_only``: models that were trained with float activations, so that we choose how to round them: int8 per 128
+    values.
     """
 
     arch: str

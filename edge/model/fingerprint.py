@@ -15,13 +15,13 @@ SAMPLES, SAMPLE = 8, 256  # of larger ones so many samples of so many bytes, eve
 
 
 def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
-    """SHA-256, in hexadecimal, of what decides how a model computes.
+    """SHA-256, in hexadecimal, of everything that decides how a model computes.
 
-    Covered: every dimension and convention of the configuration; the vocabulary as stored; of each tensor its name,
-    type, shape, scale and layout, and its bytes, whole or in samples (about 2 KB of each).  Not covered: the model's
-    name, where it lies, the chat template (what it makes of a prompt is compared token by token), and bytes of large
-    tensors between the samples: it is meant to catch another model, not a forged one.  The same model in another
-    format or type has another fingerprint: its arithmetic may differ.
+    Included: every dimension and convention of the configuration; the stored vocabulary; name, type, shape, scale and
+    layout of each tensor, and its bytes, complete or in samples (about 2 KB of each).  Not included: the model's name
+    and path, the chat template (prompts are compared token by token), and the bytes of large tensors between the
+    samples: it detects another model, not a forged one.  The same model in another format or type has another
+    fingerprint, since its arithmetic may differ.
     """
     digest = hashlib.sha256()
 

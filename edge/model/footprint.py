@@ -21,7 +21,7 @@ class Footprint(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Everything, the program included."""
+        """Bytes in all, including the program."""
         return self.program + self.coming
 
     @property
@@ -36,7 +36,7 @@ def _read(*path: str) -> str:
 
 
 def available_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
-    """Bytes that can be taken without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
+    """Bytes that can be allocated without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
     found = []
     try:
         match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc, "meminfo"), re.MULTILINE)

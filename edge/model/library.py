@@ -72,7 +72,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class Pulled:
-    """A model on this machine.  ``path`` is what ``load`` opens; ``sha256`` is that of ``file`` as downloaded."""
+    """A model on this machine.  ``path``: the file or folder to load; ``sha256``: of ``file`` as it was downloaded."""
 
     name: str
     path: str
@@ -142,7 +142,7 @@ def pulled() -> list[Pulled]:
 
 
 def write_record(model: Pulled, file: str | None) -> None:
-    """Make the files in the folder of ``model`` a model: the last step of a pull, atomic."""
+    """Write pull.json, which makes the folder of ``model`` a pulled model: the last step of a pull, atomic."""
     import json
 
     place = os.path.join(folder(), model.name)
@@ -157,7 +157,7 @@ def write_record(model: Pulled, file: str | None) -> None:
 
 
 def remove(name: str) -> int:
-    """Delete a pulled model, or what an interrupted pull has left of it; returns the bytes freed.
+    """Delete a pulled model, or the remains of an interrupted pull.  Returns the number of bytes freed.
 
     Raises ModelNotFound.
     """
@@ -176,7 +176,7 @@ def remove(name: str) -> int:
 
 
 def near(name: str) -> list[str]:
-    """Names of known and pulled models that are like ``name``, the likest first; three at most."""
+    """At most three names of known and pulled models that resemble ``name``, the most similar first."""
     from difflib import get_close_matches
 
     names = {BUNDLED, *KNOWN, *(model.name for model in pulled())}
@@ -186,10 +186,10 @@ def near(name: str) -> list[str]:
 
 
 def resolve(model: str) -> str:
-    """The path of a model given as a path or by name; what is neither comes back as it is.
+    """The path of a model given as a path or by name; anything else is returned unchanged.
 
-    A path that exists wins over a name.  Raises ModelNotFound for a known name that was not pulled yet, and for one
-    that is like a known one.
+    A path that exists takes precedence over a name.  Raises ModelNotFound for a known name that was not pulled, and for
+    one that resembles a known one.
     """
     if os.path.exists(model):
         return model

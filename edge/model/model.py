@@ -2,8 +2,8 @@
 
     segments of different KV caches -> Model.step(batch) -> logits
 
-Nothing here depends on conversations.  All work of the compiled layer goes through :meth:`Model.step` or, for tools
-that look inside between steps, through :meth:`Model.alone`.
+Nothing here depends on conversations.  The compiled layer is used only through :meth:`Model.step` or, by tools that
+inspect it between steps, through :meth:`Model.alone`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAP = "map"
 
 
 class Segment:
-    """Tokens of one cache for the next step, behind what the cache holds.
+    """Tokens to append to one cache in the next step.
 
-    ``logits``: float32 buffer [n_vocab] for those behind the last token, [n][n_vocab] with ``all_logits``, or None.
-    ``winners`` > 0: only so many of the largest have to be there.  ``part``: a prompt, of which a step may take less;
-    the logits are then those behind its last token, in the step that takes that.
+    ``logits``: float32 buffer for those after the last token, [n_vocab], or after each token with ``all_logits``, [n,
+    n_vocab], or None.  ``winners`` > 0: only that many of the largest logits are needed.  ``part``: this is a prompt,
+    and a step may evaluate fewer of its tokens; the logits are filled by the step that evaluates the last one.
 
-    What the scheduler notes: ``waiting`` for a step; ``company``, segments of the step it was in; ``error``, what went
-    wrong with it; ``done``, a lock that is released then.
+    Set by the scheduler: ``waiting``: for a step; ``company``: the number of segments in its step; ``error``: the
+    exception of its step; ``done``: a lock that is released after it.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Segment:
         self.compiled: Any = None  # the same for the compiled floor, made once: a segment may be evaluated again
 
     def cut(self, n: int) -> None:
-        """Take the first n tokens only."""
+        """Keep the first ``n`` tokens only."""
         if n < len(self.ids):
             self.ids, self.logits, self.compiled = self.ids[:n], None, None
 
@@ -74,10 +74,10 @@ def _compiled(segment: Segment) -> Any:
 
 
 class Model:
-    """Made by :func:`edge.load`; tests may put the parts together themselves.
+    """One loaded model.  Made by :func:`edge.load`; tests may put the parts together themselves.
 
-    ``transformer`` is a pyx.transformer.Transformer, ``tokenizer`` and ``template`` are those of
-    edge.prompt.tokenizer and edge.prompt.template, ``checkpoint`` owns the file's map.
+    ``transformer``: a pyx.transformer.Transformer.  ``tokenizer`` and ``template``: of edge.prompt.tokenizer and
+    edge.prompt.template.  ``checkpoint``: owns the file's map.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Model:
             self.moving = start(placement, transformer, self._lock, lambda: self.closed)
 
     def step(self, batch: Sequence[Segment]) -> None:
-        """Evaluate the tokens of every segment and append their keys and values, or of none of them.
+        """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
 
-        Raises UsageError once the model is closed, and MemoryError where a cache may take no more pages.
+        Raises UsageError after the model was closed, and MemoryError if a cache may take no more pages.
         """
         refuse_after_fork()
         with self._lock:
@@ -140,7 +140,7 @@ class Model:
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
-        """The transformer, while nobody else steps: for tools that look inside between steps."""
+        """A context manager: the transformer, while no step runs; for tools that inspect it between steps."""
         with self._lock:
             if self.closed:
                 raise UsageError("the engine is closed")
@@ -153,7 +153,9 @@ class Model:
         return array("i", self.template.encode(self.tokenizer, messages, add_generation_prompt=True, tools=tools))
 
     def encode_raw(self, prompt: str | Sequence[int]) -> array[int]:
-        """A prompt without a template: text behind the model's BOS, or ids as they are.  Raises UsageError."""
+        """A prompt without a template: a text, preceded by the model's BOS, or token ids unchanged.  Raises
+        UsageError.
+        """
         tokenizer, n_vocab = self.tokenizer, self.config.n_vocab
         if isinstance(prompt, str):
             bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
@@ -169,9 +171,9 @@ class Model:
         return ids
 
     def vocabulary(self, room: int | None = None) -> Vocabulary:
-        """The tokens for answers that follow a grammar; made on first use.
+        """The tokens for answers that follow a grammar, made on first use.
 
-        Raises MemoryRefused if that takes more than ``room`` bytes, see KVPlan.for_grammars.
+        Raises MemoryRefused if they take more than ``room`` bytes, see KVPlan.for_grammars.
         """
         with self._making:
             if self._vocabulary is None:
@@ -185,7 +187,7 @@ class Model:
 
     @property
     def vocabulary_bytes(self) -> int:
-        """Bytes that :meth:`vocabulary` has taken."""
+        """Bytes taken by :meth:`vocabulary`."""
         return 0 if self._vocabulary is None else self._vocabulary.nbytes
 
     @property
@@ -200,7 +202,7 @@ class Model:
         return self._fingerprint
 
     def settle(self) -> None:
-        """Wait until the weights lie where they will stay: they may be on their way into 2 MiB pages between steps."""
+        """Wait until the weights are in their final place: they may be copied into 2 MiB pages between steps."""
         if self.moving is not None:
             self.moving.join()
 

@@ -1,12 +1,12 @@
-"""Placement: whether the codes of a model are read where the file's map holds them or from 2 MiB pages.
+"""Placement: whether the weights of a model are read from the file's map or from a copy in 2 MiB pages.
 
-A step reads every code once.  Through pages of 4 KiB a good part of its time goes into translating addresses
-(benchmarks/SPEED.md: 1.15 to 1.3 times the tokens in 2 MiB pages), but the map is there at once, costs no memory of our
-own and is shared.  So ``auto`` begins with the map, and where it pays moves the codes in the background, a matrix at a
-time between two steps.  The numbers are the same wherever they lie.
+A step reads every weight once.  With pages of 4 KiB, much of its time is spent on translating addresses
+(benchmarks/SPEED.md: 1.15 to 1.3 times as many tokens with 2 MiB pages).  But the map is there at once, takes no memory
+of this process and is shared.  So ``auto`` begins with the map and, where it pays, copies the weights in the
+background, one matrix at a time between two steps.  The results are the same.
 
-A kernel may hold the file itself in 2 MiB pages: on its own (large folios), or when asked to (MADV_COLLAPSE).  That is
-the best of both, so it is tried first.
+Linux can hold the file itself in 2 MiB pages: by itself (large folios) or on request (MADV_COLLAPSE).  That has the
+advantages of both, so it is tried first.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def in_place(tensor: Tensor) -> bool:
-    """Whether the codes of a projection can be used as the file has them."""
+    """Whether the codes of a projection can be used directly from the file."""
     rows, k = tensor.shape
     ours = tensor.type in GROUP_TYPES or (tensor.type == "I2_S" and tensor.layout == "128")
     return ours and k % 128 == 0
 
 
 def code_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
-    """Bytes of a projection's codes in memory, or of their copy; ``grouped``: with a scale for each 128 weights."""
+    """Bytes of a projection's codes in memory, or (``copied``) of their copy.  ``grouped``: with a scale per 128
+    weights.
+    """
     rows, k = tensor.shape
     if not grouped and tensor.type not in GROUP_TYPES:
         return rows * ((k + 127) // 128) * 32
@@ -59,7 +61,7 @@ def code_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
 
 
 def advise(checkpoint: Checkpoint) -> list[memoryview]:
-    """The mapped bytes of all codes that can be used in place, which the system is asked to hold in 2 MiB pages."""
+    """The mapped bytes of all codes that are used in place; the system is asked to hold them in 2 MiB pages."""
     from pyx import memory
 
     codes = [
@@ -76,11 +78,11 @@ def choose(
     codes: Sequence[memoryview], plan: Callable[[str, int], KVPlan], available: int | None, thp: str = THP,
     panels: bool = False,
 ) -> str:
-    """What ``auto`` means: "map", "huge" (copy) or "collapse" (the map, made of 2 MiB pages by the system).
+    """The placement for ``auto``: "map", "huge" (a copy) or "collapse" (the system makes 2 MiB pages of the map).
 
-    ``plan`` gives the plan for "map" or "huge" within a number of available bytes, or raises MemoryRefused.  A copy
-    must leave half of what is available, and must not cost a shorter context or a smaller KV type.  ``panels``: a copy
-    is laid out so that it is read faster than any map.
+    ``plan``: gives the plan for "map" or "huge" within a number of available bytes, or raises MemoryRefused.  A copy
+    must leave half of the available memory free, and must not cost a shorter context or a smaller KV type.  ``panels``:
+    the copy has another layout, which is read faster than any map.
     """
     from pyx import memory
 
@@ -108,8 +110,8 @@ def copy(
 ) -> None:
     """Copy all codes into one arena of 2 MiB pages, in the order in which a step reads them.
 
-    Each matrix is switched to its copy as a whole, under ``lock``, and what it has left in the file's map no longer
-    counts as ours; so there are never two copies of more than one of them.  Raises MemoryError.
+    Each matrix is switched to its copy as a whole, under ``lock``, and its pages of the file's map are released, so
+    that at most one matrix exists twice.  Raises MemoryError.
     """
     from pyx import memory
 
@@ -134,22 +136,24 @@ def copy(
 
 
 def release(map: mmap.mmap) -> None:
-    """Pages of a file's map no longer count as ours: they stay in the system's cache and come back one by one when they
-    are read."""
+    """Release the pages of a file's map from this process's memory: they stay in the system's cache and return one by
+    one when they are read.
+    """
     if hasattr(mmap, "MADV_DONTNEED"):
         map.madvise(mmap.MADV_DONTNEED)
 
 
 def release_pages(checkpoint: Checkpoint) -> None:
-    """The same for all maps of a checkpoint: what was read only once (the embedding behind an int8 head, for one)
-    shall not count."""
+    """Release the pages of all maps of a checkpoint, such as those of an embedding that was read once for an int8
+    head.
+    """
     for owner in {id(tensor.data.obj): tensor.data.obj for tensor in checkpoint.tensors.values()}.values():
         if isinstance(owner, mmap.mmap):
             release(owner)
 
 
 def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:
-    """Have the system make 2 MiB pages of the map; nobody needs to wait for that."""
+    """Ask the system to make 2 MiB pages of the map; runs in the background."""
     from pyx import memory
 
     for stored in codes:
@@ -159,7 +163,7 @@ def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:
 
 
 def start(kind: str, transformer: Any, lock: Any, stopped: Callable[[], bool]) -> threading.Thread | None:
-    """Begin to do in the background what :func:`choose` said ("huge" or "collapse"); None if no thread starts."""
+    """Start what :func:`choose` returned ("huge" or "collapse") in the background; None if nothing is to be done."""
     matrices = transformer.movable
 
     def work() -> None:

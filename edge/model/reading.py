@@ -1,12 +1,12 @@
 """Reading: settings that a file does not store, determined by how well the model predicts a short text.
 
-The arrangement of I2_S codes stands in no file, converters disagree about the activation of BitNet models, and some
-wrote the reciprocal of the weight scales.  A wrong reading is fluent nonsense or plain garbage, and either costs nats:
-a trained model predicts :data:`TEXT` at one to three nats a token, a wrongly read one at four and more.
+No file stores the arrangement of I2_S codes, converters disagree about the activation of BitNet models, and some wrote
+the reciprocal of the weight scales.  A wrong reading gives fluent nonsense or garbage, and both predict worse: a
+trained model predicts :data:`TEXT` at one to three nats per token, a wrongly read one at four or more.
 
-So a file that leaves something open is scored once, on the beginning of the text.  If the usual reading predicts well
-it is taken; else the others are tried and the clear winner is taken, with a note.  What was found is kept by the
-model's fingerprint.  The output head, which no reading changes, is made once for all of them and for the model.
+So a file that leaves something open is scored once, on the beginning of the text.  If the usual reading predicts well,
+it is used; otherwise the others are tried and the clear winner is used, with a note.  The result is stored under the
+model's fingerprint.  The output head is the same in all readings and is made once.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ CHUNK = 8
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a file: options of open_checkpoint, and how well it predicts then."""
+    """One way to read a file: options of open_checkpoint, and how well the model then predicts."""
 
     options: Mapping[str, Any]
     nats: float  # per token
 
     def words(self) -> str:
-        """As text: "layout 64, relu2"."""
+        """The reading as text: "layout 64, relu2"."""
         return ", ".join(_word(name, value) for name, value in self.options.items()) or "as it says"
 
 
@@ -72,8 +72,9 @@ def guess(checkpoint: Checkpoint) -> float:
 
 
 def tokens(checkpoint: Checkpoint, text: str = TEXT, tokenizer: Tokenizer | None = None) -> list[int]:
-    """``text`` as the model's tokens, by a ``tokenizer`` that is there or one made for it.  Raises UsageError for a
-    model without one."""
+    """``text`` as the model's tokens.  ``tokenizer``: the model's, if it exists already.  Raises UsageError for a model
+    without one.
+    """
     from edge.model import placement
     from edge.prompt.tokenizer import Tokenizer
 
@@ -87,8 +88,9 @@ def tokens(checkpoint: Checkpoint, text: str = TEXT, tokenizer: Tokenizer | None
 
 
 def score(checkpoint: Checkpoint, ids: Sequence[int], n_threads: int = 1, head: str | Head = "auto") -> float:
-    """Nats per token of a text given as tokens; infinite where the arithmetic overflows.  ``head`` as for
-    :func:`edge.model.weights.build`.  Raises InvalidFile."""
+    """Nats per token of a text given as tokens; infinite if the arithmetic overflows.  ``head``: see
+    :func:`edge.model.weights.build`.  Raises InvalidFile.
+    """
     from edge.model.weights import build
     from pyx.compare import log_likelihoods
     from pyx.kv import KVCache
@@ -122,10 +124,9 @@ def readings(
 ) -> list[Reading]:
     """How well each reading predicts, the usual one first.
 
-    Only that one where it predicts well, and else no more once one does; the beginning of the text suffices for that,
-    and a few tokens of it for readings that predict nothing.
-    ``every``: all readings, over the whole text.  ``head``, ``tokenizer``: where they are there already.  ``progress``:
-    called with (done, of how many) in front of each reading.
+    It stops at the first reading that predicts well.  The beginning of the text is enough for that, and a few tokens
+    for readings that predict nothing.  ``every``: all readings, over the whole text.  ``head``, ``tokenizer``: if they
+    exist already.  ``progress``: called with (done, total) before each reading.
     """
     from edge.model import placement
     from edge.model.weights import output_head
