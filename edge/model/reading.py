@@ -170,7 +170,7 @@ def _room(checkpoint: Checkpoint) -> bool:
 
 
 def winner(checkpoint: Checkpoint, found: list[Reading]) -> Reading:
-    """The reading to take: the usual one, unless another is clearly better and predicts like a model that learned."""
+    """The reading to use: the usual one, unless another predicts clearly better, and as well as a trained model."""
     best = min(found, key=lambda reading: reading.nats)
     if best.nats <= found[0].nats - CLEAR and best.nats <= LEARNED * guess(checkpoint):
         return best
@@ -178,12 +178,12 @@ def winner(checkpoint: Checkpoint, found: list[Reading]) -> Reading:
 
 
 def reopened(checkpoint: Checkpoint, options: Mapping[str, Any]) -> Checkpoint:
-    """The same file, opened as before but for ``options``."""
+    """The same file, opened with these ``options`` changed."""
     return open_checkpoint(checkpoint.path, **{**checkpoint.options, **options})
 
 
 def note(found: list[Reading], taken: Reading) -> str:
-    """One line: what was found."""
+    """What was found, in one line."""
     return (f"read with {taken.words()}: a short text costs {taken.nats:.1f} nats a token that way and "
             f"{found[0].nats:.1f} with {found[0].words()}")
 
@@ -196,10 +196,10 @@ def settle(
     tokenizer: Tokenizer | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Checkpoint:
-    """The checkpoint, read the way that predicts; as it is where its file leaves nothing open.
+    """The checkpoint in its best reading; unchanged if its file leaves nothing open.
 
-    Kept from one start to the next in ``place``, which is found where it is not given, see :func:`remembered_at`.
-    ``head`` gives the output head that scoring uses; ``tokenizer`` and ``progress`` as in :func:`readings`.
+    The result is stored in the file ``place`` for later starts; None: see :func:`remembered_at`.  ``head`` gives the
+    output head for scoring; ``tokenizer`` and ``progress``: see :func:`readings`.
     """
     if not checkpoint.open or checkpoint.tokenizer.kind == "none":
         return checkpoint
@@ -222,9 +222,10 @@ def settle(
 
 
 def remembered_at(checkpoint: Checkpoint) -> str:
-    """The file that remembers what was found out, named by the model's fingerprint.
+    """The path of the file that stores the result, named by the model's fingerprint.
 
-    Taking that needs 8 MB for good (OpenSSL behind hashlib, the list of words): a plan of memory has to count them.
+    Computing the fingerprint takes 8 MB that are not freed (OpenSSL behind hashlib, the list of words): the memory plan
+    must include them.
     """
     from edge.model.fingerprint import fingerprint
 
@@ -236,7 +237,7 @@ def remembered_at(checkpoint: Checkpoint) -> str:
 
 
 def remembered(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """What was found out before, if it can be read and makes sense."""
+    """The stored result; None if it cannot be read or is not valid."""
     import json
 
     try:
@@ -251,7 +252,7 @@ def remembered(place: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
 
 
 def _keep(place: str, kept: Mapping[str, Any]) -> None:
-    """Remember it; where nothing can be written it is found out again."""
+    """Store the result.  If it cannot be written, the next start determines it again."""
     import json
 
     with contextlib.suppress(OSError):
@@ -263,8 +264,9 @@ def _keep(place: str, kept: Mapping[str, Any]) -> None:
 
 
 def faults(checkpoint: Checkpoint) -> Iterator[str]:
-    """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, hardly a
-    zero, numbers that are none."""
+    """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, almost no
+    zeros, numbers that are not finite.
+    """
     from edge.formats import names
     from edge.formats.checkpoint import TERNARY_TYPES
     from edge.model.weights import build

@@ -1,6 +1,6 @@
-"""Published shapes of ternary models: what planning and made-up models need to know without the file.
+"""Dimensions of published ternary models, for planning and for made-up models without the file.
 
-Dimensions are those of the published configurations (Hugging Face config.json, GGUF metadata).
+They are those of the published configurations (Hugging Face config.json, GGUF metadata).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edge.model.families import FAMILIES
 
 @dataclass(frozen=True)
 class Shape:
-    """Dimensions of a model, as the published files and configurations give them."""
+    """Dimensions of one model, as in its published files and configurations."""
 
     arch: str
     n_layer: int
@@ -35,21 +35,21 @@ class Shape:
 
     @property
     def sub_norm(self) -> bool:
-        """Whether a norm stands in front of attn_output and ffn_down."""
+        """Whether there is a norm before attn_output and before ffn_down."""
         return self.arch.startswith("bitnet")
 
     @property
     def qk_norm(self) -> str:
-        """Whether every query and key head has a norm, "before" or "after" the rotation; "" without."""
+        """Whether each query and key head has a norm: "before" or "after" the rotation, "" for none."""
         return FAMILIES[self.arch].qk_norm
 
     @property
     def post_norm(self) -> bool:
-        """Whether a norm stands behind attention and one behind feed-forward."""
+        """Whether there is a norm after attention and one after feed-forward."""
         return FAMILIES[self.arch].post_norm
 
     def config(self, name: str) -> ModelConfig:
-        """As the configuration of a model file of this shape."""
+        """The configuration of a model of this shape."""
         family = FAMILIES[self.arch]
         near = tuple(i for i in range(self.n_layer) if (i + 1) % family.window_period) if self.window else ()
         return ModelConfig(
@@ -118,18 +118,18 @@ ALIASES = {
 
 
 def names() -> dict[str, list[str]]:
-    """Short name -> the names under which that model was published."""
+    """Short name -> the names under which the model was published."""
     return {short: [name for name, of in ALIASES.items() if of == short] for short in SHAPES}
 
 
 def find(name: str) -> ModelConfig | None:
-    """The configuration of a published model by one of its names, None if there is none of that name."""
+    """The configuration of a published model, by one of its names; None if the name is unknown."""
     shape = shape_of(name)
     return None if shape is None else SHAPES[shape].config(shape)
 
 
 def shape_of(name: str) -> str | None:
-    """The short name, a key of SHAPES, of a published model by one of its names; None if there is none."""
+    """The short name of a published model (a key of SHAPES), by one of its names; None if the name is unknown."""
     short = name.lower().rpartition("/")[2]
     short = ALIASES.get(short, short)
     return short if short in SHAPES else None

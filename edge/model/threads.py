@@ -1,7 +1,7 @@
-"""threads: refuse to run after fork(), and find how many threads the system allows.
+"""threads: refuses to run after fork(), and finds how many threads the system allows.
 
-OpenMP's library ends the whole process when it cannot start a thread, and its threads do not exist in a process that
-was forked off: the first step there would wait for them for ever.  So both are looked at before it is used.
+OpenMP's library ends the whole process if it cannot start a thread.  Its threads do not exist in a forked process,
+where the first step would wait for them for ever.  So both are checked before it is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def refuse_after_fork() -> None:
-    """Raises UsageError in a process that was forked off one that had loaded a model."""
+    """Raise UsageError in a process that was forked from one that had loaded a model."""
     if _forked:
         raise UsageError(
             "this process was forked from one that had loaded a model, and does not have its threads; start it with "
@@ -32,9 +32,9 @@ def refuse_after_fork() -> None:
 
 
 def claim(wanted: int) -> tuple[int, list[str]]:
-    """(threads that can be used, at most ``wanted``; a note where that is fewer).
+    """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
-    Starts so many threads, which wait for each other, and lets them end.
+    Tests this by starting ``wanted`` threads that wait for each other.
     """
     global _used
     _used = True

@@ -1,6 +1,6 @@
 """Weights: from the tensors of a checkpoint to the compiled transformer.
 
-The only place that maps stored tensors to the parts of a model.
+The only module that assigns stored tensors to the parts of a model.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def build(
     adapt: bool = False,
     cores: Sequence[int] | None = None,
 ) -> Transformer:
-    """The compiled transformer over the checkpoint's tensors.
+    """The compiled transformer for the checkpoint's tensors.
 
-    ``head``: a kind, see :mod:`pyx.head`, or one that :func:`output_head` has made.  Ternary tensors are used where
-    they lie in the file's map, if their layout is ours; :mod:`edge.model.placement` may move them.  Raises
-    InvalidFile naming the tensor that is missing or does not fit.  ``adapt``: steps take fewer threads while other
-    programs need the cores, see :mod:`pyx.pace`.  ``cores``: those on which the threads stay, None: any.
+    ``head``: a kind, see :mod:`pyx.head`, or a result of :func:`output_head`.  Ternary tensors are used directly from
+    the file's map if they have our layout; :mod:`edge.model.placement` may copy them later.  ``adapt``: steps use fewer
+    threads while other programs need the cores, see :mod:`pyx.pace`.  ``cores``: on which the threads stay, None: any.
+    Raises InvalidFile that names the tensor that is missing or does not fit.
     """
     from pyx.transformer import Transformer
 
@@ -80,7 +80,7 @@ def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor
 
 
 def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
-    """A vector as float32 array [n]."""
+    """A vector as a float32 array [n]."""
     from pyx.table import Table
 
     tensor = _tensor(checkpoint, name, (n,))
@@ -102,7 +102,7 @@ def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Table:
 
 
 def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
-    """A table of one row a token, read from the file rather than from its map."""
+    """A table with one row per token, read from the file rather than from its map."""
     config = checkpoint.config
     table = _table(checkpoint, name, config.n_vocab, config.hidden)
     source = checkpoint.tensors[name].data.obj
@@ -112,7 +112,7 @@ def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
 
 
 def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
-    """The output head, made and used by ``n_threads``.  Raises InvalidFile."""
+    """The output head, made and used with ``n_threads`` threads.  Raises InvalidFile."""
     from pyx.head import Head
 
     return Head(_rows(checkpoint, checkpoint.head, n_threads), kind, n_threads)
@@ -137,7 +137,7 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
 
 
 def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], factor: float) -> Any:
-    """A ternary matrix; a float tensor that is not ternary stays dense when the file mixes both on purpose.
+    """A ternary matrix, or a dense one for a float tensor that is not ternary, if the file mixes both on purpose.
 
     ``factor`` multiplies its output.
     """
@@ -179,7 +179,7 @@ def _projection(checkpoint: Checkpoint, name: str, shape: tuple[int, int], facto
 
 
 def _floats(matrix: TernaryMatrix) -> array[float]:
-    """The numbers of a ternary matrix, [n_row * k]: slow, for the reference that rounds nothing."""
+    """The weights of a ternary matrix as floats, [n_row * k]; slow, for the reference without rounding."""
     weights, scales, k = matrix.unpack(), matrix.scales, matrix.k
     per_row = max(1, len(scales) // matrix.n_row)
     group = -(-k // (128 * per_row)) * 128 if per_row > 1 else k

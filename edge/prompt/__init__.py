@@ -1,1 +1,1 @@
-"""Prompt: messages to text by a template, text to token ids."""
+"""Prompts: messages -> text by a template, text -> token ids."""

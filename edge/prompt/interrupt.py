@@ -1,7 +1,7 @@
 """Interrupts: preparing a long prompt ends at once when its answer is cancelled or its time is over.
 
-The caller that prepares a prompt passes to :func:`interruptible` what may end it; long work calls :func:`look` between
-two parts of the work.  It is known to the thread alone: nobody has to pass it on.
+The caller passes to :func:`interruptible` a function that tells when to stop; long work calls :func:`look` between its
+parts.  The function is stored per thread, so it need not be passed on as an argument.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class Interrupted(Exception):
-    """The work has ended early.  ``reason``: why, as a finish reason."""
+    """The work was ended early.  ``reason``: why, as a finish reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ _here = _Here()
 
 @contextmanager
 def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
-    """Within the block :func:`look` raises Interrupted once ``reason`` returns one."""
+    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason`` returns a text."""
     before, _here.reason = _here.reason, reason
     try:
         yield
@@ -37,6 +37,6 @@ def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
 
 
 def look() -> None:
-    """Raise Interrupted if there is a reason to; call it every few milliseconds of work."""
+    """Raise Interrupted if the work is to stop; to be called every few milliseconds of work."""
     if _here.reason is not None and (reason := _here.reason()):
         raise Interrupted(reason)

@@ -1,16 +1,16 @@
-"""Jinja for chat templates out of model files: what they need, and nothing that can hang or fill the memory.
+"""Jinja for chat templates from model files: with what they need, and with limits on time and memory.
 
-Jinja's immutable sandbox keeps a template from reaching Python.  It does not bound time and memory, so here also:
+Jinja's immutable sandbox prevents access to Python.  It does not limit time and memory, so this module also:
 
-* no value that a template makes may weigh more than MAX_WEIGHT (characters, and bytes for elements, counted through
-  nested lists).  Values are made by calls, filters, ``+ * ** %``, ``~`` and literals; each of these is
-  intercepted, operations that grow by multiplication before they run;
-* loop passes and macro calls are counted, and literal text inside them is charged for each pass;
-* each intercepted operation looks at the clock.
+* limits every value that a template makes to MAX_WEIGHT (characters, and bytes per element, counted through nested
+  lists).  Values are made by calls, filters, ``+ * ** %``, ``~`` and literals; each of these is intercepted, operations
+  that can multiply a size before they run;
+* counts passes of loops and calls of macros, and counts literal text inside them for each pass;
+* checks the time at each intercepted operation.
 
-Only filters and methods of strings that chat templates use are there.  Templates behave as in Hugging Face
-transformers otherwise: trim_blocks, lstrip_blocks, break and continue, ``raise_exception``, ``{% generation %}``.
-Without ``strftime_now``: a prompt that changes by itself would defeat the reuse of the KV cache.
+Only filters and methods of strings that chat templates use exist.  Otherwise templates behave as in Hugging Face
+transformers: trim_blocks, lstrip_blocks, break and continue, ``raise_exception``, ``{% generation %}``.
+``strftime_now`` does not exist: with a date in the prompt, the KV cache could not be reused.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OTHER_METHODS = {dict: frozenset(("items", "keys", "values", "get")), list: fro
 
 
 class _Limit(TemplateError):
-    """A bound was reached."""
+    """A limit was exceeded."""
 
 
 class _Refused(Exception):
@@ -65,7 +65,7 @@ def _refuse(message: Any = "") -> NoReturn:
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks what a model wrote, for training; here only its content counts."""
+    """``{% generation %}`` marks text of the model, for training; here only its content matters."""
 
     tags = {"generation"}  # noqa: RUF012 (Jinja declares it so)
 
@@ -75,9 +75,10 @@ class _Generation(Extension):
 
 
 class _Guards(NodeTransformer):
-    """Puts calls of the environment's ``tick``, ``made`` and ``tilde`` where code would run unobserved.
+    """Inserts calls of the environment's ``tick``, ``made`` and ``tilde`` where the template would otherwise run
+    unobserved.
 
-    They are reached as attributes of the environment, so no variable of a template can stand in their place.
+    They are called as attributes of the environment, so that no variable of a template can replace them.
     """
 
     def _call(self, name: str, *args: nodes.Expr) -> nodes.Call:
@@ -120,7 +121,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     # ---- the counters -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin a rendering."""
+        """Reset the counters for a new rendering."""
         self._steps = 0
         self._emitted = 0
         self._deadline = time.monotonic() + MAX_SECONDS
@@ -130,7 +131,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise _Limit("it takes too long")
 
     def weigh(self, value: Any) -> Any:
-        """The value, if it is not too heavy."""
+        """Return the value.  Raises _Limit if it is too large."""
         self.check()
         if type(value) is str:
             if len(value) > MAX_WEIGHT:
@@ -159,7 +160,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return value
 
     def _emit(self, value: Any) -> Any:
-        """Called for each value that is written out."""
+        """Called for each value that is written to the output."""
         text = self._string(value)
         self._charge(len(text))
         return text
@@ -170,7 +171,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise _Limit("it makes too much text")
 
     def tick(self, text: int) -> None:
-        """One pass of a block with so many characters of literal text."""
+        """Count one pass of a block with ``text`` characters of literal text."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise _Limit("it loops too often")
@@ -180,7 +181,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return value  # call() weighs it
 
     def tilde(self, *values: Any) -> str:
-        """``a ~ b``"""
+        """The operator ``a ~ b``."""
         return self._join(values)
 
     # ---- what is intercepted ----------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ class Renderer:
         raise InvalidFile(f"{self._where} cannot be used{place}: {reason}; choose another with --template") from None
 
     def render(self, **variables: Any) -> str:
-        """The text.  UsageError when the template itself refuses the messages (``raise_exception``)."""
+        """The rendered text.  Raises UsageError if the template refuses the messages (``raise_exception``)."""
         with self._lock:
             self._environment.start()
             try:

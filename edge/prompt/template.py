@@ -1,13 +1,12 @@
 """Chat templates: from messages to the parts of a prompt, and to token ids.
 
-A prompt is a list of parts: text that a template wrote, in which control tokens count, and text that people or the
-model wrote, in which they never do ("<|eot_id|>" typed by a user stays the characters it is made of).  Between two
-control tokens all text is tokenised as one string, because a blank joins the word behind it: "User: " + "Hello" is
-"User", ":", " Hello".
+A prompt is a list of parts: text of the template, in which control tokens are recognised, and text of people or of the
+model, in which they are not ("<|eot_id|>" typed by a user is encoded as its characters).  All text between two control
+tokens is tokenised as one string, because a blank joins the word after it: "User: " + "Hello" is "User", ":", " Hello".
 
-The families below are written out in Python, so the usual models start without Jinja; ``templates/NAME.jinja`` holds
-the same for other programs, for ``convert``, and to recognise it inside a file (tests hold the two equal).  Any other
-template of a model file is rendered by :mod:`edge.prompt.sandbox`.
+The families below are written in Python, so that the usual models start without Jinja.  ``templates/NAME.jinja`` has
+the same for other programs, for ``convert``, and to recognise it in a file (tests compare the two).  Any other template
+of a model file is rendered by :mod:`edge.prompt.sandbox`.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def source(name: str) -> str:
-    """A family as a Jinja template, for a model file's metadata."""
+    """A family as a Jinja template, for the metadata of a model file."""
     if name not in FAMILIES:
         raise UsageError(f"chat template {name!r} is not known; use one of {', '.join(FAMILIES)}")
     with open(os.path.join(_FOLDER, f"{name}.jinja"), encoding="utf-8") as file:
@@ -110,7 +109,7 @@ def source(name: str) -> str:
 
 
 class Template:
-    """How conversations are written for one model.  ``name``: a family, "model" (from the file), or a file's name."""
+    """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
     def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
                  bos: bool | None = None, stops: Sequence[str] = (), tools: str = "",
@@ -124,12 +123,11 @@ class Template:
 
     @classmethod
     def for_model(cls, checkpoint: Checkpoint, name: str | None = None, think: bool | None = None) -> Template:
-        """The template to use for a model: ``name`` if given (a family, "model", or a file with a Jinja template).
+        """The template for a model: ``name`` if given (a family, "model", or a file with a Jinja template).
 
-        ``think``: whether models that can shall think before they answer; None: as they do by themselves.
-
-        Otherwise the family that the model was trained with where that is known better than the file knows it, then
-        the file's own template, then none ("plain").  Raises UsageError for an unknown name.
+        Otherwise the family that the model was trained with, if we know it better than the file does; then the file's
+        own template; then none ("plain").  ``think``: whether models that can think before they answer do so; None: the
+        model's default.  Raises UsageError for an unknown name.
         """
         spec = checkpoint.tokenizer
         embedded = checkpoint.chat_template
@@ -177,12 +175,12 @@ class Template:
     def render(
         self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
     ) -> list[Part]:
-        """The prompt's parts, without BOS unless the template writes it.
+        """The parts of the prompt, without BOS unless the template writes it.
 
-        ``messages``: mappings with ``role`` and ``content``; ``tools``: functions in OpenAI's form, for a template that
-        knows them (:attr:`tools`); then messages may have ``tool_calls``, too, see
-        edge.constrain.tools.  Raises UsageError for other ones and for those that the template refuses, InvalidFile
-        when a template from a file does not work.
+        ``messages``: mappings with ``role`` and ``content``.  ``tools``: functions in OpenAI's form, for a template
+        that supports them (:attr:`tools`); messages may then have ``tool_calls``, see edge.constrain.tools.  Raises
+        UsageError for other messages and for those that the template refuses, InvalidFile if a template from a file
+        does not work.
         """
         for message in messages:
             _check(message)
@@ -191,7 +189,7 @@ class Template:
     def encode(
         self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
     ) -> list[int]:
-        """The prompt's token ids, with exactly one BOS where the model has one."""
+        """The token ids of the prompt, with exactly one BOS if the model has one."""
         ids: list[int] = []
         run: list[str] = []  # ordinary text since the last control token
         for text, special in self.render(messages, add_generation_prompt, tools):
@@ -212,12 +210,14 @@ class Template:
         return [bos, *ids[first:]] if wanted else ids
 
     def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
-        """Ids that end an answer."""
+        """The token ids that end an answer."""
         named = (tokenizer.special.get(text) for text in self._stops)
         return {*tokenizer.eos_ids, *(number for number in named if number is not None)}
 
     def beginning(self, tokenizer: Tokenizer, system: str) -> int:
-        """Tokens that every conversation with this system prompt begins with.  Raises as :meth:`encode`."""
+        """The number of tokens with which every conversation with this system prompt begins.  Raises as
+        :meth:`encode`.
+        """
         first, second = (
             self.encode(tokenizer, [{"role": "system", "content": system}, {"role": "user", "content": question}])
             for question in ("a", "1")
@@ -225,9 +225,9 @@ class Template:
         return next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))
 
     def answer_lead(self) -> str:
-        """What the model writes between the end of a prompt and its answer proper: " " after "Assistant:", else "".
+        """What the model writes between the prompt and the answer itself: " " after "Assistant:", else "".
 
-        It belongs to the format and not to the answer: callers that show the answer drop it once at the beginning.
+        It belongs to the format: callers that show the answer remove it once at the beginning.
         """
         asked = [{"role": "user", "content": "a"}]
         try:
@@ -248,7 +248,7 @@ def _check(message: Any) -> None:
 
 
 def _is_llama3(spec: TokenizerSpec) -> bool:
-    """Whether the vocabulary is Llama 3's: two elements are looked at, for the rest is decoded only on access."""
+    """Whether the vocabulary is Llama 3's; decodes only two of its elements."""
     return (spec.kind == "bpe" and len(spec.tokens) >= 128256 and spec.tokens[128006] == "<|start_header_id|>"
             and spec.tokens[128009] == "<|eot_id|>")  # fmt: skip
 
@@ -268,13 +268,13 @@ _THINKING = re.compile("(</?think>)")
 
 
 class _Jinja:
-    """A Jinja template whose output is split into what it wrote and what came from the messages.
+    """A Jinja template whose output is split into text of the template and text of the messages.
 
-    Messages are rendered with each character replaced by a twin in a private-use plane of Unicode, white space
-    excepted, so a template may strip, split, join and measure them; what comes out as a twin came from a message.  A
-    rendering with the plain messages must give the same text.  Where it does not (the template looks at letters, or
-    changes them) fewer characters are replaced, and if nothing helps the template has to do without seeing the
-    punctuation of the messages: control tokens never come from them.
+    Each character of the messages, except white space, is replaced by a twin in a private-use plane of Unicode, so that
+    the template may still strip, split, join and measure them.  Twins in the output came from a message.  Rendering the
+    original messages must give the same text.  If it does not (the template tests letters or changes them), fewer
+    characters are replaced, and in the end the template gets the messages without punctuation: control tokens never
+    come from messages.
     """
 
     def __init__(self, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> None:
@@ -286,7 +286,7 @@ class _Jinja:
         self._render: Callable[[Messages, bool, Definitions], str] | None = None
 
     def _compiled(self) -> Callable[[Messages, bool, Definitions], str]:
-        """Compiled on first use: a model whose template is broken can still complete raw prompts."""
+        """The template, compiled on first use: a model with a broken template can still complete raw prompts."""
         if self._render is None:
             from edge.prompt.sandbox import Renderer
 
@@ -325,9 +325,9 @@ class _Jinja:
 
 
 def _unframed(value: Any, base: int) -> Any:
-    """Definitions of tools and calls of them with twins for what control tokens are framed with, and nothing else.
+    """Definitions of tools and calls, in which only the characters that frame control tokens are replaced by twins.
 
-    Templates look into these, and print them as JSON; neither changes such characters.
+    Templates inspect these values and print them as JSON; neither changes such characters.
     """
     if isinstance(value, str):
         return "".join(chr(base + ord(c)) if c in "<>[]{}|" else c for c in value)
@@ -337,9 +337,10 @@ def _unframed(value: Any, base: int) -> Any:
 
 
 def _twins(message: Mapping[str, str], base: int, opaque: Callable[[str], bool], thinking: bool) -> str:
-    """The content with its characters moved to the plane at ``base``; white space and what is beyond the BMP stay.
+    """The content of a message with its characters moved to the plane at ``base``; white space and characters beyond
+    the BMP stay.
 
-    ``thinking``: so do "<think>" and "</think>" in an answer, which templates cut out of older answers.
+    ``thinking``: "<think>" and "</think>" in an answer stay, too, as templates remove them from older answers.
     """
     out = []
     visible = thinking and message["role"] == "assistant"
@@ -365,7 +366,7 @@ def _untwin(text: str, base: int) -> str:
 
 
 def _told_apart(text: str, base: int) -> Iterator[Part]:
-    """Parts by twins.  White space and characters beyond the BMP beside twins belong to the message."""
+    """The output as parts.  White space and characters beyond the BMP beside twins belong to the message."""
     twin = f"[{chr(base)}-{chr(base + 0xFFFF)}]"
     other = 0xF0000 + 0x100000 - base
     wide = f"[\U00010000-\U000effff{chr(other)}-{chr(other + 0xFFFF)}]"
@@ -378,7 +379,7 @@ def _told_apart(text: str, base: int) -> Iterator[Part]:
 
 
 def _stored_text(spec: TokenizerSpec, number: int | None) -> str:
-    """A token as the file writes it, e.g. "<s>"; "" when there is none."""
+    """The text of a token as stored in the file, such as "<s>"; "" if there is none."""
     if number is None:
         return ""
     for text, added in spec.added.items():

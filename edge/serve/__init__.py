@@ -1,8 +1,8 @@
-"""Serve: the doors through which programs come: HTTP as OpenAI's and Ollama's clients speak it, a page, Wyoming, JSONL.
+"""Services for programs: HTTP with the APIs of OpenAI and Ollama, a web page, Wyoming, JSON lines.
 
-    calls          what any door asks for, validated: Call; and how a request is refused: Refusal
+    calls          a validated request of any service: Call; a refused one: Refusal
     conversations  sessions, their KV caches and the queue before them: Ticket
-    openai ollama  the two dialects: a request's JSON -> Call, pieces -> response JSON
+    openai ollama  the two APIs: a request's JSON -> Call, pieces -> response JSON
     app            HTTP: the routes
     guard          which requests reach a route: host, origin, key
     exchange       requests and responses: bodies, JSON, streams, limits
@@ -10,5 +10,5 @@
     answers        a request of either API -> answers -> a response
     wyoming        the voice protocol of Home Assistant
     client jsonl   one client of JSON lines; the JSONL protocol: records are its events
-    socket pipe    where that is spoken: a Unix socket, as a service of systemd (notify); the standard streams
+    socket pipe    its connections: a Unix socket, as a service of systemd (notify); the standard streams
 """

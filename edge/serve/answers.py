@@ -21,7 +21,7 @@ from edge.serve.service import Service
 
 @dataclass
 class Collected:
-    """One choice, put together from its pieces."""
+    """One choice, collected from its pieces."""
 
     text: str = ""
     thought: str = ""
@@ -35,7 +35,7 @@ def _queue_headers(job: Job) -> dict[str, str]:
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
-    """Prompt, cached and answer tokens of all choices; the prompt counts once."""
+    """(prompt, cached, answer) tokens of all choices; the prompt is counted once."""
     usages = [ticket.answer.usage for ticket in tickets if ticket.answer is not None]
     if not usages:
         return 0, 0, 0
@@ -43,7 +43,7 @@ def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
 
 
 def timings_of(ticket: Ticket) -> dict[str, Any]:
-    """Seconds, how much of the prompt was held already, and where what was held ended."""
+    """Seconds, how much of the prompt was in the cache, and at which position the cached part ended."""
     answer = ticket.answer
     if answer is None:
         return {}
@@ -55,7 +55,7 @@ def timings_of(ticket: Ticket) -> dict[str, Any]:
 
 
 async def openai_answer(service: Service, request: Request, parse: Callable[..., Call]) -> Response:
-    """Both completions."""
+    """The response to both kinds of completions."""
     call = parse(await body_of(request), service.settings.defaults)
     engine, _ = service.ready()
     job = await service.submit(call)
@@ -70,7 +70,7 @@ async def openai_answer(service: Service, request: Request, parse: Callable[...,
 
 
 async def _collect(job: Job) -> list[Collected]:
-    """All choices of a call, to their ends."""
+    """Run all choices of a call to their ends."""
     choices = [Collected() for _ in job.tickets]
     async for batch in job.batches():
         for index, piece in batch:
@@ -88,7 +88,7 @@ async def _collect(job: Job) -> list[Collected]:
 
 
 def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
-    """The log probabilities of a piece's tokens, which come behind the first ``begin`` of the answer's."""
+    """The log probabilities of the tokens of a piece; the answer has ``begin`` tokens before them."""
     assert ticket.answer is not None
     return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
 
@@ -98,7 +98,7 @@ def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket)
 
 
 async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
-    """Server-sent events: the chunks of all choices, as they come."""
+    """Server-sent events: the chunks of all choices, in the order in which they are written."""
     call, tickets = job.call, job.tickets
     taken = [0] * len(tickets)  # tokens of the answers
     opened: set[int] = set()
@@ -135,7 +135,7 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
 
 
 async def ollama_answer(service: Service, request: Request, parse: Callable[..., Call], chat: bool) -> Response:
-    """``/api/chat`` and ``/api/generate``."""
+    """The response to ``/api/chat`` and ``/api/generate``."""
     body = await body_of(request)
     engine, _ = service.ready()
     prompt_free = body.get("messages") == [] if chat and isinstance(body, dict) else not _asks(body, chat)

@@ -42,7 +42,7 @@ PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 def application(service: Service, startup: Callable[[], object] | None = None, wyoming: Any = None) -> Any:
     """The ASGI application.
 
-    ``startup`` runs in a thread of its own once the port is open; it loads the model.  ``wyoming``: a second door
+    ``startup`` loads the model; it runs in its own thread once the port is open.  ``wyoming``: a second service
     (:class:`edge.serve.wyoming.Door`), opened and closed with this one.
     """
 
@@ -194,7 +194,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
 
 def policy(page: str) -> str:
-    """The Content-Security-Policy of the page: its own script and style by their hashes, and this server; no more."""
+    """The Content-Security-Policy of the page: only its own script and style (by their hashes) and this server."""
     def own(tag: str) -> str:
         inside = page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
         return "'sha256-" + base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() + "'"
@@ -208,7 +208,7 @@ def _refuse(request: Request, refusal: Refusal) -> Response:
 
 
 def _prometheus(engine: Engine, conversations: Conversations) -> str:
-    """Counters and gauges in Prometheus' text form."""
+    """Counters and gauges in Prometheus' text format."""
     state = conversations.state()
     lines = []
     for name, kind, about, value in (

@@ -1,4 +1,6 @@
-"""Bodies: requests that are still being received.  A client that withholds its body does not keep its place."""
+"""Bodies: limits for requests that are still being received, so that a client that withholds its body does not block
+others.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ MOST = 32  # received at a time; beyond that the oldest gives way: an honest one
 
 
 class Bodies:
-    """What the requests of one service share."""
+    """The bodies that one service is receiving."""
 
     def __init__(self) -> None:
         self._receiving: dict[asyncio.Future[bytes], None] = {}  # the oldest first
 
     async def read(self, request: Request) -> bytes:
-        """The body of a request.  Raises Refusal (408) if it does not come, (413) if it is longer than LIMIT."""
+        """The body of a request.  Raises Refusal: 408 if it does not arrive in time, 413 if it is longer than LIMIT."""
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared[:20]) > LIMIT:
             raise Refusal(413, f"the request has {declared[:20]} bytes; the limit is {LIMIT}", "too_large")

@@ -1,4 +1,4 @@
-"""Call: what a client asks for, whichever dialect it speaks, validated; Refusal: why it cannot be served."""
+"""Call: the request of a client, in either API, validated.  Refusal: the reason why a request is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 class Refusal(Exception):
-    """A request that is answered by an error.  ``status``: that of HTTP; ``code``: a word for programs."""
+    """A request that is answered with an error.  ``status``: of HTTP; ``code``: a fixed word for programs."""
 
     def __init__(
         self, status: int, message: str, code: str | None = None, param: str | None = None,
@@ -33,12 +33,12 @@ class Refusal(Exception):
 
 
 def bad(message: str, param: str | None = None, code: str | None = None) -> Refusal:
-    """A request that no retry makes better."""
+    """The refusal of an invalid request (400); repeating the request would not help."""
     return Refusal(400, message, code, param)
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """What went wrong while answering, as a refusal."""
+    """The refusal for an exception that was raised while answering."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextFull):
@@ -55,7 +55,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def dump(value: Any) -> bytes:
-    """JSON as it goes over the wire; lone surrogates cannot occur, texts come from UTF-8 decoders."""
+    """JSON as bytes; lone surrogates cannot occur, as all texts come from UTF-8 decoders."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -64,8 +64,8 @@ class Call:
     """One request for an answer.
 
     ``messages`` for a chat, else ``prompt``: text or token ids.  ``options``: keyword arguments of ``Session.chat`` and
-    ``complete``.  ``key``: the conversation it belongs to, where the client names one.  ``deadline`` (time.monotonic):
-    when the answer ends at the latest, waiting included.  ``progress``: tell how far the prompt has been read.
+    ``complete``.  ``key``: the conversation, if the client names one.  ``deadline`` (time.monotonic): when the answer
+    ends at the latest, including waiting.  ``progress``: whether to report how far the prompt has been read.
     """
 
     messages: list[dict[str, Any]] | None = None
@@ -82,7 +82,7 @@ class Call:
     progress: bool = False
 
     def choice(self, index: int) -> Call:
-        """The call for one of its n choices: a seed of its own for each."""
+        """The call for one of its n choices, each with its own seed."""
         sampling = self.options.get("sampling")
         if index == 0 or sampling is None or sampling.seed is None:
             return self
@@ -90,7 +90,9 @@ class Call:
 
 
 class Fields:
-    """The keys of a JSON object, taken one by one; null counts as missing."""
+    """Reads the keys of a JSON object one by one; null counts as missing.  All methods raise Refusal for a wrong
+    type.
+    """
 
     def __init__(self, body: Any, where: str = "") -> None:
         if not isinstance(body, dict):
@@ -134,7 +136,7 @@ class Fields:
         return float(value) if math.isfinite(value) else None
 
     def inner(self, name: str) -> Fields | None:
-        """A nested object."""
+        """A nested object, or None."""
         value = self.body.get(name)
         return None if value is None else Fields(value, self._where + name)
 
@@ -149,7 +151,7 @@ class Fields:
 
 
 def checked_text(value: Any, where: str) -> str:
-    """A text that is UTF-8.  Raises Refusal."""
+    """A text that is valid UTF-8.  Raises Refusal."""
     if not isinstance(value, str):
         raise bad(f"{where} is not a text", where)
     try:
@@ -160,7 +162,7 @@ def checked_text(value: Any, where: str) -> str:
 
 
 def content_text(value: Any, where: str) -> str:
-    """The text of a message: a text, or a list of parts of type text."""
+    """The text of a message: a text, or a list of parts of type text.  Raises Refusal."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -177,7 +179,7 @@ def content_text(value: Any, where: str) -> str:
 
 
 def messages_of(value: Any) -> list[dict[str, Any]]:
-    """The messages of a chat request, roles checked, contents as texts.  Raises Refusal."""
+    """The messages of a chat request, with valid roles and contents as texts.  Raises Refusal."""
     if not isinstance(value, list) or not value:
         raise bad("messages is not a list with at least one message", "messages")
     if len(value) > MOST_MESSAGES:
@@ -205,7 +207,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:
-    """``base`` changed by what the request says.  ``names``: key of the request -> field of Sampling."""
+    """``base`` with the changes of the request.  ``names``: key of the request -> field of Sampling."""
     changes: dict[str, Any] = {}
     for key, name in names.items():
         value = fields.body.get(key)

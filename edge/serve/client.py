@@ -1,7 +1,7 @@
-"""Client: one client of a JSONL service: lines come in, events go out, requests are answered one after the other.
+"""Client: one client of a JSONL service: reads lines, writes events, answers requests one after the other.
 
-All of it runs in the event loop.  A client's events go through a :class:`Channel`, which never blocks: a socket that
-nobody reads is closed (edge/serve/socket.py), standard output makes the answer wait (edge/serve/pipe.py).
+All of it runs in the event loop.  Events go through a :class:`Channel`, which never blocks: a socket that the client
+does not read is closed (edge/serve/socket.py); a full standard output makes the answer wait (edge/serve/pipe.py).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ QUEUE_BYTES = 2 * LINE_LIMIT  # of these
 
 
 class Channel(Protocol):
-    """The way to a client."""
+    """The connection to a client."""
 
     def send(self, event: dict[str, Any]) -> None:
-        """Write one event, a line; returns at once."""
+        """Write one event as a line; returns at once."""
 
     async def room(self) -> None:
-        """Wait until more should be written."""
+        """Wait until the client has read enough that more should be written."""
 
     def close(self) -> None:
-        """End it once everything is written."""
+        """Close the connection after everything is written."""
 
 
 class Full(Exception):
@@ -36,7 +36,7 @@ class Full(Exception):
 
 
 class Lines:
-    """Cuts what arrives into lines; None stands for one that is too long."""
+    """Splits incoming data into lines; None stands for a line that is too long."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -59,14 +59,16 @@ class Lines:
                 yield None
 
     def rest(self) -> Iterator[bytes]:
-        """A last line that no newline ends."""
+        """A last line without a newline."""
         if self._held and not self._skipping:
             yield bytes(self._held)
 
 
 @dataclass
 class Job:
-    """One request on its way.  ``nbytes``: of its line; ``answered``: its last event is sent, the id is free again."""
+    """One request.  ``nbytes``: length of its line; ``answered``: its last event was sent, so its id can be used
+    again.
+    """
 
     id: str | int | None
     nbytes: int
@@ -77,9 +79,9 @@ J = TypeVar("J", bound=Job)
 
 
 class Client(Generic[J]):
-    """The base of those who speak a protocol: they override :meth:`begin`, :meth:`handle`, :meth:`answer`, :meth:`end`.
+    """The base class of protocols, which override :meth:`begin`, :meth:`handle`, :meth:`answer` and :meth:`end`.
 
-    ``finished``: it asks nothing more, but may still read its answers; ``gone``: nobody reads what is sent.
+    ``finished``: the client sends no more requests, but may still read answers.  ``gone``: it reads nothing any more.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -95,7 +97,7 @@ class Client(Generic[J]):
         """Send the first event."""
 
     def handle(self, line: bytes | None) -> None:
-        """One request line, None: one that was too long; whatever is wrong with it becomes an error event."""
+        """Handle one request line; None: one that was too long.  Mistakes in it become an error event."""
         raise NotImplementedError
 
     async def answer(self, job: J) -> None:
@@ -103,7 +105,7 @@ class Client(Generic[J]):
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """End all requests."""
+        """Cancel all requests."""
 
     # ---- what a service does -----------------------------------------------------------------------------------------
 
@@ -113,14 +115,14 @@ class Client(Generic[J]):
             self.channel.send(event if ident is None else {"id": ident, **event})
 
     def feed(self, data: bytes) -> None:
-        """What it has sent."""
+        """Handle data that the client has sent."""
         for line in self._lines.feed(data):
             if self.gone:
                 return
             self.handle(line)
 
     def end(self) -> None:
-        """It asks nothing more; the channel is closed once everything is answered."""
+        """The client sends nothing more; the channel is closed after all requests are answered."""
         if not self.finished:
             self.finished = True
             for line in self._lines.rest():
@@ -129,12 +131,12 @@ class Client(Generic[J]):
                 self.channel.close()
 
     def leave(self) -> None:
-        """Nobody reads the answers any more."""
+        """The client reads nothing any more."""
         self.gone = True
         self.cancel()
 
     async def stop(self) -> None:
-        """The service ends: cancel what is asked, wait until that is told."""
+        """The service ends: cancel all requests and wait until their last events are sent."""
         self.cancel()
         if self._task is not None:
             with contextlib.suppress(asyncio.CancelledError):
@@ -142,7 +144,7 @@ class Client(Generic[J]):
         self.channel.close()
 
     def enqueue(self, job: J) -> None:
-        """Have a request answered behind the others.  Raises Full."""
+        """Answer a request after those that wait already.  Raises Full."""
         if len(self.jobs) >= QUEUE_LIMIT or job.nbytes + sum(each.nbytes for each in self.jobs) > QUEUE_BYTES:
             raise Full(f"{len(self.jobs)} requests are already waiting")
         self.jobs.append(job)

@@ -1,4 +1,4 @@
-"""HTTP connections: one that sends no request does not keep its place."""
+"""HTTP connections: one that sends no request is closed, so that it does not block others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SILENT = 10.0  # seconds for the header of a request; between two requests uvico
 
 
 class Connection(H11Protocol):
-    """Closed when a header is not complete after SILENT seconds, and earlier if all places are taken."""
+    """Closed if a header is not complete after SILENT seconds, and earlier if all connections are in use."""
 
     since = 0.0  # when it came
     _timer: asyncio.TimerHandle | None = None
@@ -39,7 +39,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def close(self) -> None:
-        """Give the place away."""
+        """Close the connection."""
         self._stop()
         self.connections.discard(self)
         self.transport.abort()

@@ -1,13 +1,12 @@
-"""Conversations: the sessions behind a service, a bounded queue before them, and their KV caches on disk.
+"""Conversations: the sessions of a service, a bounded queue of requests, and their KV caches on disk.
 
-Clients send the whole conversation with every request.  A place holds one session and its KV cache; a request goes to
-the free place whose conversation it continues, else to one that was never used, else to the one used longest ago.  The
-conversation that leaves the place is set aside in memory (edge/kv/shelf.py) until its pages are needed, and saved if
-there is a folder for that.  There are as many places as contexts are planned, so the memory plan holds whatever clients
-do.
+Clients send the whole conversation with every request.  A place holds one session and its KV cache.  A request goes to
+the free place whose conversation it continues, else to an unused one, else to the least recently used.  The
+conversation that was there stays in memory (edge/kv/shelf.py) until its pages are needed, and is saved if there is a
+folder.  There are as many places as contexts are planned, so the memory plan holds whatever clients do.
 
-Every answer is made in a thread of its own place, which waits for the next request in between; the scheduler evaluates
-what is ready together.  Events reach the event loop of the service through a :class:`Mailbox`.
+Each place has a thread that makes its answers and then waits for the next request; the scheduler evaluates the segments
+of all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class Prefill(NamedTuple):
 class Mailbox:
     """Events of the tickets of one call, from the threads that answer to the event loop.
 
-    A reader gets what has come since it last asked, at most once in GATHER seconds: a small model writes a token in
-    less time than the event loop needs for one.  A ticket whose reader falls MOST_UNREAD events behind waits for it,
-    ``patience`` seconds at most; None: as long as it takes.
+    A reader gets the new events at most once in GATHER seconds, because a small model writes a token in less time than
+    the event loop needs for one.  A ticket that is MOST_UNREAD events ahead of its reader waits for it, at most
+    ``patience`` seconds; None: without limit.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float | None) -> None:
@@ -66,7 +65,7 @@ class Mailbox:
         self._latest = 0.0  # when the reader last got something
 
     def put(self, index: int, event: Any) -> bool:
-        """From any thread; whether anybody will read it."""
+        """Add an event; may be called from any thread.  Returns whether somebody will read it."""
         if len(self._items) >= MOST_UNREAD and event is not None and not self._open:
             self._room.clear()
             if len(self._items) >= MOST_UNREAD and not self._open and not self._room.wait(self._patience):
@@ -81,7 +80,7 @@ class Mailbox:
         return True
 
     def open(self) -> None:
-        """Take what comes without waiting for the reader: it will not be much."""
+        """From now on, do not wait for the reader: only a few events follow."""
         self._open = True
         self._room.set()
 
@@ -90,7 +89,7 @@ class Mailbox:
             self._waiter.set_result(None)
 
     async def take(self) -> list[tuple[int, Any]]:
-        """What has come, one event at least."""
+        """The new events; waits for at least one."""
         early = self._latest + GATHER - time.monotonic()
         if early > 0:
             await asyncio.sleep(early)
@@ -106,11 +105,11 @@ class Mailbox:
 
 
 class Ticket:
-    """One request for one answer on its way: waiting, running, done.
+    """One request for one answer: waiting, running or done.
 
-    ``position``: how many were before it when it came.  ``expected``: seconds until it begins, estimated.
-    ``broke``: the first message that was not held already.  ``evicted``: tokens out of the session's sight at the end;
-    ``offload_error``: why pages that left the window can no longer be kept.
+    ``position``: the number of requests before it when it arrived.  ``expected``: estimated seconds until it begins.
+    ``broke``: index of the first message that was not in the cache.  ``evicted``: tokens that the session no longer
+    sees at the end.  ``offload_error``: the reason why pages that left the window can no longer be stored.
     """
 
     def __init__(self, call: Call, mailbox: Mailbox, index: int) -> None:
@@ -129,7 +128,9 @@ class Ticket:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """The client has gone: end it within one step, also while it waits or reads its prompt; from any thread."""
+        """The client has disconnected: end the answer within one step, also while it waits or reads its prompt.  May be
+        called from any thread.
+        """
         self._cancelled.set()
         self._mailbox.open()
         answer = self.answer
@@ -138,7 +139,7 @@ class Ticket:
 
     @property
     def finish_reason(self) -> str | None:
-        """Why the answer ended, in our words; "tool_calls" where it called functions."""
+        """Why the answer ended, see :class:`edge.session.answer.Answer`; "tool_calls" if it called functions."""
         if self.answer is None:
             return self._why
         return "tool_calls" if self.calls else self.answer.finish_reason
@@ -155,7 +156,7 @@ class Ticket:
 
     @property
     def left_out(self) -> int:
-        """Characters of the question that are not read, see Answer."""
+        """Number of characters of the question that are not read, see Answer."""
         return 0 if self.answer is None else self.answer.left_out
 
     @property
@@ -164,15 +165,15 @@ class Ticket:
 
     @property
     def late(self) -> bool:
-        """Whether its time is over."""
+        """Whether the deadline has passed."""
         return self.call.deadline is not None and time.monotonic() >= self.call.deadline
 
     def give_up(self) -> None:
-        """Its time was over before it began."""
+        """End the ticket because its deadline passed before it began."""
         self._why = "timeout"
 
     def put(self, event: Any) -> None:
-        """A piece, an error, or None: the end.  From any thread."""
+        """Add a piece, an error, or None for the end; may be called from any thread."""
         self.touched = time.monotonic()
         if not self._mailbox.put(self._index, event):
             self.cancel()
@@ -182,7 +183,7 @@ class Ticket:
 class Job:
     """A call and the tickets of its choices.  Made in the event loop that reads it.
 
-    ``patience``: seconds that an answer waits for a reader who has fallen behind, before it ends; None: no end.
+    ``patience``: seconds that an answer waits for a slow reader before it is ended; None: without limit.
     """
 
     def __init__(self, call: Call, patience: float | None = PATIENCE) -> None:
@@ -191,13 +192,13 @@ class Job:
         self._mailbox = Mailbox(asyncio.get_running_loop(), patience)
 
     def ticket(self, call: Call) -> Ticket:
-        """One more choice."""
+        """The ticket of one more choice."""
         ticket = Ticket(call, self._mailbox, len(self.tickets))
         self.tickets.append(ticket)
         return ticket
 
     async def batches(self) -> AsyncIterator[list[tuple[int, Any]]]:
-        """What has come since: (number of the choice, piece or, where it has ended, None), until all have.
+        """The new events, as (number of the choice, piece or None at its end), until all choices have ended.
 
         Raises what an answer raised.
         """
@@ -219,7 +220,7 @@ class Job:
 
 
 class Place:
-    """A session, its thread and what it holds."""
+    """A session, its thread, and the ticket that it answers."""
 
     def __init__(self, index: int, session: Session) -> None:
         self.index = index
@@ -230,9 +231,10 @@ class Place:
 
 
 class Conversations:
-    """``parallel``: answers at once, and conversations in memory.  ``queue``: requests that may wait.
+    """The places of a service and its queue.
 
-    ``folder``: where conversations that leave memory are kept, at most ``folder_bytes`` of them.
+    ``parallel``: number of answers at the same time, and of conversations in memory.  ``queue``: number of requests
+    that may wait.  ``folder``: where conversations that leave memory are saved, at most ``folder_bytes`` of them.
     """
 
     def __init__(
@@ -265,7 +267,7 @@ class Conversations:
     # ---- the service's side -----------------------------------------------------------------------------------------
 
     def submit(self, ticket: Ticket) -> None:
-        """Take a place in the queue.  Raises Refusal (429) when it is full, (503) when the service ends."""
+        """Add a ticket to the queue.  Raises Refusal: 429 if the queue is full, 503 if the service ends."""
         with self._lock:
             if self._closing:
                 raise Refusal(503, "the server is shutting down", "shutting_down", retry_after=5)
@@ -291,7 +293,7 @@ class Conversations:
         ticket.put(None)
 
     def expire(self, ticket: Ticket) -> None:
-        """Its time is over: one that waits leaves the queue; one that runs knows by itself."""
+        """The deadline of a ticket has passed: one that waits leaves the queue; one that runs ends by itself."""
         with self._lock:
             try:
                 self._waiting.remove(ticket)
@@ -302,20 +304,20 @@ class Conversations:
         ticket.put(None)
 
     def forget(self, key: str) -> None:
-        """Do not go on from the conversation that this client had last."""
+        """Do not continue the last conversation of this client."""
         with self._lock:
             for place in self._places:
                 if place.key == key and place.ticket is None:
                     place.session.clear()
 
     def warm(self, system: str | None) -> None:
-        """Read the system prompt, so that conversations begin with it; this also reads every weight.  Blocks."""
+        """Read the system prompt, with which conversations begin; this also reads every weight once.  Blocks."""
         place = self._places[0]
         place.session.system = system
         place.session.warm()
 
     def alive(self) -> bool:
-        """Whether every answer that is being made has gone on since this was asked last; True without any."""
+        """Whether every running answer has made progress since the last call; True if none runs."""
         with self._lock:
             running = [(place, place.ticket) for place in self._places if place.ticket is not None]
         seen = {place.index: (ticket, ticket.touched, place.session.n_tokens) for place, ticket in running}
@@ -339,7 +341,7 @@ class Conversations:
             }
 
     def trouble(self) -> str | None:
-        """Why no answers are being made though they should be; None if all is well."""
+        """The reason why no answers are made although requests wait; None if all is well."""
         now = time.monotonic()
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         if dead and not self._closing:
@@ -351,7 +353,7 @@ class Conversations:
         return None
 
     def close(self) -> None:
-        """End all answers, save the conversations, give the memory back.  Blocks for some seconds at most."""
+        """End all answers, save the conversations, free the memory.  Blocks for some seconds at most."""
         with self._lock:
             self._closing = True
             waiting, self._waiting = list(self._waiting), deque()
@@ -404,7 +406,7 @@ class Conversations:
                     self._ready.notify_all()
 
     def _next(self, place: Place) -> Ticket | None:
-        """The oldest request, if this is the best of the free places for it.  Under the lock."""
+        """The oldest request, if this is the best of the free places for it.  Requires the lock."""
         if not self._waiting:
             return None
         ticket = self._waiting[0]
@@ -417,7 +419,9 @@ class Conversations:
         return ticket
 
     def _fits(self, place: Place, call: Call) -> tuple[int, bool, float]:
-        """How well a place suits a request: what it holds of it, whether it is the client's own, how long unused."""
+        """How well a place fits a request: (messages of it that it holds, whether it is the client's own, how long it
+        was unused).
+        """
         held = place.session.messages
         common = common_messages(held, call.messages or [])
         continues = common if common == len(held) else 0
@@ -472,7 +476,9 @@ class Conversations:
     # ---- conversations on disk --------------------------------------------------------------------------------------
 
     def _save(self, place: Place) -> None:
-        """Keep a conversation that leaves memory; a folder that cannot be written costs reading it again, no more."""
+        """Save a conversation that leaves memory.  A folder that cannot be written is not an error: the conversation is
+        read again later.
+        """
         session = place.session
         if self.folder is None or len(session.messages) < 2 or not session.n_tokens:
             return
@@ -522,7 +528,7 @@ class Conversations:
 
 
 def common_messages(held: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
-    """With how many equal messages both begin."""
+    """The number of equal messages at the beginning of both."""
     n = 0
     for a, b in zip(held, messages):
         if a != b:
@@ -532,7 +538,7 @@ def common_messages(held: list[dict[str, Any]], messages: list[dict[str, Any]]) 
 
 
 def digests(messages: list[dict[str, Any]]) -> list[str]:
-    """A digest of every beginning of a conversation, the whole one last."""
+    """A digest of every beginning of a conversation; the last one is of the whole."""
     digest, found = hashlib.sha256(b"bitnet-edge conversation"), []
     for message in messages:
         digest.update(json.dumps(message, sort_keys=True).encode() + b"\0")

@@ -23,7 +23,7 @@ def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None
 
 
 def refused(refusal: Refusal, style: str = "openai") -> Response:
-    """An error as the client's dialect has it."""
+    """An error in the form of the client's API."""
     headers = {}
     if refusal.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(refusal.retry_after)))
@@ -38,9 +38,10 @@ def refused(refusal: Refusal, style: str = "openai") -> Response:
 
 
 class Stream(Response):
-    """A streamed response that notices at once when the client goes away, also while it says nothing.
+    """A streamed response that notices at once when the client disconnects, also while nothing is sent.
 
-    ``body``: the chunks; ``gone`` is called when nobody reads them any more; ``comment``: what to send in silences.
+    ``body``: the chunks.  ``gone``: called when the client has disconnected.  ``comment``: sent from time to time while
+    there are no chunks.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], object]) -> Any:
-    """Await ``work``; a client that goes away meanwhile ends it.  Raises ClientDisconnect."""
+    """Await ``work``; ends it if the client disconnects.  Raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
     watcher = asyncio.ensure_future(_until_gone(request.receive))
     try:
@@ -110,7 +111,7 @@ async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], obj
 
 
 async def body_of(request: Request) -> Any:
-    """The JSON of a request.  Raises Refusal."""
+    """The JSON value of a request's body.  Raises Refusal."""
     data = await request.app.state.bodies.read(request)
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_constant)

@@ -1,6 +1,6 @@
-"""Guard: which requests reach a route.  Host and Origin are checked before anything else, then the API key.
+"""Guard: decides which requests reach a route.  Host and Origin are checked first, then the API key.
 
-A page of another site, or a host name that somebody points at this machine, must not reach the model.
+Without this, a page of another site, or a host name that points to this machine, could use the model.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from edge.serve.service import Service
 
 
 class Guard:
-    """Who may ask: the name under which it is asked for (Host), the page that asks (Origin), the key.
+    """Checks the name of the server in the request (Host), the page that sends it (Origin), and the API key.
 
-    A name that an attacker points at this machine (DNS rebinding) is not one of ours; a page of another site has an
-    Origin that is not ours.  Both are refused before a route sees the request.
+    A host name that an attacker points to this machine (DNS rebinding) is not one of ours; a page of another site has
+    another Origin.  Both are refused before a route sees the request.
     """
 
     #: paths that are answered without the key: a probe and the page have none
@@ -98,7 +98,9 @@ class Guard:
         return name in ("localhost", own, f"{own}.local", *self._service.settings.hosts)
 
     def _origin(self, origin: str | None, host: str) -> str | None:
-        """What to allow: "" for this server's own pages, the origin for one that was named; None: refuse."""
+        """The value of Access-Control-Allow-Origin: "" for this server's own pages, or an origin that was allowed;
+        None: refuse.
+        """
         if origin is None:
             return ""
         if origin in (f"http://{host}", f"https://{host}"):

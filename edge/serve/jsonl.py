@@ -1,7 +1,7 @@
-"""The conversation protocol for programs, version 1, one JSON object a line; docs/contract.md describes the events.
+"""The conversation protocol for programs, version 1, one JSON object per line; docs/contract.md describes the events.
 
-Each client's requests are answered in order, those of different clients at the same time, as far as contexts are
-planned (``--parallel``).  A bad line is answered with an error event and never ends anything; unknown keys are ignored.
+The requests of one client are answered in order; those of different clients at the same time, as far as contexts are
+planned (``--parallel``).  An invalid line is answered with an error event and ends nothing; unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLING = {"temp": "temperature", **{each.name: each.name for each in dataclass
 
 @dataclass
 class Question(Job):
-    """A request for an answer, or with ``call`` None for a reset."""
+    """A request for an answer; with ``call`` None for a reset."""
 
     call: Call | None = None
     ticket: Ticket | None = None
@@ -49,9 +49,9 @@ class Question(Job):
 class Desk:
     """What the clients of one service share.
 
-    ``defaults``: arguments of ``Session.chat`` where a request gives none; ``system``: the prompt of conversations that
-    bring none; ``patience``: seconds that an answer waits for a reader, None: no end; ``told`` is called with the
-    ticket of every answer, ``failed`` with what should not have happened.
+    ``defaults``: arguments of ``Session.chat`` that a request does not set.  ``system``: the system prompt of
+    conversations that have none.  ``patience``: seconds that an answer waits for a slow reader, None: without limit.
+    ``told``: called with the ticket of every answer.  ``failed``: called with unexpected exceptions.
     """
 
     engine: Engine
@@ -65,7 +65,7 @@ class Desk:
     keys: itertools.count[int] = field(default_factory=itertools.count)
 
     def welcome(self, channel: Channel) -> Asker:
-        """A client."""
+        """A new client."""
         return Asker(channel, self)
 
 
@@ -112,7 +112,9 @@ class Asker(Client[Question]):
         self._add(Question(ident, nbytes))
 
     def _cancel(self, ident: str | int | None, _request: dict[str, Any], _nbytes: int) -> None:
-        """Without an id: whatever is being answered now.  The answer to a cancel is the ``done`` of its request."""
+        """Cancel the request with this id; without an id, the running one.  The answer is the ``done`` of that
+        request.
+        """
         open_ = [job for job in self.jobs if not job.answered and ident in (None, job.id)]
         if not open_:
             raise bad("nothing to cancel" if ident is None else "no request with this id is running or waiting",
@@ -143,7 +145,9 @@ class Asker(Client[Question]):
             job.timer = loop.call_later(job.call.deadline - time.monotonic(), self._end, job, "timeout")
 
     def _call(self, request: dict[str, Any]) -> Call:
-        """What is asked: the options of the command line, changed by the request's own keys.  Raises Refusal."""
+        """The call of a request: the options of the command line, changed by the keys of the request.  Raises
+        Refusal.
+        """
         fields = Fields(request)
         messages = messages_of(request.get("messages"))
         if messages[-1]["role"] != "user":
@@ -174,7 +178,7 @@ class Asker(Client[Question]):
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     def _last(self, job: Question, event: dict[str, Any]) -> None:
-        """The last event of a request.  Whoever reads it may use the id again at once."""
+        """Send the last event of a request; its id can be used again after that."""
         if job.answered:
             return
         job.answered = True
@@ -184,7 +188,7 @@ class Asker(Client[Question]):
         self.emit(event, job.id)
 
     def _end(self, job: Question, why: str) -> None:
-        """Cancel a request, or end it because its time is over."""
+        """Cancel a request, or end it because its deadline has passed."""
         if job.answered:
             return
         if job.ticket is None:
@@ -238,7 +242,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def _whole(digits: str) -> int | float:
-    """A number of thousands of digits is valid JSON, and no option's value: infinity says so."""
+    """A number in JSON. One with thousands of digits is valid JSON, but never a valid option: it becomes infinity."""
     return int(digits) if len(digits) < 400 else float(digits)
 
 
@@ -247,7 +251,7 @@ def _no_constant(name: str) -> Any:
 
 
 def identity(request: dict[str, Any]) -> str | int | None:
-    """The request's id, to be echoed."""
+    """The id of the request, which its events repeat."""
     ident = request.get("id")
     if isinstance(ident, bool) or not isinstance(ident, (str, int, type(None))):
         raise bad("id must be a string or a whole number", "id")

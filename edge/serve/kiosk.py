@@ -1,5 +1,5 @@
-"""Visits of several guests at once: behind the page of ``serve --kiosk FILE``, where each has a name of its own, and
-over JSON lines (``kiosk --jsonl`` and ``--socket``), where each client is one.
+"""Visits of several guests at once: from the page of ``serve --kiosk FILE``, where each visit has a name, and over JSON
+lines (``kiosk --jsonl`` and ``--socket``), where each client is one guest after another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VISITS = 1000  # kept; the one used longest ago is forgotten first, those withou
 
 
 class Desk:
-    """``deliver``: what takes finished orders, see :func:`edge.kiosk.deliver.delivery`."""
+    """The visits of ``serve --kiosk``.  ``deliver``: takes finished orders, see :func:`edge.kiosk.deliver.delivery`."""
 
     def __init__(self, house: House, deliver: Callable[[dict[str, Any]], object]) -> None:
         self.house = house
@@ -59,7 +59,7 @@ class Desk:
 
 @dataclass
 class Said(Job):
-    """What a guest said; ``text`` None: the next guest comes.  ``event``: what there is to answer, if that is known."""
+    """A turn; ``text`` None: the next guest comes.  ``event``: the answer, if it is known already."""
 
     text: str | None = None
     event: dict[str, Any] | None = None
@@ -68,7 +68,7 @@ class Said(Job):
 class Room:
     """The house of a JSONL service.
 
-    ``reads``: what understands turns; ``deliver`` is called from one thread at a time.
+    ``reads``: the function that understands turns.  ``deliver``: called by one thread at a time.
     """
 
     def __init__(self, house: House, deliver: Callable[[dict[str, Any]], object], reads: Reads = understand) -> None:
@@ -80,11 +80,11 @@ class Room:
         self._seen: set[object] = set()  # those of the last look
 
     def welcome(self, channel: Channel) -> Guest:
-        """A client."""
+        """A new client."""
         return Guest(channel, self)
 
     def visit(self) -> Visit:
-        """A new guest."""
+        """A new visit."""
         return Visit(self.house, self._one_by_one, self._reads)
 
     def _one_by_one(self, order: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class Room:
             self._deliver(order)
 
     async def turn(self, visit: Visit, text: str) -> Turn:
-        """Answer a turn, in a thread: orders go to disk, and models take their time."""
+        """Answer a turn in a thread, because orders are written to disk and models need time."""
         mark = object()
         self._running.add(mark)
         try:
@@ -101,7 +101,7 @@ class Room:
             self._running.discard(mark)
 
     def alive(self) -> bool:
-        """Whether every turn that was being answered when this was asked last has been."""
+        """Whether every turn that was running at the last call has ended."""
         stuck = self._seen & self._running
         self._seen = set(self._running)
         return not stuck
@@ -155,10 +155,10 @@ class Guest(Client[Said]):
         await self.channel.room()
 
     def leave(self) -> None:
-        """Nobody listens; what was said counts all the same."""
+        """The client has disconnected; turns that it sent are still handled."""
         self.gone = True
 
     def cancel(self) -> None:
-        """The service ends: what waits is not answered; an order that is being confirmed is delivered."""
+        """The service ends: waiting turns are not answered; an order that is being confirmed is delivered."""
         for job in list(self.jobs)[1:]:
             job.answered = True

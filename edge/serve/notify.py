@@ -1,4 +1,6 @@
-"""Messages to systemd: ready, alive, stopping.  One datagram each (sd_notify(3)); without systemd nothing happens."""
+"""Messages to systemd: ready, alive, stopping.  Each is one datagram (sd_notify(3)); without systemd nothing is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import time
 
 
 class Notifier:
-    """Speaks to $NOTIFY_SOCKET.  ``seconds`` is how often :meth:`alive` should be called, None without a watchdog."""
+    """Sends to $NOTIFY_SOCKET. ``seconds``: how often :meth:`alive` should be called, None without a watchdog."""
 
     def __init__(self) -> None:
         # Taken out of the environment: no child of ours may speak for us.
@@ -23,7 +25,9 @@ class Notifier:
         self._next = 0.0
 
     def send(self, state: str) -> None:
-        """One message, such as "READY=1"; lines may be joined.  A manager that does not listen is not an error."""
+        """Send one message, such as "READY=1"; several lines are possible.  It is not an error if nobody receives
+        it.
+        """
         if not self._address:
             return
         try:
@@ -35,10 +39,10 @@ class Notifier:
 
     @property
     def due(self) -> bool:
-        """Whether the watchdog wants to be fed."""
+        """Whether it is time for the next message to the watchdog."""
         return self.seconds is not None and time.monotonic() >= self._next
 
     def alive(self) -> None:
-        """Feed the watchdog.  Call it where work has been done."""
+        """Tell the watchdog that work goes on; to be called where progress is made."""
         self._next = time.monotonic() + (self.seconds or 0) / 2
         self.send("WATCHDOG=1")

@@ -1,4 +1,6 @@
-"""Ollama's dialect: ``/api/chat``, ``/api/generate``, ``/api/tags``, ``/api/show``, ``/api/version``; NDJSON."""
+"""Ollama's API: ``/api/chat``, ``/api/generate``, ``/api/tags``, ``/api/show``, ``/api/version``; newline-delimited
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def _common(fields: Fields, defaults: dict[str, Any], n_ctx: int) -> Call:
 
 
 def now() -> str:
-    """The time as Ollama writes it."""
+    """The current time in Ollama's format."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -103,7 +105,7 @@ class Writer:
         return {**head, "response": text, **({"thinking": thought} if thought else {}), "done": False, **more}
 
     def end(self, reason: str | None, prompt: int, completion: int, timings: Any, load_ns: int) -> dict[str, Any]:
-        """What the last line adds; durations in nanoseconds."""
+        """The additional keys of the last line; durations in nanoseconds."""
         return {
             "done": True,
             "done_reason": "stop" if reason in ("stop", "loop", "cancelled") else "length",
@@ -117,7 +119,7 @@ class Writer:
 
 
 def details(config: Any, quantization: str) -> dict[str, Any]:
-    """What lists say of a model."""
+    """The description of a model in lists."""
     return {"parent_model": "", "format": "gguf", "family": config.arch, "families": [config.arch],
             "parameter_size": "", "quantization_level": quantization}
 

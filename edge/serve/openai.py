@@ -1,7 +1,7 @@
-"""OpenAI's dialect: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models``, ``/v1/embeddings``.
+"""OpenAI's API: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models``, ``/v1/embeddings``.
 
-What clients really send is in the tests (tests/test_serve.py, tests/clients).  Keys that are not known are ignored, as
-OpenAI's own server and every other does; keys that would change the answer and cannot be served are refused by name.
+The tests have requests of real clients (tests/test_serve.py, tests/clients).  Unknown keys are ignored, as by OpenAI's
+own server; keys that would change the answer and are not supported are refused by name.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _telling(call: Call) -> Call:
 
 
 def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
-    """A request for embeddings: (texts or lists of token ids, whether vectors go as base64).  Raises Refusal."""
+    """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
     fields = Fields(body)
     given = body.get("input")
     several = isinstance(given, list) and not (given and type(given[0]) is int)
@@ -105,7 +105,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
 
 
 def tools_of(fields: Fields) -> dict[str, Any]:
-    """The options of a call that may call functions.  Raises Refusal."""
+    """The options of a call with tools.  Raises Refusal."""
     given = fields.body.get("tools")
     try:
         from edge.constrain.tools import Tools
@@ -143,7 +143,9 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
 
 
 def _format(fields: Fields, call: Call) -> None:
-    """``response_format``, and the extensions ``grammar``, ``regex`` and ``choices``; in place of a default form."""
+    """Set the form of the answer from ``response_format`` and the extensions ``grammar``, ``regex`` and ``choices``; it
+    replaces the default form.
+    """
     own: dict[str, Any] = {}
     format_ = fields.inner("response_format")
     kind = format_.text("type", "text") if format_ is not None else "text"
@@ -176,7 +178,7 @@ def _format(fields: Fields, call: Call) -> None:
 
 
 def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
-    """Tokens of a call, or of all choices of one."""
+    """Token counts of a call, or of all choices of one."""
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -186,7 +188,7 @@ def usage(prompt: int, cached: int, completion: int) -> dict[str, Any]:
 
 
 def finish(reason: str | None) -> str | None:
-    """Our finish reason in OpenAI's words."""
+    """The finish reason in OpenAI's terms."""
     return {"timeout": "length", "context_full": "length", "cancelled": "stop", "loop": "stop"}.get(
         reason or "", reason)
 
@@ -195,12 +197,12 @@ MARK = "\0"  # stands for the text
 
 
 def event(value: Any) -> bytes:
-    """A server-sent event."""
+    """One server-sent event."""
     return b"data: " + dump(value) + b"\n\n"
 
 
 class Writer:
-    """The response to one call: whole, or as events.  ``served``: the name of the model that answers."""
+    """The response to one call, as one object or as events.  ``served``: the name of the model."""
 
     def __init__(self, call: Call, served: str, ident: str | None = None) -> None:
         self.call = call
@@ -214,11 +216,11 @@ class Writer:
         self._around: dict[int, tuple[bytes, bytes]] = {}
 
     def first(self, index: int) -> list[bytes]:
-        """What opens a choice."""
+        """The events at the beginning of a choice."""
         return [self._event(index, {"role": "assistant", "content": ""})] if self.chat else []
 
     def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
-        """One piece of text."""
+        """The event of a piece of text."""
         if logprobs is not None:
             return self._event(index, {"content": text} if self.chat else text, logprobs=self._logprobs(logprobs))
         around = self._around.get(index)  # what is alike for all of them, encoded once
@@ -229,19 +231,19 @@ class Writer:
         return around[0] + dump(text) + around[1]
 
     def thought(self, index: int, text: str) -> bytes:
-        """One piece of what a model thinks before it answers, as llama.cpp and DeepSeek name it."""
+        """The event of a piece of thinking, named as by llama.cpp and DeepSeek."""
         return self._event(index, {"reasoning_content": text})
 
     def called(self, index: int, calls: list[dict[str, Any]]) -> bytes:
-        """Tool calls, all at once: they are parsed when the answer is complete."""
+        """The event of all tool calls: they are parsed when the answer is complete."""
         return self._event(index, {"tool_calls": [{"index": i, **each} for i, each in enumerate(calls)]})
 
     def last(self, index: int, reason: str | None) -> bytes:
-        """What ends a choice."""
+        """The event at the end of a choice."""
         return self._event(index, {} if self.chat else "", reason=finish(reason))
 
     def totals(self, counts: dict[str, Any], timings: dict[str, Any] | None = None) -> bytes:
-        """The token counts, for those who asked: the list of choices is empty, which crashes some clients."""
+        """The token counts, if the client asked for them: the list of choices is empty, which crashes some clients."""
         return event({**self._begin(True), "choices": [], "usage": counts, **({"timings": timings} if timings else {})})
 
     def _begin(self, chunk: bool) -> dict[str, Any]:
@@ -258,14 +260,14 @@ class Writer:
     def whole(
         self, choices: list[dict[str, Any]], counts: dict[str, Any], timings: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The response that is not streamed."""
+        """The response without streaming."""
         return {**self._begin(False), "choices": choices, "usage": counts, **({"timings": timings} if timings else {})}
 
     def choice(
         self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
         calls: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """One choice of it."""
+        """One choice of the response without streaming."""
         told = self._logprobs(logprobs) if self.call.logprobs is not None else None
         if not self.chat:
             before = self.call.prompt if self.call.echo and isinstance(self.call.prompt, str) else ""
@@ -306,7 +308,7 @@ def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int)
 
 
 def models(name: str, created: int, n_ctx: int) -> dict[str, Any]:
-    """The list with the one model that is served."""
+    """The list of models, which has one: the model that is served."""
     return {
         "object": "list",
         "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
@@ -315,7 +317,7 @@ def models(name: str, created: int, n_ctx: int) -> dict[str, Any]:
 
 
 def error(refusal: Refusal) -> dict[str, Any]:
-    """The body of a response that refuses."""
+    """The body of an error response."""
     kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
     return {"error": {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}}

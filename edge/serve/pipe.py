@@ -1,7 +1,7 @@
 """A protocol for one client on the standard streams.
 
-Input may be a file and output may be one, which an event loop cannot wait for: a thread reads, a thread writes.  Where
-nobody reads the output, the answer waits.
+Input and output may be files, for which an event loop cannot wait: so one thread reads and one writes.  If nobody reads
+the output, the answer waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ STOP_SECONDS = 5.0  # for the last events, when a signal ends it
 
 
 class Pipe:
-    """The channel to one output.  ``write`` takes bytes and may block; ``ended`` is done when all is written, or fails.
+    """The channel to one output.  ``write``: takes bytes and may block.  ``ended``: a future that is done when all is
+    written, or fails.
     """
 
     def __init__(self, write: Callable[[bytes], object], ascii_only: bool = False) -> None:
@@ -79,7 +80,7 @@ async def speak(
     welcome: Callable[[Channel], Client[Any]], source: int | None, write: Callable[[bytes], object],
     ascii_only: bool = False,
 ) -> None:  # fmt: skip
-    """Serve the client at the file descriptor ``source`` (None: it says nothing) until its end.
+    """Serve the client at the file descriptor ``source`` until its end; None: the client sends nothing.
 
     Raises what ``write`` raises.
     """

@@ -1,6 +1,6 @@
-"""What programs read: the JSON values and JSONL events that describe engines, answers and failures.
+"""The JSON values and JSONL events that programs read: about engines, answers and failures.
 
-The shapes are a promise (docs/contract.md); one place builds them for ``run`` and ``chat``.
+docs/contract.md promises their form, so they are built in this module only.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CODE_OF: dict[type[EdgeError], str] = {
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses and mappings as plain dictionaries, seconds rounded to microseconds."""
+    """Dataclasses and mappings as plain dictionaries; seconds are rounded to microseconds."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
@@ -77,7 +77,9 @@ def plain(value: Any) -> Any:
 
 
 def usage(session: Session) -> dict[str, int]:
-    """Tokens of the last answer: read (of which cached) and written; ``evicted``: by now out of the session's sight."""
+    """Tokens of the last answer: read (and how many of them from the cache) and written; ``evicted``: tokens that the
+    session no longer sees.
+    """
     return {**plain(session.usage), "evicted": session.evicted}
 
 
@@ -94,12 +96,12 @@ def kv(engine: Engine) -> dict[str, Any]:
 
 
 def text(piece: Piece) -> dict[str, Any]:
-    """The event of a piece: of the answer, or of the thoughts in front of it."""
+    """The event of a piece of the answer, or of thinking."""
     return {"ev": "thought" if piece.thought else "text", "text": piece.text}
 
 
 def answer(engine: Engine, session: Session, text: str, thoughts: str = "") -> dict[str, Any]:
-    """The object of ``run --json``; ``thoughts`` only where there are any."""
+    """The object of ``run --json``; with ``thoughts`` only if there are any."""
     return {
         "text": text,
         **({"thoughts": thoughts} if thoughts else {}),
@@ -113,7 +115,7 @@ def answer(engine: Engine, session: Session, text: str, thoughts: str = "") -> d
 
 
 def ready(engine: Engine) -> dict[str, Any]:
-    """First event: the model is loaded."""
+    """The first event: the model is loaded."""
     plan = engine.plan
     return {"ev": "ready", "v": PROTOCOL, "model": engine.config.name, "ctx": plan.n_ctx, "kv": plan.kv_type}
 
@@ -124,12 +126,12 @@ def prefill(done: int, total: int, cached: int) -> dict[str, Any]:
 
 
 def done(made: Session | Ticket) -> dict[str, Any]:
-    """Last event of an answer: the latest of a session, or a ticket's."""
+    """The last event of an answer: the latest of a session, or of a ticket."""
     return _done(made.finish_reason, made.usage, made.timings, made.evicted, made.left_out)
 
 
 def never_begun(why: str) -> dict[str, Any]:
-    """Last event of a request that ended while it waited."""
+    """The last event of a request that ended while it waited."""
     return _done(why, Usage(), Timings(), 0)
 
 
@@ -140,7 +142,7 @@ def _done(why: str | None, usage: Usage, timings: Timings, evicted: int, left_ou
 
 
 def info(engine: Engine, pending: int) -> dict[str, Any]:
-    """What answers, how, and how many requests have no last event yet."""
+    """The model, its settings, and the number of requests that have not ended."""
     from edge import __version__
 
     return {
@@ -157,12 +159,14 @@ def info(engine: Engine, pending: int) -> dict[str, Any]:
 
 
 def error(code: str, message: str) -> dict[str, Any]:
-    """An event that says what was wrong; ``code``: of CODES."""
+    """An error event; ``code``: of CODES."""
     return {"ev": "error", "code": code, "message": message}
 
 
 def error_of(exception: BaseException) -> dict[str, Any]:
-    """The error event of an exception: ``ContextFull`` is code ``context_full``; surprises are ``internal``."""
+    """The error event of an exception: ``ContextFull`` has the code ``context_full``; unexpected ones have
+    ``internal``.
+    """
     if isinstance(exception, Exception) and not isinstance(exception, EdgeError):
         exception = unbuilt(exception) or exception
     if isinstance(exception, EdgeError):
@@ -177,7 +181,7 @@ def failure(exception: BaseException) -> dict[str, Any]:
 
 
 def too_long(session: Session) -> str:
-    """What to say, before it is read, of a question longer than the context."""
+    """The warning about a question longer than the context, before it is read."""
     return (
         f"the text is longer than the context of {session.plan.n_ctx} tokens: {session.left_out:,} characters in its "
         "middle are not read; use a larger --ctx, or --overflow stop to refuse such a text"
@@ -185,7 +189,7 @@ def too_long(session: Session) -> str:
 
 
 def finish_error(finish_reason: str | None, engine: Engine, timeout: float | None) -> EdgeError | None:
-    """The failure that a finish reason stands for on the command line; None when the answer ended well."""
+    """The command-line error for a finish reason; None if the answer ended well."""
     if finish_reason == "timeout":
         return AnswerTimeout(f"stopped after --timeout {timeout:g} s" if timeout else "stopped by the timeout")
     if finish_reason == "context_full":

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settings:
-    """How the service behaves.  ``hosts``: names it answers to beside addresses, localhost and this machine's."""
+    """The settings of a service.  ``hosts``: host names that are accepted besides addresses, localhost and this
+    machine's name.
+    """
 
     name: str | None = None  # of the model, as clients see it; None: that of the file
     api_key: str | None = None
@@ -39,7 +41,7 @@ class Settings:
 
 
 class Service:
-    """What the routes share.  The engine comes later (:meth:`open`): until then the answer is 503."""
+    """What all routes share.  The engine is set later by :meth:`open`; until then requests get 503."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -69,7 +71,7 @@ class Service:
             self.conversations.close()
 
     def ready(self) -> tuple[Engine, Conversations]:
-        """Raises Refusal (503) while the model is loading."""
+        """The engine and the conversations.  Raises Refusal (503) while the model is loading."""
         if self.failure is not None:
             raise Refusal(500, self.failure, "load_failed")
         if self.embedder is not None:
@@ -80,7 +82,7 @@ class Service:
 
     @property
     def n_ctx(self) -> int:
-        """Tokens that a prompt or a text may have.  Raises Refusal while the model is loading."""
+        """The largest number of tokens of a prompt or text.  Raises Refusal while the model is loading."""
         if self.embedder is not None:
             return self.embedder.config.n_ctx_train
         return self.ready()[0].plan.n_ctx
@@ -103,15 +105,15 @@ class Service:
     # ---- a call -----------------------------------------------------------------------------------------------------
 
     def with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages, with the service's own system prompt where they bring none."""
+        """The messages, with the system prompt of the service if they have none."""
         system = self.settings.system
         if system and messages and messages[0]["role"] != "system":
             return [{"role": "system", "content": system}, *messages]
         return messages
 
     def check(self, call: Call) -> None:
-        """Refuse what cannot be answered before a stream has begun with status 200: a form that is not supported, and
-        what does not fit, with the counts, instead of cutting it silently.  Blocks.  Raises Refusal, EdgeError.
+        """Refuse a call that cannot be answered before a stream has begun with status 200: an unsupported form, or a
+        prompt that does not fit (with the counts) and would be cut silently.  Blocks.  Raises Refusal or EdgeError.
         """
         engine, _ = self.ready()
         if call.options.keys() & {*openai.FORMS, "tools"}:
@@ -134,7 +136,7 @@ class Service:
                       "context_length_exceeded")
 
     async def submit(self, call: Call) -> Job:
-        """The call, on its way: a ticket for each of its choices.  Raises Refusal."""
+        """Start a call: a ticket for each of its choices.  Raises Refusal."""
         _, conversations = self.ready()
         if self.settings.timeout is not None:
             call.options.setdefault("timeout", self.settings.timeout)
@@ -151,7 +153,7 @@ class Service:
         return job
 
     def withdraw(self, job: Job) -> None:
-        """Nobody wants its answers any more."""
+        """Cancel a call: nobody waits for its answers any more."""
         if self.conversations is not None:
             for ticket in job.tickets:
                 self.conversations.withdraw(ticket)

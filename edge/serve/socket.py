@@ -1,7 +1,7 @@
-"""A JSONL protocol for many clients on a unix socket, as a service of systemd.
+"""A JSONL protocol for many clients on a Unix socket, as a service of systemd.
 
-One event loop reads and writes for all of them and waits for none: what a client does not read is kept, up to BUFFER
-bytes, then it is disconnected.  docs/kiosk.md describes the service.
+One event loop reads and writes for all clients and never waits for one: output that a client does not read is kept, up
+to BUFFER bytes, then the client is disconnected. docs/kiosk.md describes the service.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ LAST_SECONDS = 5.0  # for the last events: when the service ends, and for client
 
 
 class Listener:
-    """A listening unix socket; its file is removed when it closes.
+    """A listening Unix socket; its file is removed when it closes.
 
-    A file that a killed process left behind is replaced.  The file's mode is what the umask leaves of 0777: connecting
-    needs the right to write.  Raises UsageError where nothing can listen and Busy where somebody does.
+    A file left by a killed process is replaced.  The mode of the file is 0777 without the bits of the umask; clients
+    need write permission to connect.  Raises UsageError if the path cannot be used, and Busy if another process listens
+    there.
     """
 
     def __init__(self, path: str) -> None:
@@ -66,7 +67,7 @@ class Listener:
             raise
 
     def _clear(self) -> None:
-        """Make room at the path, where that takes nothing away from anybody."""
+        """Remove an old socket file at the path, if nobody uses it."""
         try:
             mode = os.stat(self.path).st_mode
         except FileNotFoundError:
@@ -85,7 +86,7 @@ class Listener:
         raise Busy(f"another process listens at {self.path}")
 
     def close(self) -> None:
-        """Stop listening and remove the file, unless it has become somebody else's."""
+        """Stop listening and remove the file, unless another process has replaced it."""
         self.socket.close()
         try:
             if _identity(self.path) == self._made:
@@ -100,7 +101,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 class Connection(asyncio.Protocol):
-    """A client at the other end of a socket.  One that goes away, or never reads, harms nobody else."""
+    """A client of the socket.  One that disconnects, or never reads, does not affect others."""
 
     def __init__(self, server: Server) -> None:
         self.client: Client[Any] | None = None
@@ -125,7 +126,7 @@ class Connection(asyncio.Protocol):
             self.client.feed(data)
 
     def eof_received(self) -> bool:
-        """It closed its side, or went away altogether."""
+        """The client has closed its side, or disconnected."""
         if self.client is not None:
             self.client.end()
             self.look()
@@ -138,7 +139,7 @@ class Connection(asyncio.Protocol):
             self.client.leave()
 
     def look(self) -> None:
-        """Drop it if it has gone: who only listens wakes nobody by that."""
+        """Disconnect if the client has hung up: while it sends nothing, no event tells so."""
         hung_up = any(events & (select.POLLHUP | select.POLLERR) for _, events in self._poll.poll(0))
         late = self.closed_at is not None and time.monotonic() - self.closed_at > LAST_SECONDS
         if hung_up or late:
@@ -153,7 +154,7 @@ class Connection(asyncio.Protocol):
             self.drop()
 
     async def room(self) -> None:
-        """There is always room: who does not read is dropped."""
+        """Returns at once: a client that does not read is disconnected."""
 
     def close(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -161,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def drop(self) -> None:
-        """Disconnect it at once."""
+        """Disconnect the client at once."""
         if self.client is not None:
             self.client.leave()
         if self._transport is not None:
@@ -175,8 +176,8 @@ def _ignore(_loop: object, _context: object) -> None:
 class Server:
     """Serves a listening socket until it is cancelled.
 
-    ``welcome`` makes the client of a connection; ``alive``: has work gone on since it was last asked?  ``status``: for
-    systemd.
+    ``welcome``: makes the client of a connection.  ``alive``: whether work has made progress since it was last called.
+    ``status``: a text for systemd.
     """
 
     def __init__(
@@ -190,18 +191,18 @@ class Server:
         self._notifier = Notifier()
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is a place for it."""
+        """Whether there is room for another connection."""
         if len(self._connections) >= CLIENTS:
             return False
         self._connections.add(connection)
         return True
 
     def dismiss(self, connection: Connection) -> None:
-        """It has gone."""
+        """Remove a connection that has ended."""
         self._connections.discard(connection)
 
     async def run(self, ready: Callable[[], object]) -> None:
-        """Listen; ``ready`` is called when clients are served."""
+        """Listen; ``ready`` is called when clients can connect."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_ignore)  # no file descriptor left: accept() is tried again
         server = await loop.create_server(lambda: Connection(self), sock=self._listener.socket, backlog=BACKLOG)
@@ -221,7 +222,7 @@ class Server:
             await self._farewell()
 
     async def _farewell(self) -> None:
-        """End all answers, and tell so to those who listen."""
+        """End all answers and tell the clients."""
         clients = [each.client for each in self._connections if each.client is not None]
         stopping = [asyncio.ensure_future(client.stop()) for client in clients]
         until = time.monotonic() + LAST_SECONDS

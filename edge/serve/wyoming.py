@@ -1,8 +1,9 @@
-"""Wyoming: the voice protocol of Home Assistant, as a ``handle`` server: a transcript in, a sentence to speak out.
+"""Wyoming: the voice protocol of Home Assistant, as a ``handle`` server: it receives a transcript and returns the text
+to speak.
 
 JSON lines over TCP: ``{"type", "version", "data_length", "payload_length"}`` in one line, then that many bytes.  Home
-Assistant opens a connection for each turn and sends no history, only ``context.conversation_id``: the conversation is
-kept here.  https://github.com/OHF-Voice/wyoming describes the events.
+Assistant opens a connection for each turn and sends no history, only ``context.conversation_id``, so the conversations
+are kept here. https://github.com/OHF-Voice/wyoming describes the events.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Door:
 
 
 async def read_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]] | None:
-    """(type, data) of the next event; None at the end.  Raises ValueError for what is not one."""
+    """(type, data) of the next event; None at the end.  Raises ValueError for an invalid event."""
     line = await reader.readline()
     if not line:
         return None
@@ -168,7 +169,7 @@ async def read_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]
 
 
 async def write_event(writer: asyncio.StreamWriter, kind: str, data: dict[str, Any]) -> None:
-    """One event; the data behind the line, as the wyoming package writes it."""
+    """Write one event; the data follow the line, as in the wyoming package."""
     body = json.dumps({name: value for name, value in data.items() if value is not None}, ensure_ascii=False).encode()
     head = {"type": kind, "version": "1.8.0", "data_length": len(body)}
     writer.write(json.dumps(head).encode() + b"\n" + body)

@@ -1,1 +1,1 @@
-"""Session: one conversation, its answers, how tokens are chosen and how they become pieces of text."""
+"""Sessions: conversations and their answers, the choice of tokens, and text as pieces."""

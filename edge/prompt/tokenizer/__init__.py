@@ -1,9 +1,9 @@
-"""One face over two kinds of tokenizer, and decoding that never cuts a character.
+"""One interface for two kinds of tokenizer, and decoding that never splits a character.
 
-Byte-level BPE is our own (:mod:`edge.prompt.tokenizer.byte_level`), SentencePiece runs on ``sentencepiece``
+Byte-level BPE is our own (:mod:`edge.prompt.tokenizer.byte_level`).  SentencePiece uses the ``sentencepiece`` library
 (:mod:`edge.prompt.tokenizer.pieces`), which is imported when a model needs it.
 
-Text of users is never read for control tokens.  :meth:`Tokenizer.encode` looks for them only with ``special=True``,
+Control tokens in text of users are never recognised.  :meth:`Tokenizer.encode` reads them only with ``special=True``,
 which is for text that a chat template wrote.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class _Finder:
     """Splits text at given tokens: leftmost first, the longest at one place.
 
-    Dictionary look-ups instead of one large alternation: vocabularies have up to thousands of such tokens.
+    It uses dictionaries instead of one large alternation, because a vocabulary may have thousands of such tokens.
     """
 
     def __init__(self, tokens: Mapping[str, int]) -> None:
@@ -50,7 +50,7 @@ class _Finder:
         self._first = re.compile("[" + "".join(map(re.escape, lengths)) + "]") if lengths else None
 
     def split(self, text: str) -> list[str | int]:
-        """Pieces of text and ids, in order; no empty text."""
+        """Pieces of text and token ids, in order, without empty texts."""
         out: list[str | int] = []
         start = at = 0
         while self._first and (match := self._first.search(text, at)):
@@ -71,10 +71,10 @@ class _Finder:
 
 
 class StreamDecoder:
-    """Ids in, text out, whole characters only.
+    """Decodes one token at a time into whole characters.
 
-    The pieces from :meth:`push` joined are exactly :meth:`Tokenizer.decode` of the same ids: bytes that cannot become
-    UTF-8 turn into U+FFFD at once, and a character cut off by the end of the ids is left out.
+    The joined results of :meth:`push` equal :meth:`Tokenizer.decode` of the same ids: bytes that cannot become UTF-8
+    are replaced by U+FFFD at once, and a character cut off by the end of the ids is left out.
     """
 
     def __init__(self, tokenizer: Tokenizer, start: bool = True) -> None:
@@ -83,7 +83,7 @@ class StreamDecoder:
         self._strip = start and tokenizer.strips_blank
 
     def push(self, id: int, /) -> str:
-        """The characters that this token completes, "" while one is still cut."""
+        """The characters that this token completes; "" while a character is incomplete."""
         data = self._token_bytes(id)
         if self._strip and data:
             self._strip = False
@@ -91,15 +91,15 @@ class StreamDecoder:
         return self._utf8.decode(data)
 
     def flush(self) -> str:
-        """Ends the text: drops half a character if one is left."""
+        """End the text: drop an incomplete character."""
         self._utf8.reset()
         return ""
 
 
 class Tokenizer:
-    """Text to ids and back for one vocabulary.
+    """Text -> token ids and back, for one vocabulary.
 
-    ``special`` holds the control tokens, text -> id; ``eos_ids`` the ids that end an answer; ``bos_id`` and ``add_bos``
+    ``special``: the control tokens, text -> id.  ``eos_ids``: the ids that end an answer.  ``bos_id`` and ``add_bos``
     are for callers that build a prompt (:meth:`encode` adds nothing).
     """
 
@@ -126,9 +126,9 @@ class Tokenizer:
 
     @classmethod
     def build(cls, spec: TokenizerSpec) -> Tokenizer:
-        """The tokenizer a checkpoint describes.  Raises InvalidFile, one line, when its arrays make no sense.
+        """The tokenizer that a checkpoint describes.  Raises InvalidFile, one line, if its arrays are not valid.
 
-        ``spec.kind`` "none" (the file brings no tokenizer) gives one that refuses to encode and decodes to nothing.
+        ``spec.kind`` "none" (the file has no tokenizer) gives one that refuses to encode and decodes to nothing.
         """
         if spec.kind == "none":
             return cls(spec, (), b"", array("I"), b"", _no_tokenizer, False)
@@ -177,9 +177,9 @@ class Tokenizer:
         return cls(spec, texts, bytes(kinds), *pieces.build(texts, kinds, model, blank), spec.add_space_prefix)
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Ids of ``text``, without BOS.
+        """Token ids of ``text``, without BOS.
 
-        ``special=True`` reads control tokens in it, the longest first: only for text that a template wrote.
+        ``special=True`` recognises control tokens, the longest first: only for text that a template wrote.
         """
         finder = self._all if special else self._user
         out: list[int] = []
@@ -191,7 +191,7 @@ class Tokenizer:
         return out
 
     def split(self, text: str) -> list[str | int]:
-        """Template text as pieces of ordinary text and ids of the special tokens between them."""
+        """Text of a template as pieces of ordinary text and ids of special tokens."""
         return self._all.split(text)
 
     def _ordinary(self, text: str) -> list[int]:
@@ -202,24 +202,24 @@ class Tokenizer:
         return self._encode(text)
 
     def token_bytes(self, id: int) -> bytes:
-        """What a token adds to the text: nothing for control tokens and for rows behind the vocabulary."""
+        """The bytes that a token adds to the text; empty for control tokens and for rows beyond the vocabulary."""
         if not 0 <= id < self.n_vocab:
             return b""
         return self._blob[self._ends[id - 1] if id else 0 : self._ends[id]]
 
     def token_text(self, id: int) -> str:
-        """A token to look at: the name of a control token, else its text."""
+        """A token for display: the name of a control token, else its text."""
         return self._names.get(id) or self.token_bytes(id).decode("utf-8", "replace")
 
     def decode(self, ids: Iterable[int], start: bool = True) -> str:
-        """Text of ``ids``.  ``start=False``: they continue a text, so SentencePiece's first blank counts."""
+        """The text of ``ids``.  ``start=False``: they continue a text, so SentencePiece's first blank is kept."""
         data = b"".join(map(self.token_bytes, ids))
         if start and self.strips_blank:
             data = data.removeprefix(b" ")
         return codecs.utf_8_decode(data, "replace", False)[0]
 
     def stream(self, start: bool = True) -> StreamDecoder:
-        """Decodes one id at a time; see :class:`StreamDecoder`."""
+        """A decoder for one id at a time, see :class:`StreamDecoder`."""
         return StreamDecoder(self, start)
 
 

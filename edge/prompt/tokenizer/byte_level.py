@@ -1,13 +1,13 @@
-"""Byte-level BPE: a split pattern cuts the text, :mod:`pyx.bpe` joins the bytes of each piece.
+"""Byte-level BPE: a pattern splits the text, :mod:`pyx.bpe` joins the bytes of each piece.
 
-A rank is the position of the first merge that makes a token, or its id where every split of it is listed.  That equals
-applying the merges for every vocabulary that BPE training made: while both ends of a token's bytes stay token
-boundaries, its inside is merged as if it stood alone, which is the way training found it.  (Measured on four
-vocabularies: every vector of llama.cpp, and no difference to the ``tokenizers`` and ``tiktoken`` libraries in many
-million characters; those take 0.1 s and more to load a vocabulary of 128 thousand tokens.)
+The rank of a token is the position of the first merge that makes it, or its id if every split of it is listed.  For all
+vocabularies made by BPE training this equals applying the merges: while both ends of a token's bytes stay token
+boundaries, its inside is merged as if it stood alone, which is how training found it.  (Measured on four vocabularies:
+all test vectors of llama.cpp, and no difference to the ``tokenizers`` and ``tiktoken`` libraries in many million
+characters; those take 0.1 s and more to load a vocabulary of 128 thousand tokens.)
 
-The letters of ASCII need no tables: the ``re`` module cuts such text by the same pattern.  ``regex``, which knows all
-others, takes longer to load than everything else here (benchmarks/SPEED.md), so it waits for a text that needs it.
+ASCII text needs no tables of characters: the ``re`` module splits it by the same pattern.  The ``regex`` package, for
+all other text, takes longer to load than everything else here (benchmarks/SPEED.md) and is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
 
 
 def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, text -> ids)."""
+    """(end of each token in the joined bytes, the joined bytes, function text -> ids)."""
     merges = StringArray.of(spec.merges, "the merges")
     pattern = _pattern(spec, len(texts), len(merges))
     unknown = -1 if spec.unk_id is None else spec.unk_id
@@ -151,7 +151,7 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
 
 
 def cutter(pattern: str) -> Callable[[str], list[str]]:
-    """Text -> the pieces that a pattern cuts it into."""
+    """A function that splits a text into the pieces of a pattern."""
     if pattern not in TRUSTED:
         return _foreign_split(pattern)
     for_ascii: Callable[[str], list[str]] = re.compile(for_ascii_of(pattern), re.ASCII).findall
@@ -172,10 +172,10 @@ def cutter(pattern: str) -> Callable[[str], list[str]]:
 
 
 def _blocks(findall: Callable[..., list[str]], text: str) -> list[str]:
-    """findall(text) for a pattern that leaves nothing out, with a look for interrupts between its blocks.
+    """findall(text) for a pattern that leaves nothing out; interrupts are checked between blocks.
 
-    What a block ends with may go on behind it, and what a piece is depends on few characters behind it: the last
-    pieces of a block are the first of the next.
+    The last pieces of a block may continue after it, and a piece depends on a few characters after it, so the last
+    pieces of a block are also the first of the next.
     """
     if len(text) <= BLOCK:
         return findall(text)
@@ -193,7 +193,7 @@ def _blocks(findall: Callable[..., list[str]], text: str) -> list[str]:
 
 
 def for_ascii_of(pattern: str) -> str:
-    """The same pattern for ``re``, right where all characters are ASCII."""
+    """The same pattern for ``re``, correct for text that is all ASCII."""
     pattern = re.sub(r"\[(?:\\.|[^\]])*\]|\\p\{.\}", lambda m: m[0] if m[0][0] == "[" else f"[{m[0]}]", pattern)
     for name, characters in _ASCII.items():
         pattern = pattern.replace(name, characters)
@@ -201,7 +201,7 @@ def for_ascii_of(pattern: str) -> str:
 
 
 def _blank_runs(text: str) -> Iterable[str]:
-    """The text, cut inside absurdly long runs of white space only."""
+    """The text, split only inside extremely long runs of white space."""
     if len(text) <= MAX_BLANKS:
         return (text,)
     cuts = [0, *(match.end() for match in _BLANKS.finditer(text)), len(text)]
@@ -209,7 +209,9 @@ def _blank_runs(text: str) -> Iterable[str]:
 
 
 def _foreign_split(pattern: str) -> Callable[[str], list[str]]:
-    """Pieces by a pattern of unknown origin; what it leaves out is a piece too (Hugging Face: "Isolated")."""
+    """A function that splits a text by a pattern of unknown origin; what it leaves out is a piece, too (Hugging Face:
+    "Isolated").
+    """
     import regex
 
     if _RECURSION.search(pattern):

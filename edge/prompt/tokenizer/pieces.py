@@ -1,8 +1,8 @@
-"""SentencePiece on its own library, also where a GGUF file has only the arrays of the model.
+"""SentencePiece by its own library, also for GGUF files that have only the arrays of the model.
 
-The library encodes a text in one call, which nothing can interrupt: 4 MB take seconds.  So a long text goes to it in
-blocks that overlap, and two blocks are joined behind a token that both have at the same place.  The ids are those of
-one call.  Why, for pieces that are merged in the order of their scores:
+The library encodes a text in one call that cannot be interrupted: 4 MB take seconds.  So a long text is encoded in
+blocks that overlap, and two blocks are joined after a token that both have at the same place.  The ids are those of one
+call.  The reason, for pieces that are merged in the order of their scores:
 
 - Tokens are the encoding of the text they stand for if and only if each two neighbours are the encoding of theirs.
   Merges go by (score, place), so what happens inside of one token does not change the order of merges inside another,
@@ -10,7 +10,8 @@ one call.  Why, for pieces that are merged in the order of their scores:
 - So any stretch of an encoding is the encoding of its stretch of text, and two encodings that share a token can be
   joined at it: the neighbours of every border are neighbours in one of the two.
 
-It needs a text whose bytes stay what they are (no normaliser) and merges that are not undone (no unused pieces).
+This requires that the bytes of the text are not changed (no normaliser) and that merges are not undone (no unused
+pieces).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ OVERLAP = 512
 
 
 def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, text -> ids) of a serialised ModelProto.
+    """(end of each token in the joined bytes, the joined bytes, function text -> ids) of a serialised ModelProto.
 
-    ``blank``: how many blanks the model puts in front of a text, if it merges by score and changes nothing else about
-    a text, so that long ones can be encoded in blocks; None if not.
+    ``blank``: number of blanks that the model puts before a text, if it merges by score and does not change the text
+    otherwise, so that long texts can be encoded in blocks; else None.
     """
     import sentencepiece
 
@@ -73,10 +74,10 @@ def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -
 
 
 def _in_blocks(encode: Callable[[str | bytes], list[int]], size: array[int], blank: int, margin: int) -> Encode:
-    """``encode`` for texts of any length, with a look for interrupts between its blocks.
+    """``encode`` for texts of any length; interrupts are checked between blocks.
 
-    ``size``: bytes of text that each token stands for, 0 if that is unknown.  ``margin``: bytes at the end of a block
-    in which a user-defined piece may have been cut.
+    ``size``: bytes of text that each token stands for, 0 if unknown.  ``margin``: bytes at the end of a block in which
+    a user-defined piece may have been split.
     """
     # What the library puts in front of a text shall not join its first token; most vocabularies write a line end as a
     # byte, which joins nothing.
@@ -136,9 +137,9 @@ def _start(data: bytes, at: int) -> int:
 def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], kinds: bytearray) -> bytes:
     """A serialised ModelProto from GGUF's arrays (google/sentencepiece, sentencepiece_model.proto).
 
-    Protobuf by hand because the library cannot load anything else and its own Python bindings need the protobuf
-    package.  Key = field << 3 | wire type: 0 varint, 2 length and bytes, 5 32-bit.  The library insists on exactly one
-    UNKNOWN piece, on no empty or repeated piece, and on all 256 byte pieces or none.
+    It is written by hand because the library can load nothing else, and its own Python bindings need the protobuf
+    package.  Key = field << 3 | wire type: 0 varint, 2 length and bytes, 5 32-bit.  The library requires exactly one
+    UNKNOWN piece, no empty or repeated piece, and all 256 byte pieces or none.
     """
 
     def varint(value: int) -> bytes:

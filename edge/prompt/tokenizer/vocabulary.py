@@ -1,4 +1,6 @@
-"""What a vocabulary's tokens are: their types, put right where files are known to be wrong, and what ends an answer."""
+"""The types of a vocabulary's tokens, corrected where files are known to be wrong, and the tokens that end an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def one_line(error: BaseException) -> str:
 
 
 def is_marker(text: str) -> bool:
-    """Whether a user-defined token looks like structure: a user must not be able to write it into a conversation."""
+    """Whether a user-defined token looks like a control token, so that users must not be able to write it into a
+    conversation.
+    """
     return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}") and _HTML.fullmatch(text) is None
 
 
@@ -51,7 +55,7 @@ def byte_value(text: str) -> int:
 
 
 def place_added(texts: list[str], added: Mapping[str, int]) -> None:
-    """Put the added tokens at their ids, with empty tokens in gaps."""
+    """Put the added tokens at their ids; gaps are filled with empty tokens."""
     own = len(texts)
     for text, number in added.items():
         if not 0 <= number < own + 65536:
@@ -61,10 +65,10 @@ def place_added(texts: list[str], added: Mapping[str, int]) -> None:
 
 
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
-    """Type of each token, put right where files are known to be wrong.
+    """The type of each token, corrected where files are known to be wrong.
 
     Control tokens are: those of the file, BOS and EOS, added tokens, user-defined tokens that look like markers, and
-    "<|...|>" whatever their kind in the file (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
+    "<|...|>" whatever their type in the file (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
     """
     n = len(texts)
     try:
@@ -95,12 +99,14 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
 
 
 def of_kind(kinds: bytes | bytearray, wanted: bytes) -> list[int]:
-    """The tokens whose kind matches a pattern of one byte."""
+    """The tokens whose type matches a one-byte pattern."""
     return [match.start() for match in re.finditer(wanted, kinds, re.DOTALL)]
 
 
 def _one_unknown(spec: TokenizerSpec, kinds: bytearray) -> None:
-    """SentencePiece needs exactly one unknown token; it may turn up in any text, so it must not end or begin one."""
+    """Ensure exactly one unknown token, as SentencePiece needs.  It may occur in any text, so it must not begin or end
+    an answer.
+    """
     stated = [i for i, kind in enumerate(kinds) if kind == UNKNOWN]
     unk = spec.unk_id if spec.unk_id is not None and spec.model is None else (*stated, 0)[0]
     if not 0 <= unk < len(kinds) or unk == spec.bos_id or unk in spec.eos_ids:
