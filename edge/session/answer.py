@@ -1,8 +1,7 @@
-"""Answer: one call of a session: the pieces as they are written, how it ended, and what it took.
+"""Answer: one call of a session: the pieces while they are written, how it ended, and its token counts and times.
 
-The loop from logits to pieces (:func:`write`) is a generator that yields what has to be evaluated (Segment) and what
-has been written (Piece).  It runs no step itself: an Answer drives it in the caller's thread, edge/aio.py drives many
-in one thread.
+The loop from logits to pieces (:func:`write`) is a generator that yields tokens to evaluate (Segment) and text (Piece).
+It runs no step itself: an Answer drives it in the caller's thread, edge/aio.py drives many in one thread.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 class Said:
     """The text of an answer; of an endless answer only its end.
 
-    Pieces are joined as they come, so that a long text takes little more than its characters.  ``dropped``: whether
-    its beginning is gone.
+    Pieces are joined as they arrive, so that a long text takes little more memory than its characters.  ``dropped``:
+    whether its beginning was dropped.
     """
 
     BLOCK = 512  # pieces that are joined
@@ -58,7 +57,7 @@ class Said:
         self._whole = True
 
     def drop(self, pieces: int) -> None:
-        """Drop all but the latest pieces; keep at least this many."""
+        """Drop all but the latest ``pieces`` pieces."""
         n = len(self._blocks) - (pieces + self.BLOCK - 1) // self.BLOCK
         if n > 0 and not self._whole:
             del self._blocks[:n]
@@ -125,9 +124,10 @@ class Answer:
         return item
 
     def advance(self) -> Piece | Need:
-        """The next piece, or what is needed before: for those who drive many answers, in place of iterating it.
+        """The next piece, or what must be done before it; for code that drives many answers instead of iterating over
+        one.
 
-        A segment is to be evaluated before the next call, see Scheduler.run; a place is to be waited for.
+        A segment must be evaluated before the next call, see Scheduler.run; a place must be waited for.
         """
         need, self._need = self._need, None
         if need is None or need.error is None:
@@ -172,7 +172,7 @@ class Answer:
 
     @property
     def thoughts(self) -> str:
-        """The model's thoughts before the answer, not part of ``text``; generates what is missing."""
+        """The text of the model's thinking before the answer, not part of ``text``; generates what is missing."""
         return self._all(self._outcome.thoughts)
 
     @property
@@ -189,8 +189,9 @@ class Answer:
 
     @property
     def finish_reason(self) -> str | None:
-        """ "stop", "length", "cancelled", "timeout", "context_full", "loop" (its end only repeated itself, see
-        edge/session/loops.py; not looked for with ``ignore_eos``); None while it runs and before."""
+        """"stop", "length", "cancelled", "timeout", "context_full" or "loop" (its end only repeats itself, see
+        edge/session/loops.py; not detected with ``ignore_eos``); None until the answer has ended.
+        """
         return self._outcome.finish_reason
 
     @property
@@ -201,8 +202,10 @@ class Answer:
 
     @property
     def left_out(self) -> int:
-        """Characters of the question that are not read, because it is longer than a whole context that slides: those
-        between its beginning and its end.  Known when ``on_prefill`` is called first, before anything is read."""
+        """Number of characters of the question that are not read, because it is longer than a whole context that
+        slides: those between its beginning and its end.  Known when ``on_prefill`` is first called, before anything is
+        read.
+        """
         return self._outcome.left_out
 
     @property
@@ -248,9 +251,9 @@ def write(
     share: int = 0,
     shared: Callable[[KVState], object] | None = None,
 ) -> Work:
-    """Evaluate the prompt, then sample, pass on and evaluate one token after the other.
+    """The loop of an answer: evaluate the prompt, then sample, yield and evaluate one token after the other.
 
-    ``begun``: when the call began (time.perf_counter).  ``share`` and ``shared``: as in KVState.prefill.
+    ``begun``: when the call began (time.perf_counter).  ``share`` and ``shared``: see KVState.prefill.
     """
     most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
     clock, deadline, token = time.perf_counter, outcome.deadline, 0

@@ -17,7 +17,7 @@ ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True)
 class ContextUse:
-    """How full the context is, in tokens."""
+    """The use of the context, in tokens."""
 
     n_ctx: int
     used: int  # attended now
@@ -31,9 +31,9 @@ class ContextUse:
 class Conversation:
     """A conversation with one model.
 
-    ``overflow``: "slide" (the oldest tokens leave the window) or "stop" (the answer ends with
-    finish reason "context_full"; a question that does not fit raises ContextFull and changes nothing).
-    ``session``: one to go on with, instead of a new one with ``system``.
+    ``overflow``: "slide" (the oldest tokens leave the window) or "stop" (the answer ends with finish reason
+    "context_full"; a question that does not fit raises ContextFull and changes nothing).  ``session``: a session to
+    continue, instead of a new one with ``system``.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class Conversation:
 
     @property
     def turns(self) -> int:
-        """Questions asked so far."""
+        """Number of questions asked so far."""
         return sum(message["role"] == "user" for message in self.session.messages)
 
     @property
     def context(self) -> ContextUse:
-        """How full the context is."""
+        """The use of the context, in tokens."""
         session, plan = self.session, self.session.plan
         seen, evicted = session.n_tokens, session.evicted
         room = plan.window + plan.sinks if plan.window else plan.n_ctx

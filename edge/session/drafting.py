@@ -1,4 +1,4 @@
-"""Drafting: --draft, how many tokens of an answer may be evaluated before they are chosen (see pyx/draft.pyx)."""
+"""Drafting (--draft): how many tokens of an answer may be evaluated before they are chosen, see pyx/draft.pyx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ MOST = 7
 
 
 class Drafting(NamedTuple):
-    """``most`` tokens at a time, 0: none.  ``always``: wherever there is a match, not only where it is faster."""
+    """``most``: tokens drafted at a time, 0 for none.  ``always``: draft wherever there is a match, not only where it
+    is faster.
+    """
 
     most: int = 0
     always: bool = False
@@ -30,11 +32,11 @@ class Drafting(NamedTuple):
         return cls(int(text), int(text) > 0)
 
     def under(self, policy: str) -> Drafting:
-        """The drafting possible with a KV policy: none with heavy hitters, whose averages cannot be undone."""
+        """The drafting that a KV policy allows: none with heavy hitters, whose averages cannot be undone."""
         return OFF if policy == "heavy" else self
 
     def new(self) -> Any:
-        """The drafts of one session, None for none."""
+        """The drafts of one session; None if drafting is off."""
         from pyx.draft import Draft
 
         return Draft(self.most, self.always) if self.most else None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Logprob(NamedTuple):
-    """A token and its log probability in nats, by the model alone: before penalties, temperature and filters."""
+    """A token and its log probability in nats, from the model's logits: before penalties, temperature and filters."""
 
     id: int
     bytes: bytes  # may be a part of a character
@@ -24,12 +24,12 @@ class Logprob(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The bytes as text; parts of characters as U+FFFD."""
+        """The bytes as text; incomplete characters as U+FFFD."""
         return self.bytes.decode("utf-8", "replace")
 
 
 class Scored(NamedTuple):
-    """The probability of a text as the answer.  ``share``: its probability among the compared texts."""
+    """The probability of a text as the answer.  ``share``: its probability divided by that of all compared texts."""
 
     text: str
     logprob: float  # nats, of all its tokens; whatever comes behind them
@@ -43,7 +43,9 @@ class Scored(NamedTuple):
 
 
 def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], bytes]) -> Callable[[int], Logprob]:
-    """Take down a row of logits [n_vocab] before it is sampled from; the result tells of the token that was chosen."""
+    """Record a row of logits [n_vocab] before a token is sampled from it.  Returns a function: chosen token ->
+    Logprob.
+    """
     from pyx.compare import log_likelihoods
 
     kept = array("f", logits)
@@ -62,9 +64,9 @@ def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], 
 def scores(
     state: KVState, texts: Sequence[str], ids: Sequence[array[int]], chunk: int
 ) -> Generator[Segment, None, list[Scored]]:
-    """How likely each text (its tokens) is to come behind what the state holds, whose logits are there.
+    """How likely each text (given as tokens) is to follow what the state holds, whose logits must be present.
 
-    Yields what has to be evaluated; the state stays as it is.
+    Yields the segments to evaluate; the state is unchanged afterwards.
     """
     from pyx.compare import log_likelihoods
 

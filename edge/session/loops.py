@@ -1,8 +1,8 @@
-"""loops: does an answer only repeat its end?
+"""loops: detects an answer whose end only repeats itself.
 
-Small models, and greedy ones, fall into loops: the same words again and again, until ``max_tokens``.  What the latest
-REPEATED tokens must have stood right before, at least TIMES times in all, word for word.  Lists, tables and
-rulers of a few lines are shorter than that.
+Small models, and greedy sampling, can fall into loops: the same words again and again, until ``max_tokens``.  A loop is
+found if the latest REPEATED tokens repeat the text directly before them word for word, at least TIMES times in all.
+Lists, tables and rulers of a few lines are shorter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEY = 16  # latest tokens that are looked for in front of themselves
 
 
 def loops(tokens: array[int], n: int) -> bool:
-    """Whether the last of these tokens, of which the answer is the last n, only repeat what is in front of them."""
+    """Whether the end of ``tokens``, whose last ``n`` are the answer, only repeats what is before it."""
     size = tokens.itemsize
     tail = tokens[-min(n, TIMES * LONGEST) :].tobytes()
     key = tail[-_KEY * size :]

@@ -63,9 +63,9 @@ class Request:
     def of(
         cls, options: Mapping[str, Any], lead: str = "", usual: Sampling | None = None, thinks: bool = False
     ) -> Request:
-        """The options of a call; values of sampling by their own names are put into its ``sampling``.
+        """The options of a call; single values of sampling are merged into ``sampling``.
 
-        ``usual``: how tokens are chosen if the options do not set it.
+        ``usual``: the sampling if the options set none.
         """
         rest = dict(options)
         sampling = rest.pop("sampling", None)
@@ -91,7 +91,7 @@ class Request:
 
 
 def _spec(schema: Any, regex: str | None, choices: Sequence[str] | None, grammar: str | None) -> Spec | None:
-    """What the answer has to be; nothing is imported for an answer that may be anything."""
+    """The form of the answer; imports nothing if any text is allowed."""
     if schema is None and regex is None and choices is None and grammar is None:
         return None
     from edge.constrain.spec import Spec
@@ -100,7 +100,7 @@ def _spec(schema: Any, regex: str | None, choices: Sequence[str] | None, grammar
 
 
 def check_text(text: str) -> None:
-    """A message or prompt is a text that can be written in UTF-8."""
+    """Raise UsageError unless a message or prompt is a text that can be encoded in UTF-8."""
     if not isinstance(text, str):
         raise UsageError(f"a message must be text, not {type(text).__name__}")
     try:
@@ -110,7 +110,7 @@ def check_text(text: str) -> None:
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A conversation that ends with a question, or with what a function said: a copy of it.  Raises UsageError."""
+    """A copy of a conversation that ends with a question, or with the result of a function.  Raises UsageError."""
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:
         raise UsageError('messages must be a list such as [{"role": "user", "content": "Hello"}]')
     copied = []

@@ -1,4 +1,4 @@
-"""Sampling: how the next token is chosen, validated; the work is done by :mod:`pyx.sampler`."""
+"""Sampling: how the next token is chosen, validated; :mod:`pyx.sampler` does the work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _WHOLE = ("top_k", "repeat_last_n")
 class Sampling:
     """Filters in the order of llama.cpp: penalties, top-k, top-p, min-p, temperature (see pyx/sampler.pyx).
 
-    ``temperature`` 0 is greedy.  ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch a filter off.  The penalties look at
-    the last ``repeat_last_n`` tokens, prompt included (0: none, -1: all).  ``seed`` None: a new one for every session.
+    ``temperature`` 0 is greedy.  ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 turn a filter off.  The penalties apply to
+    the last ``repeat_last_n`` tokens, including the prompt (0: none, -1: all).  ``seed`` None: a new one for every
+    session.
     """
 
     temperature: float = 0.7
@@ -52,23 +53,23 @@ class Sampling:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Sampling:
-        """``precise`` (greedy), ``balanced`` or ``creative``, with single values changed."""
+        """``precise`` (greedy), ``balanced`` or ``creative``, with ``changes`` to single values."""
         if name not in PRESETS:
             raise UsageError(f"preset {name!r} is not known; there are {', '.join(PRESETS)}")
         return replace(PRESETS[name], **changes)
 
     @property
     def penalises(self) -> bool:
-        """True when recent tokens have to be looked at."""
+        """Whether the choice depends on recent tokens."""
         neutral = math.isclose(self.repeat_penalty, 1.0, abs_tol=0.0, rel_tol=1e-12)
         return self.repeat_last_n != 0 and not (neutral and not self.presence_penalty and not self.frequency_penalty)
 
     @property
     def winners(self) -> int:
-        """How many of the largest logits decide the next token, before penalties; 0 when all may.
+        """Number of largest logits that decide the next token, before penalties; 0 if all may.
 
-        The first ``top_k`` (greedy: the first) of what the penalties leave.  Penalties that only take away move at
-        most the ``repeat_last_n`` tokens they look at behind others, so that many more are enough.
+        These are the first ``top_k`` (greedy: the first) after the penalties.  Penalties that only subtract move at
+        most the ``repeat_last_n`` recent tokens behind others, so that many more logits are enough.
         """
         first = self.top_k if self.temperature > 0 else 1
         if not first or not self.penalises:

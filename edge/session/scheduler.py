@@ -1,12 +1,13 @@
 """Scheduler: combines the segments of all running answers into common steps.
 
-Weights are read once a step, however many answers take part, so what is ready goes together: one row (or its drafts)
-for every answer that writes, and as many rows of prompts that are being read as do not keep the writers waiting.
+A step reads the weights once, however many answers take part.  So a step evaluates everything that is ready: one token
+(or its drafts) for every answer that is being written, and as many tokens of prompts as do not delay these answers
+much.
 
-An answer that is alone runs its steps in its own thread: handing them to another costs more than a small model's step
-(benchmarks/SPEED.md).  As soon as two run, one thread steps for all of them, and ends when they have.  It waits a
-moment for those who took part in the step before, since they are choosing their next token just then.  Answers of
-which only the whole text is wanted are written by that thread itself, which saves handing over every token.
+A single answer runs its steps in its own thread: passing them to another thread costs more than a step of a small model
+(benchmarks/SPEED.md).  As soon as two run, one thread steps for all of them, and ends when they have ended.  It waits a
+moment for the answers of the last step, since they are choosing their next token at that time.  Answers of which only
+the whole text is wanted are written by that thread itself, which saves passing every token.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ QUEUE = 64
 
 
 class Place:
-    """A place among the answers that run at the same time; granted at once, or in the order of the queue."""
+    """Permission to run an answer; granted at once, or in the order of the queue."""
 
     def __init__(self) -> None:
         self.granted = False
@@ -54,18 +55,18 @@ class Place:
         self._granted.set()
 
     def wait(self) -> None:
-        """Wait until it is granted, at most LOOK seconds: then the caller checks whether the answer was cancelled."""
+        """Wait until it is granted, at most LOOK seconds; then the caller checks whether the answer was cancelled."""
         self._granted.wait(LOOK)
 
 
 class Writer(Protocol):
-    """The interface of an answer for the code that drives it."""
+    """The interface of an answer for code that drives it."""
 
     def advance(self) -> Any:
-        """The next piece, or what is needed before."""
+        """The next piece, or what must be done before it."""
 
     def cancel(self) -> None:
-        """End it."""
+        """End the answer."""
 
 
 class Driven:
@@ -78,7 +79,7 @@ class Driven:
         self.ended.acquire()
 
     def need(self) -> Segment | None:
-        """What has to be evaluated next; None: it has ended."""
+        """The segment to evaluate next; None: the answer has ended."""
         try:
             while not isinstance(need := self.answer.advance(), Segment):
                 pass
@@ -90,13 +91,15 @@ class Driven:
 
 
 class Scheduler:
-    """``give_way`` is called where a cache may take no more pages: True if somebody has given some back.
+    """Evaluates the segments of all running answers.
 
-    ``steps``, ``most_segments`` and ``most_rows`` count what was done for several answers together.
+    ``give_way``: called if a cache may take no more pages; returns True if it freed some.  ``parallel``: the number of
+    answers that may run at the same time, None: any number.  Beyond that, QUEUE of them wait, first come, first served.
+    ``unhurried``: nobody waits for the next token, as in a batch.  Then prompts are read in steps as wide as possible,
+    in which a row costs less; otherwise a step has only as many rows of prompts as do not delay the answers being
+    written.
 
-    ``parallel``: how many answers may run at the same time, None: any number.  Beyond that QUEUE of them wait, first
-    come, first served.  ``unhurried``: nobody waits for the next token, as in a batch.  Then prompts are read in steps
-    as wide as possible, in which a row costs less, not by as many rows as do not keep the writers waiting.
+    ``steps``, ``most_segments`` and ``most_rows`` are statistics of the steps for several answers.
     """
 
     def __init__(
@@ -119,18 +122,18 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        """Calls that run now."""
+        """Number of calls that run now."""
         return len(self._inside)
 
     @property
     def queued(self) -> int:
-        """Calls that wait for a place."""
+        """Number of calls that wait for a place."""
         return len(self._queue)
 
     def enter(self) -> Place:
-        """A place for a call, which :meth:`leave` gives back; it may have to wait until it is granted.
+        """A place for a call, which :meth:`leave` returns; the call may have to wait until it is granted.
 
-        Raises Busy when too many wait already.
+        Raises Busy if too many calls wait already.
         """
         place = Place()
         with self._door:
@@ -144,7 +147,7 @@ class Scheduler:
         return place
 
     def leave(self, place: Place) -> None:
-        """Give a place back; the next in the queue gets it."""
+        """Return a place; the next call in the queue gets it."""
         with self._door:
             if place in self._inside:
                 self._inside.discard(place)
@@ -158,10 +161,10 @@ class Scheduler:
     # ---- what they need ----------------------------------------------------------------------------------------------
 
     def step(self, need: Need) -> None:
-        """Have a segment evaluated, of a prompt at least a part; or wait a while for a place.
+        """Evaluate a segment (of a prompt at least a part), or wait a while for a place.
 
-        Raises MemoryRefused at the memory limit, UsageError when the engine was closed, and Busy instead of waiting for
-        a place where this thread itself runs all the answers that hold one.
+        Raises MemoryRefused at the memory limit, UsageError if the engine was closed, and Busy instead of waiting for a
+        place if this thread itself runs all answers that hold one.
         """
         if type(need) is Place:
             return self._wait(need)
@@ -188,7 +191,7 @@ class Scheduler:
         place.wait()
 
     def run(self, segments: Sequence[Segment]) -> None:
-        """Have several evaluated, each at least in part; what goes wrong with one is in its ``error``."""
+        """Evaluate several segments, each at least in part; an exception of one is stored in its ``error``."""
         if len(segments) >= len(self._inside):
             with self._turn:
                 return self._evaluate(segments)
@@ -211,9 +214,9 @@ class Scheduler:
             raise
 
     def finish(self, answer: Writer) -> None:
-        """Write an answer that holds a place to its end, in the thread that steps for several.
+        """Write an answer that holds a place to its end, in the thread that steps for several answers.
 
-        Raises what iterating it would raise.
+        Raises what iterating over it would raise.
         """
         driven = Driven(answer)
         self._posted.put(driven)
@@ -228,7 +231,7 @@ class Scheduler:
             raise driven.error
 
     def drive(self, work: Generator[Need, None, T]) -> T:
-        """Evaluate what ``work`` yields until it returns."""
+        """Evaluate the segments that ``work`` yields, until it returns its result."""
         try:
             segment = next(work)
             while True:
@@ -278,7 +281,7 @@ class Scheduler:
                     each.done.release()
 
     def _driven(self, driven: list[Driven]) -> list[Segment]:
-        """What those need that are written here; those that have ended are let go."""
+        """The segments that the answers written here need; answers that have ended are removed."""
         batch = []
         for each in list(driven):
             need = each.need()
@@ -296,7 +299,9 @@ class Scheduler:
             batch.append(posted)
 
     def _gather(self, batch: list[Segment], driven: list[Driven], latest: set[int]) -> None:
-        """Add to a batch what has been posted, and wait a moment for those of the step before who have not."""
+        """Add the posted segments to a batch, and wait a moment for the answers of the last step that have posted
+        none.
+        """
         until = time.perf_counter() + LINGER * self._pace.seconds
         for _ in range(self._posted.qsize()):
             self._add(self._posted.get_nowait(), batch, driven)
@@ -313,7 +318,7 @@ class Scheduler:
     # ---- one step ----------------------------------------------------------------------------------------------------
 
     def _evaluate(self, segments: Sequence[Segment]) -> None:
-        """Evaluate them together, in as many steps as their rows need; the turn is held."""
+        """Evaluate segments together, in as many steps as their rows need.  Requires the turn."""
         for batch in self._pace.share(segments, self._model.chunk, self.unhurried):
             for each in batch:
                 each.company = len(batch)
@@ -325,7 +330,7 @@ class Scheduler:
             self._pace.took(batch, time.perf_counter() - begun)
 
     def _attempt(self, batch: list[Segment]) -> None:
-        """One step; where it fails each is tried alone, so that only those that fail notice."""
+        """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error."""
         while True:
             try:
                 return self._model.step(batch)
@@ -344,7 +349,7 @@ class Scheduler:
 
 
 class Pace:
-    """What steps cost, and how many rows of prompts fit beside those who write."""
+    """The cost of steps, and how many rows of prompts fit beside answers that are being written."""
 
     def __init__(self) -> None:
         self.seconds = 0.0  # of the latest step
@@ -352,7 +357,9 @@ class Pace:
         self._row = 0.0  # seconds of a row of prompt beside them; 0: not known
 
     def share(self, segments: Sequence[Segment], most: int, unhurried: bool = False) -> list[list[Segment]]:
-        """The steps: what is written goes first, whole; prompts get what room the first step leaves, alike."""
+        """Divide segments into steps: tokens of answers first, complete; prompts share the room that is left
+        equally.
+        """
         steps: list[list[Segment]] = [[]]
         room = most
         prompts = [each for each in segments if each.part]
@@ -378,14 +385,14 @@ class Pace:
         return [each for each in steps if each]
 
     def _beside(self, rows: int) -> int:
-        """Rows of prompts beside so many rows that are written."""
+        """The number of rows of prompts beside ``rows`` rows of answers."""
         alone = self._writing.get(rows)
         if not self._row or alone is None:
             return LEAST_BESIDE
         return max(LEAST_BESIDE, int((BESIDE - 1) * alone / self._row))
 
     def took(self, batch: Sequence[Segment], seconds: float) -> None:
-        """A step took so long."""
+        """Record the duration of a step."""
         self.seconds = seconds
         prompts = sum(len(each.ids) for each in batch if each.part)
         rows = sum(len(each.ids) for each in batch if not each.part)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Session:
     """One conversation, made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
 
-    ``messages`` is the conversation as dictionaries with ``role`` and ``content``; it may be edited between calls;
-    the next call reads from the first difference.
+    ``messages``: the conversation as dictionaries with ``role`` and ``content``.  It may be edited between calls; the
+    next call reads it from the first difference.
     """
 
     def __init__(self, space: KVSpace, scheduler: Scheduler, prefixes: Prefixes, system: str | None = None) -> None:
@@ -190,7 +190,7 @@ class Session:
     def set_aside(self) -> None:
         """Keep the conversation in memory for :meth:`take_up` until its pages are needed (KVSpace).
 
-        With ``kv_offload`` nothing is: each would have a file of its own.
+        With ``kv_offload`` it is not kept: each conversation would need its own file.
         """
         state = self.state
         if len(self.messages) < 2 or self.plan.offload is not None or state is None or not self._space.take(state):
@@ -207,7 +207,7 @@ class Session:
             self._space.release(state)
 
     def take_up(self, messages: list[dict[str, Any]]) -> bool:
-        """Continue the longest conversation set aside that ``messages`` continue; returns False if there is none."""
+        """Continue the longest kept conversation that ``messages`` continue.  Returns False if there is none."""
         self._not_busy()
         aside = self._space.shelf.take(messages)
         if aside is None:
@@ -220,9 +220,9 @@ class Session:
         return True
 
     def _unpark(self) -> KVState | None:
-        """What was held when it was parked; None where the file is gone or damaged: it is read again then.
+        """The state from the file; None if the file is missing or damaged: the conversation is then read again.
 
-        Memory that the file could not be read into is an error all the same (MemoryRefused).
+        Raises MemoryRefused if there is not enough memory for it.
         """
         from edge.kv import codec
         from edge.kv.parking import Parked
@@ -276,47 +276,47 @@ class Session:
 
     @property
     def _first(self) -> int:
-        """Index of the first message behind the system prompt."""
+        """Index of the first message after the system prompt."""
         return 0 if self.system is None else 1
 
     @property
     def finish_reason(self) -> str | None:
-        """Of the latest answer, see :class:`edge.session.answer.Answer`."""
+        """Why the latest answer ended, see :class:`edge.session.answer.Answer`."""
         return self._outcome.finish_reason
 
     @property
     def usage(self) -> Usage:
-        """Of the latest answer, or of :meth:`warm`."""
+        """Token counts of the latest answer, or of :meth:`warm`."""
         return self._outcome.usage
 
     @property
     def timings(self) -> Timings:
-        """Of the latest answer."""
+        """Times of the latest answer, in seconds."""
         return self._outcome.timings
 
     @property
     def left_out(self) -> int:
-        """Of the latest answer, see :class:`edge.session.answer.Answer`."""
+        """Number of characters of the latest question that were not read, see :class:`edge.session.answer.Answer`."""
         return self._outcome.left_out
 
     @property
     def n_tokens(self) -> int:
-        """Tokens the KV cache has seen."""
+        """Number of tokens that the KV cache has seen."""
         return self.state.n_tokens if self.state else 0
 
     @property
     def evicted(self) -> int:
-        """Tokens that are no longer attended because they left the window."""
+        """Number of tokens that are no longer attended to because they left the window."""
         return self.state.evicted if self.state else 0
 
     @property
     def kv_bytes(self) -> int:
-        """Bytes of the KV cache allocated now: 0 before the first call."""
+        """Bytes allocated for the KV cache now: 0 before the first call."""
         return self.state.nbytes if self.state else 0
 
     @property
     def offload_error(self) -> str | None:
-        """The error that ended saving pages that left the window (``kv_offload``), or None."""
+        """The reason why pages that leave the window can no longer be stored (``kv_offload``), or None."""
         return self.state.offload_error if self.state else None
 
     def stats_line(self) -> str:
@@ -332,8 +332,9 @@ class Session:
     # ---- one call ---------------------------------------------------------------------------------------------------
 
     def request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
-        """The options of a call, checked; ``lead`` is what the template puts before the answer, which may begin with
-        thoughts (``thinks``)."""
+        """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
+        answer may begin with thinking.
+        """
         self._not_busy()
         request = Request.of(options, lead, self.model.sampling, thinks)
         if request.tools is not None:
@@ -361,7 +362,7 @@ class Session:
         return Answer(self.work(request, outcome, message, prompt, messages), self._scheduler, outcome)
 
     def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
-        """What the next turn begins with, read; returns the tokens now held."""
+        """Read what the next turn begins with.  Returns the number of tokens held."""
         place = self._enter(outcome)
         try:
             while not place.granted and not outcome.interrupted():
@@ -388,7 +389,7 @@ class Session:
     def _score(
         self, outcome: Outcome, question: str, options: Sequence[str]
     ) -> Generator[Need, None, list[Scored]]:
-        """The question read, then each option behind it."""
+        """Read the question, then each option after it."""
         place = self._enter(outcome)
         try:
             while not place.granted:
@@ -405,7 +406,7 @@ class Session:
             self._end(place)
 
     def _fits(self, ids: array[int]) -> None:
-        """Raises ContextFull for a prompt that is longer than a context that does not slide."""
+        """Raise ContextFull for a prompt that is longer than a context that does not slide."""
         if self.plan.overflow == "stop" and len(ids) > self.plan.n_ctx:
             raise ContextFull(
                 f"the prompt has {len(ids)} tokens, the context {self.plan.n_ctx}; a larger --ctx or --overflow slide "
@@ -413,7 +414,7 @@ class Session:
             )
 
     def _borrow(self, state: KVState, ids: array[int]) -> None:
-        """Go on from what sessions share, if more of ids is held there than here."""
+        """Continue from a shared prefix, if it holds more of ``ids`` than this session."""
         if self._prefixes.on and (found := self._prefixes.find(ids, common(state.tokens, ids))):
             state.adopt(*found)
 
@@ -431,7 +432,7 @@ class Session:
         return place
 
     def _begin(self) -> KVState:
-        """The state, for this call alone; memory is allocated on first use."""
+        """The state, reserved for this call; memory is allocated on first use."""
         state = self.state
         if state is None or not self._space.take(state):
             parked = self._unpark() if self._parked_at else None
@@ -440,7 +441,7 @@ class Session:
         return state
 
     def _end(self, place: Place) -> None:
-        """Give the session free again, and the place to others."""
+        """Release the session and the place."""
         if self.state is not None:
             self._space.release(self.state)
         self._running = None
@@ -456,8 +457,8 @@ class Session:
         prompt: str | Sequence[int] | None = None,
         messages: list[dict[str, str]] | None = None,
     ) -> Work:
-        """The whole call: a turn of the conversation for ``message``, a raw one for ``prompt``; ``messages``: another
-        conversation.
+        """The whole call: a turn of the conversation for ``message``, a raw continuation for ``prompt``, an answer to
+        another conversation for ``messages``.
         """
         begun = time.perf_counter()
         outcome.deadline = None if request.timeout is None else begun + request.timeout
@@ -516,9 +517,9 @@ class Session:
         return {**message, "content": text}
 
     def _shortened(self, text: str, around: int, outcome: Outcome) -> str:
-        """A text as it is; or its beginning and its end, where it is by itself longer than a context that slides.
+        """The text, or only its beginning and its end if it alone is longer than a context that slides.
 
-        ``around``: tokens of the prompt beside the text.  A quarter of the context is left to the answer.
+        ``around``: tokens of the prompt besides the text.  A quarter of the context is left for the answer.
         """
         n_ctx, tokenizer = self.plan.n_ctx, self.model.tokenizer
         if self.plan.overflow == "stop":
@@ -536,19 +537,19 @@ class Session:
         return f"{first} … {last}"
 
     def _end_of(self, text: str) -> str:
-        """What stays of an endless answer in ``messages``: as much of its end as takes a quarter of the context."""
+        """The part of an endless answer that is kept in ``messages``: its end, as much as a quarter of the context."""
         most, tokenizer = self.plan.n_ctx // 4, self.model.tokenizer
         return "… " + tokenizer.decode(tokenizer.encode(text[-16 * most :])[-most:]).lstrip()
 
     # ---- prompt -----------------------------------------------------------------------------------------------------
 
     def _encode(self, messages: list[dict[str, str]]) -> array[int]:
-        """The prompt for messages, without those that were forgotten."""
+        """The prompt for messages, without those that were dropped."""
         first = self._first
         return self._encode_all(messages[:first] + messages[first + self.forgotten :])
 
     def _encode_all(self, kept: list[dict[str, Any]]) -> array[int]:
-        """The prompt for messages, and for the functions that may be called."""
+        """The prompt for messages, with the functions that may be called."""
         form = self._form
         if form is None and any("tool_calls" in message or message["role"] == "tool" for message in kept):
             from edge.constrain.tools import Tools
@@ -557,7 +558,9 @@ class Session:
         return self.model.encode(kept) if form is None else self.model.encode(form.messages(kept), form.definitions)
 
     def _shared(self, ids: array[int]) -> int:
-        """How much of ids every conversation with this system prompt begins with; 0 without one."""
+        """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
+        one.
+        """
         if self.system is None:
             return 0
         n = len(ids)
@@ -566,14 +569,15 @@ class Session:
         return n
 
     def _chat_prompt(self, state: KVState, given: bool) -> array[int]:
-        """The prompt for ``messages``; ``given``: as the caller has just given them, all of them.
+        """The prompt for ``messages``; ``given``: the caller has just given all of them.
 
-        Answers stay in the tokens the model wrote (KVState.splice), except where the caller gave them and nothing
-        slides: then the prompt, and so the answer, depends on the messages alone, whatever this session did before.
+        Answers keep the tokens that the model wrote (KVState.splice), except if the caller gave them and the context
+        does not slide: then the prompt, and so the answer, depends on the messages alone, whatever this session did
+        before.
 
-        Where the context slides, a prompt of which more than a whole context would have to be evaluated (the ring
-        has lost what it begins with, after an undo for example) is shortened: the oldest turns are forgotten until
-        half the context is free.
+        If the context slides, and more than a whole context of the prompt would have to be evaluated (the cache has
+        dropped its beginning, for example after an undo), the prompt is shortened: the oldest turns are dropped until
+        half of the context is free.
         """
         if self._first + self.forgotten >= len(self.messages):
             self.forgotten = 0  # the caller has shortened the conversation

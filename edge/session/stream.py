@@ -29,7 +29,7 @@ class Decoder(Protocol):
 
 
 class Piece(NamedTuple):
-    """A part of an answer.  Concatenating ``text`` over all pieces but thoughts gives the answer.
+    """A part of an answer.  The joined ``text`` of all pieces without thinking is the answer.
 
     Only the last piece may have no text: it contains the ids of tokens without text.
     """
@@ -54,7 +54,7 @@ def check_stop(stop: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def sentence_end(text: str) -> int:
-    """Length of the first complete sentence with the space behind it, 0 while that is not certain."""
+    """Length of the first complete sentence with the space after it; 0 while that is not certain."""
     for match in _END.finditer(text):
         end = match.end()
         if not text[:end].strip():
@@ -73,7 +73,7 @@ def sentence_end(text: str) -> int:
 
 
 def _is_abbreviation(before: str) -> bool:
-    """True when a full stop behind this text does not end a sentence: "Dr", "e.g", an initial, "1" in a list."""
+    """Whether a full stop after this text does not end a sentence: "Dr", "e.g", an initial, "1" in a list."""
     match = _LAST_WORD.search(before)
     if not match:
         return False
@@ -86,9 +86,9 @@ def _is_abbreviation(before: str) -> bool:
 
 
 class Thoughts:
-    """Separates a model's thoughts from its answer: the text between <think> and </think> at the very beginning.
+    """Separates a model's thinking from its answer: the text between <think> and </think> at the very beginning.
 
-    The marks, and white space around them, belong to neither.
+    The two marks, and white space around them, belong to neither.
     """
 
     OPEN, CLOSE = "<think>", "</think>"
@@ -100,7 +100,7 @@ class Thoughts:
         self._held = ""  # may be part of a mark, or white space around one
 
     def push(self, text: str) -> tuple[str, str]:
-        """(thought, answer) that this text makes certain."""
+        """The (thinking, answer) that are certain after this text."""
         held, thought = self._held + text, ""
         if self._where == "before":
             begun = held.lstrip()
@@ -127,7 +127,7 @@ class Thoughts:
         return thought, ""
 
     def flush(self) -> tuple[str, str]:
-        """(thought, answer) that is left when the answer ends."""
+        """The remaining (thinking, answer) at the end."""
         held, self._held, self.over = self._held, "", True
         return ("", held) if self._where == "before" else (held if self._where == "inside" else "", "")
 
@@ -135,9 +135,9 @@ class Thoughts:
 class Stream:
     """Turns ids into pieces.
 
-    ``stopped`` becomes true when a stop string has been met; nothing of it is passed on.  ``lead`` is what a format
-    puts before every answer (a blank behind "Assistant:"); it is dropped once.  ``thinks``: the answer may begin with
-    thoughts, which come token by token and in which nothing stops.
+    ``stopped``: whether a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
+    before every answer (a blank after "Assistant:"); it is removed once.  ``thinks``: the answer may begin with
+    thinking, which is passed on token by token and in which stop strings are ignored.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Stream:
         return pieces
 
     def _told_apart(self, thoughts: Thoughts, parts: tuple[str, str]) -> list[Piece]:
-        """Pieces of (thought, answer)."""
+        """The pieces of (thinking, answer)."""
         pieces = []
         if parts[0]:
             pieces.append(Piece(parts[0], tuple(self._ids), True))

@@ -10,7 +10,7 @@ from edge.kv.config import KVPlan
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of the last call: prompt, of these found in the KV cache, generated, drafted, of these accepted."""
+    """Token counts of the last call: prompt, of these found in the KV cache; generated; drafted, of these accepted."""
 
     prompt: int = 0
     cached: int = 0
@@ -21,7 +21,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds of the last call; the time the caller spends between pieces is not counted."""
+    """Seconds of the last call, without the time that the caller spends between pieces."""
 
     prompt_seconds: float = 0.0  # evaluating what was not cached
     first_token_seconds: float = 0.0  # from the start of the call to the first token
@@ -29,7 +29,7 @@ class Timings:
 
 
 def stats_line(usage: Usage, timings: Timings, plan: KVPlan, rss: int, evicted: int = 0) -> str:
-    """One call in one line of fixed form; ``rss`` in bytes, ``evicted`` tokens are named when there are any."""
+    """One call in one line of fixed format.  ``rss`` in bytes; ``evicted`` tokens are shown if there are any."""
     read = _rate(usage.prompt - usage.cached, timings.prompt_seconds)
     wrote = _rate(usage.completion - 1, timings.decode_seconds)  # the first token comes out of the prompt
     drafts = f" ({usage.accepted} of {usage.drafted} drafted)" if usage.drafted else ""

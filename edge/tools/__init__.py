@@ -1,1 +1,1 @@
-"""Tools: what measures, converts, calibrates and checks; never part of answering."""
+"""Tools that measure, convert, calibrate and check; answers do not use them."""

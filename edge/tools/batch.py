@@ -1,9 +1,9 @@
-"""Batch: many requests out of a file, several at once, their answers into another; one that was killed goes on.
+"""Batch: answers many requests from a file, several at once, into another file; a batch that was killed can continue.
 
-A line of either file is that of OpenAI's batch files: {"custom_id", "method", "url", "body"} in, {"id", "custom_id",
-"response", "error"} out, in the order in which answers are ready.  ``id`` tells the number of the line it answers, so
-the output itself is the record: a line is written in one piece, and half a line, which a kill or a power cut leaves
-at the end, is dropped when the batch goes on.
+The lines are those of OpenAI's batch files: {"custom_id", "method", "url", "body"} in, {"id", "custom_id", "response",
+"error"} out, in the order in which answers are ready.  ``id`` contains the number of the line that was answered, so the
+output shows what is done.  Each line is written at once; an incomplete last line, left by a kill or a power cut, is
+removed when the batch continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SYNC_SECONDS = 5.0  # what was written in so long may be lost with the power
 
 
 class Summary(NamedTuple):
-    """Lines of the input: in all, of these answered before, now, and with an error now; tokens written now."""
+    """Lines of the input: in all, answered before, answered now, of these with an error; tokens written now."""
 
     total: int
     before: int
@@ -45,11 +45,13 @@ class Summary(NamedTuple):
 
 
 class Batch:
-    """As many answers are in work at a time as the engine was loaded for (``parallel``), else AT_ONCE, or fewer where
-    memory is short.  ``defaults``: options of every answer.
+    """Answers the lines of an input file.
 
-    Raises UsageError for an input that cannot be read and an output that is not of it, Busy where another process
-    writes to it.
+    As many answers run at the same time as the engine was loaded for (``parallel``), else AT_ONCE, or fewer if memory
+    is short.  ``defaults``: options of every answer.
+
+    Raises UsageError for an input that cannot be read and an output that does not belong to it, Busy if another process
+    writes to the output.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Batch:
             raise
 
     def run(self, progress: Callable[[float, float], None] = lambda done, total: None) -> Summary:
-        """Answer what is not answered yet.  ``progress`` is called with (lines done, lines in all)."""
+        """Answer all lines that have no answer yet.  ``progress``: called with (lines done, lines in all)."""
         begun, before = time.monotonic(), sum(self._done)
         progress(before, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
@@ -106,7 +108,7 @@ class Batch:
         return Summary(self.total, before, self._answered, self._failed, self._tokens, seconds)
 
     def stop(self) -> None:
-        """End the answers in work, which are not written; from any thread or signal handler."""
+        """End the running answers, which are not written.  May be called from any thread or signal handler."""
         self._stopped = True
         for session in list(self._sessions):
             session.cancel()
@@ -125,7 +127,9 @@ class Batch:
     # ---- what is done -----------------------------------------------------------------------------------------------
 
     def _begun(self, name: str, resume: bool) -> bytearray:
-        """A flag for each line, from number 1: whether the output answers it.  Half a line at its end is dropped."""
+        """A flag for each line (numbered from 1): whether the output answers it.  An incomplete line at the end of the
+        output is removed.
+        """
         try:
             fcntl.flock(self._target, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -150,14 +154,14 @@ class Batch:
         return done
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """(number from 1, line) of the input; empty lines do not count."""
+        """(number from 1, line) of the input; empty lines are skipped."""
         self._source.seek(0)
         return enumerate((line for line in self._source if line.strip()), 1)
 
     # ---- the answers ------------------------------------------------------------------------------------------------
 
     def _answer(self, work: Iterator[tuple[int, bytes]]) -> None:
-        """One thread: requests, one after the other."""
+        """One thread: answers requests one after the other."""
         try:
             with self._engine.session("") as session:
                 with self._lock:
@@ -193,7 +197,7 @@ class Batch:
         self._write(json.dumps(written, ensure_ascii=False).encode() + b"\n", status == 200, tokens)
 
     def _complete(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """The body of a response, and its tokens."""
+        """The body of a response, and the number of its tokens."""
         call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
         writer, choices, usages = openai.Writer(call, self._engine.config.name, head), [], []
         for i in range(call.n):
@@ -228,7 +232,7 @@ class Batch:
 
 
 def _answered(line: bytes) -> tuple[int, Any]:
-    """(number, custom_id) of the request that a line of the output answers; number 0: none."""
+    """(number, custom_id) of the request that a line of the output answers; number 0 if none."""
     try:
         written = json.loads(line)
         return int(written["id"].removeprefix(HEAD)), written["custom_id"]
@@ -237,12 +241,12 @@ def _answered(line: bytes) -> tuple[int, Any]:
 
 
 def _sum(name: str | None) -> int:
-    """Tells names apart in four bytes, well enough to see that a file is another."""
+    """A checksum of a name in four bytes, enough to notice that the input is another file."""
     return 0 if name is None else zlib.crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def _fitting(engine: Engine) -> int:
-    """Answers at a time: those that are planned, else as memory has room for, one at least."""
+    """The number of answers at the same time: as planned, else as many as memory allows, at least one."""
     plan = engine.plan
     if plan.parallel is not None:
         return plan.parallel
@@ -255,7 +259,7 @@ def _fitting(engine: Engine) -> int:
 
 
 def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
-    """(custom_id, the request or what is wrong with it)."""
+    """(custom_id, the request or the reason why it is refused)."""
     if len(line) > LINE_LIMIT:
         return None, bad(f"a request has at most {LINE_LIMIT} bytes", code="too_large")
     try:

@@ -1,20 +1,20 @@
-"""bench: how fast this board reads and writes, at several depths of the context, and how near to its memory's speed.
+"""bench: the speed of reading prompts and writing answers, at several context depths, compared with that of the memory.
 
-For every number of threads, placement of the weights, type of the output head and KV type the model is loaded once and
-warmed up; then, for every depth, a fresh session reads a prompt of that many tokens (pp, tokens per second over the
-whole prompt) and writes ``n_gen`` tokens behind it (tg, tokens per second at that depth).  Each figure is the median of
-the repeats, ``spread`` is (fastest - slowest) / median of tg.  The time per token is what a reader of the stream sees:
-the pause between pieces, divided by the tokens in the piece.  Prompts are fixed pseudo-random tokens: the work does not
-depend on the words.
+For every number of threads, placement of the weights, type of the output head and KV type, the model is loaded once and
+warmed up.  Then, for every depth, a new session reads a prompt of that many tokens (pp, tokens per second over the
+whole prompt) and writes ``n_gen`` tokens after it (tg, tokens per second at that depth).  Each figure is the median of
+the repeats; ``spread`` is (fastest - slowest) / median of tg.  The time per token is measured by a reader of the
+stream: the pause between pieces, divided by the tokens in the piece.  Prompts are fixed pseudo-random tokens, as the
+work does not depend on the words.
 
-For each number of ``parallel`` beyond 1, so many conversations write at the same time, one token of each in every step:
-tg is what they write together, the time per token that of a step, and ``gain`` is tg over that of the first number.
-They hold the same prompt, each in pages of its own, and the numbers take turns.
+For each number of ``parallel`` above 1, that many conversations write at the same time, one token of each in every
+step: tg is the speed of all together, the time per token is that of a step, and ``gain`` is tg divided by that of the
+first number.  They have the same prompt, each in its own pages; the measurements of the numbers alternate.
 
-To write a token, all weights, the output head and the keys and values in sight are read once: ``token_bytes``; where
-several conversations read the weights together, a token counts its share of them.  Beside each repeat a plain summing
-loop reads memory of the same kind of pages with the same threads (``read_rate``), since the speed of memory comes and
-goes where a machine is shared; ``of_memory`` is the part of that rate which writing reached.
+To write a token, all weights, the output head and the keys and values in the window are read once: ``token_bytes``.  If
+several conversations read the weights together, a token counts its share of them.  Before each repeat, a plain sum
+reads memory of the same kind with the same threads (``read_rate``), because the speed of memory varies on a shared
+machine; ``of_memory`` is the share of that rate that writing reached.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MOST_PARALLEL = 64
 
 @dataclass(frozen=True)
 class Row:
-    """One depth of one configuration; speeds in tokens per second, sizes in bytes."""
+    """The result for one depth of one configuration; speeds in tokens per second, sizes in bytes."""
 
     isa: str
     threads: int
@@ -80,17 +80,19 @@ CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats", "top_k")
 
 @dataclass(frozen=True)
 class Report:
-    """A finished measurement: what was measured, and the rows."""
+    """A finished measurement: ``header`` is what was measured and on which machine."""
 
     header: dict[str, Any]
     rows: list[Row]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as JSON values."""
         return {**self.header, "rows": [asdict(row) for row in self.rows]}
 
     def to_csv(self) -> str:
-        """One line per row below a line of names; each line names what was measured, so that files can be joined."""
+        """One line of values per row, below a line of names.  Each line includes the header, so that files can be
+        joined.
+        """
         out = io.StringIO()
         names = [field.name for field in fields(Row) if not field.name.endswith("_samples")]
         writer = csv.DictWriter(out, [*CSV_HEADER, *names], lineterminator="\n", extrasaction="ignore")
@@ -99,7 +101,7 @@ class Report:
         return out.getvalue()
 
     def to_markdown(self) -> str:
-        """A table for people.  What is the same in all rows stands above it, words for its columns below."""
+        """A table for people.  Values that are the same in all rows are above it, explanations of the columns below."""
         head, rows = self.header, self.rows
         several = any(row.parallel > 1 for row in rows)
         columns = {
@@ -157,7 +159,7 @@ class Report:
 
 
 def _drawn(top_k: int) -> str:
-    """How tokens are chosen, where it is not the likeliest."""
+    """How tokens are chosen, unless always the likeliest."""
     return "" if top_k == 1 else f"tokens drawn from {f'the {top_k} likeliest' if top_k else 'all'}; "
 
 
@@ -178,13 +180,12 @@ def run(
 ) -> Report:
     """Measure every combination; ``options`` go to :func:`edge.load` (isa, memory, ...).
 
-    Tokens are drawn from the ``top_k`` likeliest, 0: all; 1 is greedy.  What a two-stage head reads depends on it.
+    ``top_k``: choose from so many of the likeliest tokens, 0: all; 1 is greedy.  What a two-stage head reads depends on
+    it.  ``parallel``: numbers of conversations that write at the same time.  ``progress``: called with (answers done,
+    total).
 
-    ``parallel``: numbers of conversations that write at the same time.
-
-    A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is lowered by what is
-    missing; one beyond that context is left out (see the header).  Raises UsageError for values that make no sense,
-    and whatever loading raises.  ``progress`` is called with answers (done, total).
+    A depth that leaves less than ``n_gen`` tokens of the context the model was trained for is reduced; one beyond that
+    context is left out (see the header).  Raises UsageError for invalid values, and whatever loading raises.
     """
     if n_gen < 2 or repeats < 1 or not depths or min(depths) < 1:
         raise UsageError("bench needs depths of at least 1 token, 2 tokens to write and 1 repeat")
@@ -254,7 +255,7 @@ def prompt_of(n_vocab: int, special: Iterable[int], n: int) -> list[int]:
 
 
 def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Sample:
-    """One prompt of ``depth`` tokens and ``n_gen`` tokens behind it, in a new session."""
+    """Measure one prompt of ``depth`` tokens and an answer of ``n_gen`` tokens, in a new session."""
     tokenizer = engine.tokenizer
     ids = prompt_of(min(engine.config.n_vocab, tokenizer.n_vocab), tokenizer.special.values(), depth)
     pauses = []
@@ -276,7 +277,7 @@ def _answer(engine: Engine, depth: int, n_gen: int, sampling: Sampling) -> _Samp
 
 
 def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling) -> _Sample:
-    """The same by n conversations at the same time, a token of each in every step; pp is that of one prompt."""
+    """The same for ``n`` conversations at the same time, one token of each in every step; pp is that of one prompt."""
     from edge.model.model import Segment
 
     model, n_vocab = engine.model, engine.config.n_vocab
@@ -314,7 +315,7 @@ def _together(engine: Engine, depth: int, n_gen: int, n: int, sampling: Sampling
 
 
 def _filler(data: bytes) -> Callable[[memoryview], None]:
-    """Gives what it is asked for, one piece behind the other."""
+    """A function that fills buffers with consecutive parts of ``data``."""
     file = io.BytesIO(data)
 
     def fill(view: memoryview) -> None:
@@ -333,7 +334,9 @@ def _rows(
     parallel: Sequence[int],
     answered: Callable[[], None],
 ) -> list[Row]:
-    """One for each number of conversations; they take turns.  ``answered`` is called after each repeat of each."""
+    """One row for each number of conversations; their measurements alternate.  ``answered``: called after each of
+    them.
+    """
     from pyx import cpu, memory
 
     board = Board()
@@ -385,7 +388,7 @@ def _rows(
 def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
     """Where the weights are read from: "map" of the file, "huge" pages, or "memory" (copied into ordinary pages).
 
-    Whether the system really gave 2 MiB pages is asked of the system.
+    It asks the system whether it really gave 2 MiB pages.
     """
     copied = engine.model.transformer.weight_bytes_allocated
     if copied < engine.model.transformer.weight_bytes / 2:  # scales are always copied
@@ -399,10 +402,10 @@ def placement(engine: Engine, rollup: str = "/proc/self/smaps_rollup") -> str:
 
 
 def read_rate(kind: str, path: str, n: int, n_threads: int) -> float:
-    """Bytes per second at which n_threads threads read n bytes of a kind of memory, see :func:`placement`; those of a
-    map are the first ones of the file at ``path``.
+    """Bytes per second at which ``n_threads`` threads read ``n`` bytes of one kind of memory, see :func:`placement`; of
+    a map these are the first bytes of the file at ``path``.
 
-    A plain sum; the median of three passes behind one that brings the pages in.
+    A plain sum; the median of three passes after one that brings the pages into memory.
     """
     from pyx.bandwidth import sum_of
     from pyx.memory import Arena, MappedFile
@@ -441,6 +444,6 @@ def _header(engine: Engine, repeats: int, left_out: list[int], top_k: int) -> di
 
 
 def peak() -> int:
-    """Most resident bytes so far (VmHWM; getrusage would count what the parent of this process held)."""
+    """The most resident bytes so far (VmHWM; getrusage would include memory that the parent of this process held)."""
     with open("/proc/self/status") as status:
         return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)

@@ -39,13 +39,13 @@ THROTTLE_BITS = ("under-voltage", "frequency capped", "throttled", "soft tempera
 
 
 class Board:
-    """Reads the machine below ``root`` (tests give a made-up one)."""
+    """Reads the machine below ``root`` (tests use a made-up one)."""
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
 
     def read(self, path: str) -> str | None:
-        """Text of a small system file without NULs and outer blanks; None where it cannot be read."""
+        """Text of a small system file, without NULs and surrounding blanks; None if it cannot be read."""
         try:
             with open(os.path.join(self.root, path.lstrip("/")), errors="replace") as file:
                 return file.read().replace("\0", "").strip() or None
@@ -83,7 +83,7 @@ class Board:
         return " + ".join(names) or platform.processor() or platform.machine()
 
     def memory(self) -> dict[str, int | None]:
-        """Bytes: total, available, swap."""
+        """Total and available memory, and swap, in bytes."""
         table = {}
         for line in (self.read("/proc/meminfo") or "").splitlines():
             key, _, value = line.partition(":")
@@ -107,13 +107,14 @@ class Board:
         return text.partition("[")[2].partition("]")[0] or None
 
     def huge_page_support(self) -> dict[str, str | bool | None]:
-        """What the kernel offers beside anonymous 2 MiB pages: ``shmem`` is the mode for files in memory (tmpfs),
-        ``files`` whether it is built to hold read-only files in them (CONFIG_READ_ONLY_THP_FOR_FS)."""
+        """What the kernel supports besides anonymous 2 MiB pages: ``shmem``: the mode for files in memory (tmpfs);
+        ``files``: whether read-only files can be held in them (CONFIG_READ_ONLY_THP_FOR_FS).
+        """
         shmem = self.read("/sys/kernel/mm/transparent_hugepage/shmem_enabled") or ""
         return {"shmem": shmem.partition("[")[2].partition("]")[0] or None, "files": self._built_with()}
 
     def _built_with(self, option: str = "CONFIG_READ_ONLY_THP_FOR_FS") -> bool | None:
-        """Whether the running kernel was built with an option; None where its configuration is not at hand."""
+        """Whether the running kernel was built with an option; None if its configuration cannot be read."""
         import gzip
 
         release = self.read("/proc/sys/kernel/osrelease")
@@ -147,7 +148,7 @@ class Board:
         return round(max(known), 1) if known else None
 
     def throttling(self) -> dict[str, list[str]] | None:
-        """What the Raspberry Pi firmware slows down now and has since boot; None on other machines."""
+        """Why the Raspberry Pi firmware slows down the processor now and has since boot; None on other machines."""
         bits = self.number("/sys/devices/platform/soc/soc:firmware/get_throttled", 16)
         if bits is None and self.root == "/" and shutil.which("vcgencmd"):
             try:
@@ -169,5 +170,5 @@ class Board:
         return f"{names[0] if names else platform.system()}, {platform.machine()}"
 
     def summary(self) -> dict[str, Any]:
-        """The header of a measurement: what must be known to compare it."""
+        """The facts for the header of a measurement."""
         return {"board": self.model(), "cpu": self.cpu(), "system": self.system(), "memory": self.memory()["total"]}

@@ -1,19 +1,19 @@
-"""calibrate: which KV heads look far, and so how to share out a budget of KV pages among them.
+"""calibrate: measures how far each KV head looks, and divides a budget of KV pages among the heads.
 
-On given text, a cache of F32 pages that forgets nothing shows where each head looks: the entropy of its attention, how
-much falls on the first tokens, and the *support*: how many tokens hold 95 % of it.  A plan shares a number of pages out
-in proportion to one of these, or by what forgetting really costs:
+On a given text, a cache of F32 pages that keeps everything shows where each head looks: the entropy of its attention,
+the share of the first tokens, and the *support*: how many tokens have 95 % of it.  A plan divides a number of pages in
+proportion to one of these, or by the measured cost of dropping tokens:
 
     uniform   every head the same
     entropy   heads that look at many tokens keep more: clamp(H / mean H, 0.3, 2.5), H the largest of the query heads
-              that share a KV head; the rule of microsoft/BitNet PR #497 as its code has it
-    inverse   the same turned round: the direction in which that PR's figures were measured
+              that share a KV head; the rule in the code of microsoft/BitNet PR #497
+    inverse   the inverse of that rule, with which the figures of that PR were measured
     support   in proportion to the measured support
-    greedy    page by page to the head where the next pages lower the measured KL most
-    joint     greedy, and the element type with it: fewer bits and more tokens for the same bytes, whichever comes
-              nearest to the unbounded cache; one type for all heads, since all pages of a cache are of one size
+    greedy    page by page to the head where the next pages lower the measured KL divergence most
+    joint     greedy, and also chooses the element type: fewer bits and more tokens in the same bytes, if that is closer
+              to the unbounded cache; one type for all heads, since all pages of a cache have one size
 
-Entropies depend on the length of the text, so all are taken far behind its beginning, in the last three quarters.
+Entropies depend on the length of the text, so all are measured in its last three quarters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BATCH = 8  # caches that are filled side by side
 
 
 def pages_to_share(engine: Engine, keep: float) -> tuple[int, int]:
-    """(pages of all heads together that a share of the context comes to, most that one head can use)."""
+    """(pages of all heads together for the share ``keep`` of the context, the most that one head can use)."""
     most = -(-engine.plan.n_ctx // PAGE)
     heads = engine.config.n_layer * engine.config.n_kv_head
     if not 0 < keep <= 1:
@@ -52,7 +52,7 @@ def pages_to_share(engine: Engine, keep: float) -> tuple[int, int]:
 
 
 def weights(method: str, facts: Sequence[HeadFacts]) -> list[float]:
-    """How much of a budget each head gets, by a rule that needs no further measurement."""
+    """The weight of each head in a budget, by a rule that needs no further measurement."""
     if method == "uniform":
         return [1.0] * len(facts)
     if method == "support":
@@ -63,9 +63,9 @@ def weights(method: str, facts: Sequence[HeadFacts]) -> list[float]:
 
 
 def share(weights: Sequence[float], total: int, most: int) -> list[int]:
-    """``total`` pages over heads in proportion to their weights, each from 1 to ``most``; the sum is exact.
+    """Divide ``total`` pages among heads in proportion to their weights, each from 1 to ``most``; the sum is exact.
 
-    Raises UsageError when that many do not fit.
+    Raises UsageError if that is impossible.
     """
     n = len(weights)
     if not n <= total <= n * most:
@@ -100,7 +100,7 @@ def share(weights: Sequence[float], total: int, most: int) -> list[int]:
 
 
 def budget(engine: Engine, pages: Sequence[int], sinks: int) -> Budget:
-    """The budget in which each head has so many pages behind the sinks."""
+    """The budget in which each head keeps so many pages besides the sinks."""
     columns = engine.config.n_kv_head
     keep = [sinks + n * PAGE + 1 for n in pages]  # the largest window that so many pages serve
     rows = tuple(tuple(keep[i : i + columns]) for i in range(0, len(keep), columns))
@@ -109,7 +109,7 @@ def budget(engine: Engine, pages: Sequence[int], sinks: int) -> Budget:
 
 @dataclass(frozen=True)
 class Plan:
-    """A budget, and how it came about; :meth:`to_json` is the file that ``--kv-budget`` reads (edge.kv.policy)."""
+    """A budget and how it was made; :meth:`to_json` is the file for ``--kv-budget`` (edge.kv.policy)."""
 
     budget: Budget
     method: str
@@ -119,7 +119,7 @@ class Plan:
     heads: tuple[HeadFacts, ...]
 
     def to_json(self) -> str:
-        """The file's text."""
+        """The text of the file."""
         facts = {
             "version": VERSION,
             "fingerprint": self.budget.fingerprint,
@@ -136,7 +136,7 @@ class Plan:
         return json.dumps(facts, indent=1) + "\n"
 
     def lines(self) -> list[str]:
-        """A table for people."""
+        """The plan as a table for people."""
         out = [f"{'layer':>5}{'head':>5}{'entropy':>9}{'sinks':>8}{'support':>9}{'recency':>9}{'keep':>7}"]
         for each in self.heads:
             out.append(
@@ -157,9 +157,9 @@ def calibrate(
     costs: Costs | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """A plan under which the heads together keep the share ``keep`` of the context, or as many bytes in another type.
+    """A plan in which the heads together keep the share ``keep`` of the context, or as many bytes in another type.
 
-    facts, costs: as ``measure`` and ``forgetting`` find them on this text, if that has been done.
+    ``facts``, ``costs``: results of ``measure`` and ``forgetting`` for this text, if they exist already.
     """
     total, most = pages_to_share(engine, keep)
     if method not in METHODS:
@@ -180,13 +180,15 @@ def calibrate(
 
 @dataclass(frozen=True)
 class Costs:
-    """KL that it costs when one head is short and all others are whole; costs of several heads are taken to add up."""
+    """The KL divergence when one head keeps few pages and all others keep everything; the costs of several heads are
+    assumed to add up.
+    """
 
     sizes: tuple[int, ...]  # pages, ascending; the last is the whole context
     kl: tuple[tuple[float, ...], ...]  # [heads of all layers][sizes]; 0 for the whole
 
     def at(self, head: int, pages: int) -> float:
-        """Of a head that keeps so many pages, by straight lines between those measured."""
+        """The cost of a head that keeps so many pages, interpolated linearly between measurements."""
         above = next(i for i, size in enumerate(self.sizes) if size >= pages)
         high, kl = self.sizes[above], self.kl[head]
         if high == pages or above == 0:
@@ -198,7 +200,7 @@ class Costs:
 def forgetting(
     engine: Engine, tokens: Sequence[int], kv: str = "int8", sinks: int = 4, progress: Progress | None = None
 ) -> Costs:
-    """Every head short, one at a time, at 1, 4, 16, ... pages."""
+    """Measure the cost of each head alone at 1, 4, 16, ... pages."""
     most = -(-engine.plan.n_ctx // PAGE)
     n = engine.config.n_layer * engine.config.n_kv_head
     sizes = [4**i for i in range(most.bit_length()) if 4**i < most]
@@ -220,7 +222,7 @@ def forgetting(
 
 
 def greedy(costs: Costs, total: int) -> list[int]:
-    """Pages for every head, ``total`` in all, each next step taken where it lowers the KL most per page."""
+    """Pages for each head, ``total`` in all; each step goes where it lowers the KL divergence most per page."""
     n, most = len(costs.kl), costs.sizes[-1]
     if not n <= total <= n * most:
         raise UsageError(f"{total} pages cannot be shared by {n} heads of 1 to {most}")
@@ -241,7 +243,7 @@ def greedy(costs: Costs, total: int) -> list[int]:
 def _joint(
     engine: Engine, tokens: Sequence[int], total: int, costs: Costs, kv: str, sinks: int
 ) -> tuple[list[int], str]:
-    """(pages, type) that come nearest to F32 pages that forget nothing, in the bytes of ``total`` pages of type kv."""
+    """(pages, type) closest to F32 pages that keep everything, in the bytes of ``total`` pages of type ``kv``."""
     from pyx.page import NAMES
 
     config, n, most = engine.config, len(costs.kl), costs.sizes[-1]
@@ -269,7 +271,7 @@ def compare(
     text: str = "a text",
     progress: Callable[[float, float], None] | None = None,
 ) -> tuple[Report, list[Plan]]:
-    """Plans of the same size by every method, made on the first half of the text and compared on the second."""
+    """Plans of the same size by every method, made from the first half of the text and compared on the second."""
     middle = len(tokens) // 2
     first, second = tokens[:middle], tokens[middle:]
     facts = measure(engine, first, sinks)

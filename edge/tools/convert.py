@@ -1,7 +1,7 @@
-"""Convert: any ternary model we can read -> one GGUF file that starts straight from the memory map.
+"""Convert: any supported ternary model -> one GGUF file that is used directly from the memory map.
 
-Streams tensor by tensor (peak memory: about the largest matrix as int8), writes the dimensions, the tokenizer and the
-chat template, reads back what it wrote, and only then puts the file under its name.
+It works tensor by tensor (peak memory: about the largest matrix as int8), writes dimensions, tokenizer and chat
+template, reads back what it wrote, and only then gives the file its name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CONVENTIONS = (
 
 @dataclass
 class Result:
-    """What was written."""
+    """The file that was written."""
 
     path: str
     nbytes: int
@@ -57,7 +57,7 @@ class Result:
 
 @dataclass
 class _Written:
-    """Fingerprint of one tensor, taken while writing and compared with what is read back."""
+    """The checksum of one tensor, computed while writing and compared with what is read back."""
 
     crc: int = 0
     scales: Sequence[float] = ()
@@ -79,13 +79,14 @@ def convert(
     """Write the model at ``src`` (GGUF file or Hugging Face directory) to the GGUF file ``dst``.
 
     ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16);
-    those of models with a scale for each 128 weights (Ternary-Bonsai) become PQ2_0 in any case.
-    ``embedding`` (and an untied head): "F16", "Q8_0", "F32" or "keep" the stored type.
-    ``progress(done, total, name)`` is called before each tensor with bytes, at last with :data:`VERIFYING` as name.
-    ``force`` allows to replace ``dst``.
-    ``ternarise``: round matrices of floats that are not ternary by their absmean, for latent weights without a mark.
-    ``extra``: further metadata, such as {"general.license": "mit"}.
-    Raises ModelNotFound, InvalidFile, UsageError, or EdgeError when the disk fails or verification does.
+    those of models with a scale per 128 weights (Ternary-Bonsai) always become PQ2_0.  ``embedding`` (and an untied
+    head): "F16", "Q8_0", "F32" or "keep" for the stored type.
+
+    ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
+    ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
+    for master weights that are not marked as such.  ``extra``: further metadata, such as {"general.license": "mit"}.
+
+    Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if the disk or the verification fails.
     """
     if type not in TYPES:
         raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
@@ -129,7 +130,7 @@ def convert(
 
 
 def _clear(dst: str) -> None:
-    """Delete what conversions to this file left behind that were killed."""
+    """Delete the remains of killed conversions to this file."""
     for path in glob.glob(f"{glob.escape(dst)}.unverified-*"):
         pid = re.match(r"\d+", path[len(dst) + len(".unverified-") :])
         if pid is None or os.path.exists(f"/proc/{pid[0]}"):
@@ -148,7 +149,7 @@ def _reporting(
 
 
 class Target:
-    """The file to be: which tensor becomes what, and the fingerprints to check it by."""
+    """The new file: the type of each tensor, and the checksums to verify it."""
 
     def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
         self.checkpoint = checkpoint
@@ -171,7 +172,7 @@ class Target:
         self.notes: list[str] = []
 
     def entries(self) -> list[gguf.Entry]:
-        """One entry per tensor; the bytes are made when the writer reads them."""
+        """One entry per tensor; the bytes are computed when the writer reads them."""
         tensors = self.checkpoint.tensors
         order = list(names.shapes(self.config))
         order += [name for name in tensors if name not in order]
@@ -212,7 +213,7 @@ class Target:
         return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._table, tensor, stored))
 
     def _is_ternary(self, tensor: Tensor) -> bool:
-        """Whether a projection becomes ternary: stored so, to be ternarised, or floats that are scale x {-1, 0, 1}."""
+        """Whether a projection becomes ternary: stored so, rounded on demand, or floats that are scale x {-1, 0, 1}."""
         if tensor.type in TERNARY_TYPES or tensor.floats == "latent":
             return True
         if tensor.type not in FLOAT_TYPES or tensor.floats == "dense":
@@ -266,7 +267,7 @@ class Target:
         yield self._tq2(tensor, matrix.encode()[:-32], scales)
 
     def _groups(self, tensor: Tensor) -> Iterator[Buffer]:
-        """PQ2_0: for each 128 weights a half scale and 32 bytes of codes."""
+        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes."""
         from pyx.ternary import TernaryMatrix
 
         try:
@@ -302,7 +303,7 @@ class Target:
         return b"".join(codes[i * 64 : i * 64 + 64] + halves[i // each] for i in range(n_block))
 
     def _dense(self, tensor: Tensor) -> Iterator[Buffer]:
-        """A float projection as it is, rows reordered if the architecture requires it."""
+        """A float projection unchanged, except that rows are reordered if the architecture requires it."""
         if tensor.scale != 1.0:
             raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} is dense and has a scale, which "
                              "cannot be written")
@@ -315,7 +316,7 @@ class Target:
         yield data
 
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
-        """Embedding, head and norms: as stored, or decoded row by row and encoded again."""
+        """Embedding, head and norms: as stored, or decoded and encoded again row by row."""
         from pyx.table import Table
 
         written = self.written[tensor.name]
@@ -336,9 +337,10 @@ class Target:
             yield piece
 
     def order(self, name: str) -> list[int] | None:
-        """Old row of each new row, where Q and K are to be reordered; None where rows stay.
+        """The old row of each new row if Q and K are reordered; None if not.
 
-        Half-split row (half h, index d) of a head stands at 2d + h for interleaved pairs (llama.cpp's conversion).
+        Half-split row (half h, index d) of a head becomes row 2d + h for interleaved pairs (as in llama.cpp's
+        conversion).
         """
         if self.permute is None or not name.startswith("blk."):
             return None
@@ -357,7 +359,7 @@ class Target:
     # ---- verification ----
 
     def verify(self, path: str) -> str:
-        """Read the file back and compare every tensor with what was meant; returns the SHA-256 of the file."""
+        """Read the file back and compare every tensor.  Returns the SHA-256 of the file."""
         from pyx.ternary import TernaryMatrix
 
         back = gguf.read(path)
@@ -390,7 +392,7 @@ class Target:
 
 
 def _simplest(scales: Sequence[float]) -> Sequence[float]:
-    """One scale where all are equal."""
+    """A single scale if all are equal, else all."""
     return scales[:1] if len(set(scales)) == 1 else scales
 
 

@@ -1,8 +1,8 @@
-"""doctor: what this board can do, in words and as a dictionary, and whether the maths is right on it.
+"""doctor: what this machine supports, as text and as a dictionary, and a test that its results are correct.
 
-The self-test multiplies a small ternary matrix with the kernels of every instruction set that this processor
-supports and compares each integer with plain Python; then the bundled model answers greedily and must give the tokens
-that are stored beside it.  Answers are bit-equal on every machine, so the same golden answers serve them all.
+The self-test multiplies a small ternary matrix with the kernels of every instruction set that this processor supports
+and compares each integer with plain Python.  Then the bundled model answers greedily and must give the tokens that are
+stored with it.  Answers are bit-equal on every machine, so the same stored answers serve for all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MODELS = Path(__file__).resolve().parents[1] / "bundled"
 def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
     """All facts of doctor, ready for JSON; sizes in bytes, temperatures in degrees Celsius.
 
-    Never fails on a missing system file: what cannot be read is None.  ``report()["ok"]`` is False when a self-test
-    went wrong.  The self-test switches the instruction set while it runs: not for use beside a working engine.
+    A missing system file is never an error: its values are None.  ``report()["ok"]`` is False if a self-test failed.
+    The self-test changes the instruction set while it runs, so it must not run beside an open engine.
     """
     import edge
 
@@ -59,7 +59,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
 
 
 def lines(facts: dict[str, Any]) -> list[str]:
-    """The report in words, one fact a line."""
+    """The report as text, one fact per line."""
     memory, cores, isa, model = facts["memory"], facts["cores"], facts["isa"], facts["model"]
     throttling = facts["throttling"]
     rows = [
@@ -104,7 +104,7 @@ def _isa() -> dict[str, Any]:
 
 
 def _cores(root: str) -> dict[str, Any]:
-    """How many threads work on which cores by default, and why."""
+    """The default number of threads, their cores, and the reason."""
     found = find(root)
     held = found.held(found.threads)
     return {
@@ -132,7 +132,7 @@ def _cores_words(cores: dict[str, Any]) -> str:
 
 
 def _libgomp() -> str | None:
-    """Path of the OpenMP library the compiled floor has mapped into this process: GCC's libgomp or clang's libomp."""
+    """Path of the OpenMP library that the compiled modules have loaded: GCC's libgomp or clang's libomp."""
     try:
         import pyx.transformer  # noqa: F401 - links it
     except ImportError:
@@ -156,7 +156,7 @@ def huge_page_line(support: dict[str, Any]) -> str:
 
 
 def _gives() -> bool | None:
-    """Whether memory of our own really comes in 2 MiB pages when it is asked for so; tried."""
+    """Whether the system gives 2 MiB pages for anonymous memory when asked; tested."""
     try:
         from pyx.memory import Arena, huge_share
     except ImportError:
@@ -183,7 +183,7 @@ def _head_words(head: dict[str, Any]) -> str:
 
 
 def _collapses() -> bool | None:
-    """Whether the kernel makes 2 MiB pages when asked to (MADV_COLLAPSE), tried on memory of our own."""
+    """Whether the kernel makes 2 MiB pages when asked (MADV_COLLAPSE); tested with anonymous memory."""
     try:
         from pyx.memory import Arena, advise
     except ImportError:
@@ -194,7 +194,7 @@ def _collapses() -> bool | None:
 
 
 def _kv_types() -> dict[str, str | None]:
-    """KV type -> what to know of those that are not for every day."""
+    """KV type -> a remark about those that are for special uses."""
     try:
         from pyx.page import MARKS, NAMES
     except ImportError:
@@ -222,7 +222,7 @@ def _bundled_model() -> dict[str, Any]:
 
 
 def _numbers(seed: int, n: int, least: int, most: int) -> list[int]:
-    """n reproducible numbers in least..most (the linear congruential generator of POSIX rand48)."""
+    """``n`` reproducible numbers in least..most (the linear congruential generator of POSIX rand48)."""
     out = []
     for _ in range(n):
         seed = (seed * 0x5DEECE66D + 11) % (1 << 48)
@@ -231,7 +231,7 @@ def _numbers(seed: int, n: int, least: int, most: int) -> list[int]:
 
 
 def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
-    """Target -> "ok" or what is wrong, for every target this processor supports.
+    """Target -> "ok" or the error, for every target this processor supports.
 
     A ternary matrix [n_row, k] in I2_S is multiplied with int8 activations; all sums are compared with plain Python.
     """
@@ -307,7 +307,7 @@ def _results(facts: dict[str, Any]) -> list[str]:
 
 
 def _warnings(facts: dict[str, Any]) -> list[str]:
-    """One line each: what slows this board down and what to do about it."""
+    """One line for each thing that slows this machine down, with the remedy."""
     found = []
     if sys.maxsize < 1 << 32:
         found.append("this Python is 32-bit; install a 64-bit system")

@@ -1,7 +1,7 @@
 """Embed: text -> a vector, for search and comparison, by models made for that (BitNet-embedding-0.6B).
 
-The vector is what stands behind the last norm at the last token, divided by its length.  The transformer is the one
-that answers, with an output head that hands its input on: the identity.
+The vector is the output of the last norm at the last token, divided by its length.  The transformer is the same as for
+answers, with an output head that returns its input.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Embedder:
         self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
     def tokens(self, text: str) -> list[int]:
-        """The ids of a text, with the beginning and the end that the model was trained with."""
+        """The token ids of a text, with the first and last tokens that the model was trained with."""
         tokenizer = self._tokenizer
         ids = tokenizer.encode(text)
         if not text.strip() or not ids:
@@ -54,7 +54,7 @@ class Embedder:
         return self.checked(ids)
 
     def checked(self, ids: list[int]) -> list[int]:
-        """Token ids as they are.  Raises UsageError for those that the model does not have, or too many."""
+        """Return the token ids.  Raises UsageError for ids that the model does not have, and for too many."""
         if any(id_ >= self.config.n_vocab for id_ in ids):
             raise UsageError(f"token id {max(ids)} does not exist; the model has {self.config.n_vocab}")
         if len(ids) > self.config.n_ctx_train:
@@ -84,12 +84,12 @@ class Embedder:
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """How alike two vectors of length 1 are, -1 to 1."""
+    """The cosine similarity of two vectors of length 1, from -1 to 1."""
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 
 def npy(vectors: Sequence[array[float]]) -> bytes:
-    """Vectors as a .npy file: float32 [n][hidden]."""
+    """The vectors as a .npy file: float32 [n, hidden]."""
     shape = (len(vectors), len(vectors[0]) if vectors else 0)
     head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
     head += " " * (-(len(head) + 11) % 64) + "\n"

@@ -1,10 +1,10 @@
-"""evaluate: how well a model predicts a text, and what each way of keeping keys and values costs of that.
+"""evaluate: how well a model predicts a text, and how much quality each KV cache costs.
 
-Every mode reads the same tokens beside a reference, F32 pages that forget nothing where no other is named; what the two
-predict is compared token by token, on the same targets.  Perplexity alone hides much: on a weak model a lossy cache can
-lower it.  The Kullback-Leibler divergence (KL, in nats) of each prediction from the reference's, its 99.9th percentile,
-and how often both would choose the same next token cannot be improved by luck.  They have a floor, though: activations
-of these models are rounded to 8 bits, and the least change of a key turns some of those roundings over.
+Every mode reads the same tokens as a reference (by default F32 pages that keep everything), and their predictions are
+compared token by token.  Perplexity alone is misleading: with a weak model a lossy cache can lower it.  The
+Kullback-Leibler divergence (KL, in nats) of each prediction from the reference's, its 99.9th percentile, and how often
+both choose the same next token cannot improve by chance.  They are never zero, however: activations of these models are
+rounded to 8 bits, and the smallest change of a key changes some of these roundings.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Progress = Callable[[float, float], None]
 
 
 def read(engine: Engine, path: str | None = None) -> array[int]:
-    """The tokens of a text file, or of the conversations in a .jsonl file, one behind the other, without BOS.
+    """The tokens of a text file, or of all conversations in a .jsonl file, joined, without BOS.
 
-    A line of .jsonl is an object whose ``messages`` are a conversation; it is written out by the model's template.
-    Without a path: the dialogues that ship.  Raises UsageError for what cannot be read as that.
+    A line of .jsonl is an object whose ``messages`` are a conversation; it is written by the model's template.
+    ``path`` None: the dialogues that ship with the program.  Raises UsageError for a file that cannot be read.
     """
     name = str(DIALOGUES) if path is None else path
     try:
@@ -65,7 +65,7 @@ def read(engine: Engine, path: str | None = None) -> array[int]:
 
 
 def segments(engine: Engine, tokens: Sequence[int], n: int) -> list[array[int]]:
-    """Pieces of at most ``n`` tokens, each behind the BOS that prompts of this model begin with."""
+    """Pieces of at most ``n`` tokens, each after the BOS with which prompts of this model begin."""
     tokenizer = engine.tokenizer
     bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
     room = n - len(bos)
@@ -79,7 +79,7 @@ def segments(engine: Engine, tokens: Sequence[int], n: int) -> list[array[int]]:
 
 
 def _block(engine: Engine) -> int:
-    """Tokens per step when the logits of all of them are wanted."""
+    """Number of tokens per step when the logits of all of them are needed."""
     return max(1, min(engine.model.chunk, LOGIT_BYTES // (4 * engine.config.n_vocab)))
 
 
@@ -99,7 +99,7 @@ class Perplexity:
     seconds: float
 
     def line(self) -> str:
-        """One line for people."""
+        """The result in one line."""
         return (
             f"{self.model}: perplexity {self.perplexity:.3f}, {self.nats:.4f} nats per token, "
             f"{self.bits_per_byte:.3f} bits per byte ({self.tokens} tokens in segments of {self.context}, "
@@ -108,7 +108,7 @@ class Perplexity:
 
 
 def perplexity(engine: Engine, tokens: Sequence[int], progress: Progress | None = None) -> Perplexity:
-    """Read the text in segments as long as the context, with the engine's own KV cache."""
+    """Measure the perplexity in segments as long as the context, with the engine's own KV cache."""
     from pyx.compare import log_likelihoods
 
     n, kv, block, n_vocab = engine.plan.n_ctx, engine.space.new_cache(), _block(engine), engine.config.n_vocab
@@ -137,7 +137,7 @@ def _steps(piece: array[int], start: int, stop: int, block: int) -> Iterator[tup
 
 
 def _step(engine: Engine, kv: Any, ids: array[int], logits: memoryview) -> float:
-    """Seconds that the step took."""
+    """Evaluate ``ids``.  Returns the seconds that the step took."""
     from pyx.transformer import Segment
 
     begun = time.perf_counter()
@@ -158,7 +158,7 @@ def _checked(compare: Callable[..., Any], *rows: Any) -> Any:
 
 @dataclass(frozen=True)
 class Mode:
-    """One way to keep keys and values, written ``int8`` or ``int8 window=508 sinks=4``."""
+    """One KV cache to compare, written ``int8`` or ``int8 window=508 sinks=4``."""
 
     name: str
     wishes: dict[str, Any]
@@ -181,7 +181,7 @@ class Mode:
         return cls(" ".join(words), wishes)
 
     def plan(self, engine: Engine, n: int) -> KVPlan:
-        """For segments of n tokens; everything is kept unless the mode limits it."""
+        """The plan for segments of ``n`` tokens; everything is kept unless the mode limits it."""
         wishes = {"ctx": n, "overflow": "stop", **self.wishes}
         plan = KVConfig(**wishes).plan(engine.config)
         if plan.n_ctx < n and not plan.window:
@@ -202,7 +202,7 @@ def default_modes(n: int) -> list[Mode]:
 
 @dataclass(frozen=True)
 class Quality:
-    """What one mode costs against the reference; all over the same targets."""
+    """The quality of one mode compared with the reference, over the same tokens."""
 
     mode: str
     type: str
@@ -229,11 +229,11 @@ class Report:
     rows: list[Quality]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report as JSON values."""
         return {**self.header, "rows": [asdict(row) for row in self.rows]}
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """The report as text."""
         head = self.header
         yield (
             f"{head['model']}: {head['tokens']} tokens of {head['text']} in segments of {head['context']}, against "
@@ -255,7 +255,7 @@ class Report:
 
 @dataclass
 class _Run:
-    """One cache on its way through the text."""
+    """The state of one cache while it reads the text."""
 
     mode: Mode
     plan: KVPlan
@@ -277,9 +277,9 @@ def kv_quality(
 ) -> Report:
     """Read the text once per mode, all modes side by side, in segments as long as the engine's context, and compare.
 
-    against: the reference; F32 pages that forget nothing if it is None.
+    ``against``: the reference; None: F32 pages that keep everything.
 
-    Raises MemoryRefused where the caches of all modes together do not fit; fewer modes, or a smaller context, may.
+    Raises MemoryRefused if the caches of all modes together do not fit; fewer modes or a smaller context may.
     """
     from pyx import probe
     from pyx.compare import divergences
@@ -326,9 +326,10 @@ def kv_quality(
 
 
 def _mass_kept(kv: Any, looks: Sequence[memoryview], n_head: int, n_kv_head: int) -> float:
-    """Mean over layers and heads of the attention [n_layer][n_head][n_tokens] that falls on what a cache has in sight.
+    """The share of the attention [n_layer, n_head, n_tokens] that falls on tokens in the cache, averaged over layers
+    and heads.
 
-    Taken at the end of each block of tokens: the attention of the last of them.
+    Measured at the end of each block of tokens: the attention of its last token.
     """
     from pyx import probe
 
@@ -393,5 +394,5 @@ def _quality(run: _Run, reference: _Run, n: int) -> Quality:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values does not exceed."""
+    """The smallest value such that at least this share of all values is not larger."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

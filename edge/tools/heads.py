@@ -1,7 +1,7 @@
-"""heads: where each attention head looks, and how widely: entropy, sinks, support; classes of heads by length of text.
+"""heads: measures where each attention head looks, and how widely: entropy, sinks, support; classes of heads.
 
-A cache of F32 pages that forgets nothing is read at some queries (pyx.probe); everything is averaged over them.
-Entropies grow with the text, so a class means nothing without the length at which it was measured.
+The attention over a cache of F32 pages that keeps everything is measured at some queries (pyx.probe) and averaged.
+Entropy grows with the length of the text, so a class is valid only for the length at which it was measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECES, LOOKS = 8, 8  # pieces of text for a length, and queries at the end of e
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """What was seen of one KV head, averaged over positions and, where not said otherwise, over its query heads."""
+    """The measurements of one KV head, averaged over positions and, unless stated otherwise, over its query heads."""
 
     layer: int
     head: int
@@ -38,7 +38,7 @@ class HeadFacts:
 
 
 def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Progress | None = None) -> list[HeadFacts]:
-    """Read the text in segments as long as the engine's context and look at every STRIDE-th query."""
+    """Read the text in segments as long as the engine's context and measure every STRIDE-th query."""
     from pyx import probe
     from pyx.transformer import Segment
 
@@ -82,7 +82,7 @@ def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Pro
 
 @dataclass(frozen=True)
 class Look:
-    """How widely one query head looks at the end of texts of one length."""
+    """How widely one query head attends at the end of texts of one length."""
 
     layer: int
     head: int
@@ -93,35 +93,35 @@ class Look:
 
     @property
     def kind(self) -> str:
-        """Its class: sink, focused, moderate, mixed or diffuse."""
+        """The class: sink, focused, moderate, mixed or diffuse."""
         return next(name for name, limit in CLASSES.items() if self.entropy < limit)
 
 
 @dataclass(frozen=True)
 class Looks:
-    """All query heads at all lengths."""
+    """The measurements of all query heads at all lengths."""
 
     model: str
     rows: tuple[Look, ...]
 
     @property
     def lengths(self) -> list[int]:
-        """Ascending."""
+        """The lengths in ascending order."""
         return sorted({row.length for row in self.rows})
 
     def share(self, kind: str, length: int) -> float:
-        """Of the query heads, those of a class at a length."""
+        """The share of query heads that are in a class at a length."""
         here = [row for row in self.rows if row.length == length]
         return sum(row.kind == kind for row in here) / len(here)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The measurements as JSON values."""
         shares = {n: {kind: self.share(kind, n) for kind in CLASSES} for n in self.lengths}
         rows = [{**asdict(row), "kind": row.kind} for row in self.rows]
         return {"model": self.model, "classes": shares, "heads": rows}
 
     def lines(self) -> Iterator[str]:
-        """For people: the classes, then every head."""
+        """As text: the classes, then every head."""
         lengths = self.lengths
         yield f"{self.model}: entropy of attention by query head, at the end of texts of the given lengths in tokens"
         yield ""
@@ -149,7 +149,7 @@ def classes(
 ) -> Looks:
     """Entropy of every query head at the end of texts of these lengths: PIECES of them, the last LOOKS queries of each.
 
-    A piece begins with BOS, as prompts do.  Raises UsageError for a length that context or text do not reach.
+    A piece begins with BOS, as prompts do.  Raises UsageError for a length that the context or the text does not reach.
     """
     from pyx import probe
     from pyx.transformer import Segment

@@ -1,6 +1,6 @@
-"""pictures: what is drawn of a measurement or a plan (``--plot FILE.svg``); how, is :mod:`edge.tools.plot`.
+"""pictures: the diagrams of measurements and plans (``--plot FILE.svg``), drawn by :mod:`edge.tools.plot`.
 
-Every value in a picture is one that the command prints.
+Every value in a picture is also printed by the command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logari
 
 
 def of_bench(facts: Mapping[str, Any]) -> str:
-    """Speed of each measurement, and what bounds the time of a token: reading its bytes, or multiplying.
+    """The speed of each measurement, and the limits of the time per token: reading its bytes, and multiplying.
 
     ``facts``: :meth:`edge.tools.bench.Report.to_dict`.
     """
@@ -57,7 +57,7 @@ def _speed(value: float, samples: Sequence[float]) -> Bar:
 
 
 def _measurement(row: Mapping[str, Any], without: set[str]) -> str:
-    """What was measured, but not what is the same everywhere: "2 threads, int8 KV, depth 128"."""
+    """The settings of a measurement, without those that are the same in all: "2 threads, int8 KV, depth 128"."""
     words = {
         "isa": str(row["isa"]),
         "threads": count(row["threads"], "thread"),
@@ -72,10 +72,10 @@ def _measurement(row: Mapping[str, Any], without: set[str]) -> str:
 
 
 def of_plan(table: Table) -> str:
-    """Size of the KV cache over the context, a line for each KV type; types of equal size share one.
+    """Size of the KV cache over the context length, one line per KV type; types of equal size share a line.
 
-    What is drawn is the cache that stops when it is full, and each window and budget (dashed); one that slides takes a
-    page more for each head.
+    It shows the cache that stops when it is full, and each window and budget (dashed); one that slides has one page
+    more per head.
     """
     types = list(dict.fromkeys(row.type for row in table.rows))
     found: dict[tuple[str, tuple[tuple[float, float], ...]], list[str]] = {}
@@ -100,7 +100,7 @@ def of_plan(table: Table) -> str:
 
 
 def of_quality(facts: Mapping[str, Any]) -> str:
-    """KL against memory; the reference itself has no divergence to draw.
+    """KL divergence over memory, for all rows but the reference.
 
     ``facts``: :meth:`edge.tools.evaluate.Report.to_dict`.
     """

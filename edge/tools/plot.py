@@ -1,7 +1,7 @@
-"""plot: points, lines and rows of bars as SVG, readable on light and dark pages, with words for screen readers.
+"""plot: diagrams of points, lines and bars as SVG, for light and dark pages, with text for screen readers.
 
-Written by hand because it must work on the board itself, in the frozen program too: the usual library takes 30 MB there
-for what are a few hundred lines here.  What is drawn of which report stands in :mod:`edge.tools.pictures`.
+It is written by hand because it must also work on a board and in the frozen program, where the usual library would take
+30 MB for what takes a few hundred lines here.  :mod:`edge.tools.pictures` decides what is drawn.
 
 A picture is a pure function of its data: the same values give the same bytes.
 """
@@ -39,7 +39,7 @@ GREY = 7  # the colour of what is only compared with
 
 @dataclass(frozen=True)
 class Point:
-    """One named point; both values are above 0."""
+    """A named point; both values are above 0."""
 
     name: str
     x: float
@@ -48,7 +48,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A named line through (x, y), ascending in x; nothing below 0.  ``dashed``: for what differs in kind."""
+    """A named line through (x, y), ascending in x, without negative values.  ``dashed``: for a different kind of
+    line.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -58,7 +60,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Bar:
-    """A value from 0, its text, and perhaps the least and the most that were measured."""
+    """A bar from 0 to a value, its text, and optionally the smallest and largest measurement."""
 
     value: float
     text: str
@@ -68,29 +70,29 @@ class Bar:
 
 @dataclass(frozen=True)
 class Column:
-    """One scale for the bars of all rows; a cell has several bars where several things are compared."""
+    """The bars of all rows on one scale; a cell has several bars if several things are compared."""
 
     title: str  # with the unit
     cells: Sequence[Sequence[Bar]]
 
 
 class Canvas:
-    """Text, lines and shapes, and at the end the whole SVG.  Colours are names of :data:`COLOURS`."""
+    """Collects text, lines and shapes into one SVG. Colours are names of :data:`COLOURS`."""
 
     def __init__(self, title: str, description: str, width: int = WIDTH) -> None:
         self.title, self.description, self.width = title, description, width
         self._parts: list[str] = []
 
     def add(self, part: str) -> None:
-        """A piece of SVG as it is."""
+        """Add a piece of SVG."""
         self._parts.append(part)
 
     def text(self, x: float, y: float, text: str, look: str = "text", more: str = "") -> None:
-        """``y``: of the baseline; ``look``: classes, such as "remark end"."""
+        """Add text.  ``y``: of the baseline; ``look``: classes, such as "remark end"."""
         self.add(f'<text class="{look}" x="{x:.1f}" y="{y:.1f}"{" " if more else ""}{more}>{escape(text)}</text>')
 
     def heading(self) -> float:
-        """Title and description as text; returns where the next thing may begin."""
+        """Add title and description.  Returns the y where the next element may begin."""
         y = EDGE + 14.0
         for line in wrap(self.title, (self.width - 2 * EDGE) / CHARACTER / 1.5):
             self.text(EDGE, y, line, "text title")
@@ -101,7 +103,7 @@ class Canvas:
         return y
 
     def svg(self, height: float, style: str = "") -> str:
-        """Everything that was added."""
+        """The complete SVG."""
         rules = [
             'svg{font:12px system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}',
             ".title{font-size:16px;font-weight:600}.bold{font-weight:600}",
@@ -128,7 +130,7 @@ class Canvas:
 
 
 def _colours(which: int) -> str:
-    """Fill and stroke of every class, light (0) or dark (1)."""
+    """Fill and stroke of every class for a light (0) or dark (1) page."""
     out = []
     for name, pair in COLOURS.items():
         out.append(f".{name}{{fill:{pair[which]}}}")
@@ -210,9 +212,9 @@ THICK, BETWEEN = 13, 3  # pixels of a bar, and between those of a cell
 def bars(
     rows: Sequence[str], columns: Sequence[Column], title: str, description: str, legend: Sequence[str] = ()
 ) -> str:
-    """A name for each row, and beside it a bar or more in each column.  ``legend``: names of colours, from 0.
+    """A name for each row, and one or more bars beside it in each column.  ``legend``: names of the colours, from 0.
 
-    Raises ValueError where there is nothing to draw or a cell is missing.
+    Raises ValueError if there is nothing to draw or a cell is missing.
     """
     if not rows or not columns or any(len(column.cells) != len(rows) for column in columns):
         raise ValueError("a picture of bars needs a cell for every row and column")
@@ -292,7 +294,7 @@ def _column(
 
 
 class _Frame:
-    """The field between two axes; positions are given as shares of it, 0 to 1."""
+    """The area between two axes; positions are shares of it, 0 to 1."""
 
     def __init__(self, canvas: Canvas, top: float, height: float, left: float, right: float) -> None:
         self._canvas = canvas
@@ -315,14 +317,15 @@ class _Frame:
         self._canvas.text(self.left - 8, y + 4, text, "remark end")
 
     def labels(self, x_label: str, y_label: str) -> None:
-        """Names of the axes."""
+        """Draw the names of the axes."""
         self._canvas.text((self.left + self.right) / 2, self.bottom + 40, x_label, "text middle")
         middle = (self.top + self.bottom) / 2
         self._canvas.text(0, 0, y_label, "text middle", f'transform="translate({EDGE + 4} {middle:.1f}) rotate(-90)"')
 
     def beside(self, at: Sequence[tuple[float, float]], names: Sequence[str]) -> Iterator[tuple[float, float, bool]]:
-        """For each point the left end and baseline of its name, clear of all points and of other names; and whether
-        that is so far away that it needs a line."""
+        """For each point the left end and baseline of its name, clear of all points and other names, and whether it is
+        so far away that it needs a line.
+        """
         taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in at]
         for (x, y), name in zip(at, names, strict=True):
             wide = CHARACTER * len(name)
@@ -338,7 +341,7 @@ class _Frame:
 
 
 def _places(x: float, y: float, wide: float) -> Iterator[tuple[float, float, bool]]:
-    """Where the name of a point may stand, the best first."""
+    """Possible places for the name of a point, the best first."""
     yield x + 9, y + 4, False
     yield x - 9 - wide, y + 4, False
     yield x - wide / 2, y - 10, False
@@ -355,14 +358,14 @@ def _meet(a: tuple[float, float, float, float], b: tuple[float, float, float, fl
 
 
 def powers(values: Sequence[float], base: int) -> list[float]:
-    """Powers of ``base`` that enclose all values; at least two."""
+    """Powers of ``base`` that include all values; at least two."""
     low, high = (math.log(value, base) for value in (min(values), max(values)))
     first, last = math.floor(low + 1e-9), math.ceil(high - 1e-9)
     return [float(base) ** i for i in range(first, max(last, first + 1) + 1)]
 
 
 def share(value: float, marks: Sequence[float]) -> float:
-    """Where a value lies between the first tick and the last of a logarithmic axis, 0 to 1."""
+    """Position of a value between the first and last tick of a logarithmic axis, 0 to 1."""
     return math.log(value / marks[0]) / math.log(marks[-1] / marks[0])
 
 
@@ -374,7 +377,7 @@ def round_ticks(most: float, n: int = 5) -> list[float]:
 
 
 def spread(heights: Sequence[float], bottom: float) -> list[float]:
-    """Ascending heights moved apart, so that no two names lie on each other and none below the bottom."""
+    """Ascending heights moved apart, so that no two names overlap and none is below the bottom."""
     out: list[float] = []
     for height in heights:
         out.append(max(height, out[-1] + LINE) if out else height)
@@ -386,7 +389,7 @@ def spread(heights: Sequence[float], bottom: float) -> list[float]:
 
 
 def wrap(text: str, width: float) -> list[str]:
-    """Lines of at most ``width`` characters."""
+    """The text in lines of at most ``width`` characters."""
     import textwrap
 
     return textwrap.wrap(text, max(1, int(width)))

@@ -1,12 +1,12 @@
-"""Pull: download a model from the Hugging Face Hub into the library, whole or not at all.
+"""Pull: downloads a model from the Hugging Face Hub into the library, completely or not at all.
 
-By the standard library: huggingface_hub brings 7 MB of wheels (hf-xet, httpx, tqdm, PyYAML) into a program of 20 MB for
-two requests.  Those are ``GET /api/models/REPO/tree/REVISION`` (names, exact sizes, SHA-256 of large files) and ``GET
-/REPO/resolve/REVISION/FILE``, which redirects to another host and answers ranges.
+It uses the standard library only: huggingface_hub would add 7 MB of wheels (hf-xet, httpx, tqdm, PyYAML) to a program
+of 20 MB for two kinds of requests.  These are ``GET /api/models/REPO/tree/REVISION`` (names, exact sizes, SHA-256 of
+large files) and ``GET /REPO/resolve/REVISION/FILE``, which redirects to another host and answers ranges.
 
-A download goes to ``FILE.part`` beside ``FILE.part.json``, which names the content it belongs to.  After a cut it goes
-on where it stopped, in the same call or the next.  The whole file is compared with the hub's SHA-256 before it gets its
-name, and the folder becomes a model by its record, written last.
+A download is written to ``FILE.part``; ``FILE.part.json`` names the content it belongs to.  After an interruption it
+continues where it stopped, in the same call or the next.  The complete file is compared with the hub's SHA-256 before
+it gets its name; the record that makes the folder a model is written last.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """What to pull: a repository, one file of it or all that a folder needs (None), and a revision."""
+    """What to pull: a repository, one file of it (None: all files that a folder needs), and a revision."""
 
     repo: str
     file: str | None = None
@@ -73,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Remote:
-    """One file on the hub; ``sha256`` is None for small files that are kept in git."""
+    """One file on the hub; ``sha256`` is None for small files that are stored in git."""
 
     path: str
     nbytes: int
@@ -114,8 +114,8 @@ def _safe(path: str) -> bool:
 class Hub:
     """Requests to one hub.
 
-    The endpoint is $HF_ENDPOINT or huggingface.co, the token $HF_TOKEN; it never goes to another host.  Proxies are
-    taken from the environment (https_proxy, no_proxy).  ``wait`` sleeps; tests replace it.
+    The endpoint is $HF_ENDPOINT or huggingface.co.  The token is $HF_TOKEN and is never sent to another host.  Proxies
+    are taken from the environment (https_proxy, no_proxy).  ``wait``: sleeps; tests replace it.
     """
 
     def __init__(self, wait: Callable[[float], object] = time.sleep) -> None:
@@ -164,9 +164,9 @@ class Hub:
                             ) from None
 
     def open(self, path: str, source: Source, begin: int = 0) -> http.client.HTTPResponse:
-        """A response whose status is 200, or 206 from byte ``begin`` on.  Waits if the hub requests it.
+        """A response with status 200, or 206 from byte ``begin`` on.  Waits if the hub asks for it.
 
-        Raises ModelNotFound, EdgeError, or the OSError of a connection that failed (which may be tried again).
+        Raises ModelNotFound, EdgeError, or the OSError of a connection that failed and may be tried again.
         """
         request = urllib.request.Request(self.endpoint + path)
         request.add_header("User-Agent", "bitnet-edge")
@@ -205,7 +205,7 @@ class Hub:
 
 
 class _Redirect(urllib.request.HTTPRedirectHandler):
-    """Follow redirects, but never from https to http."""
+    """Follows redirects, but never from https to http."""
 
     max_redirections = 5
 
@@ -219,7 +219,9 @@ class _Redirect(urllib.request.HTTPRedirectHandler):
 
 
 def _certificates() -> str | None:
-    """The system's certificate authorities, where this Python was built for another system; None: its own default."""
+    """The file of the system's certificate authorities, if this Python was built for another system; None: its own
+    default.
+    """
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return None
     paths = ssl.get_default_verify_paths()
@@ -244,10 +246,10 @@ def _retry_after(headers: Any, otherwise: float) -> float:
 def download(
     hub: Hub, source: Source, commit: str, remote: Remote, target: str, progress: Callable[[int], None]
 ) -> str:
-    """Download ``remote`` to ``target``, going on from ``target + ".part"``; returns the SHA-256.
+    """Download ``remote`` to ``target``, continuing from ``target + ".part"``.  Returns the SHA-256.
 
-    ``progress`` is called with the bytes of this file that are there.  Raises InvalidFile where the content is not what
-    the hub announced, EdgeError where the connection stays away or the disk is full; what was read is kept.
+    ``progress``: called with the number of bytes of this file that are present.  Raises InvalidFile if the content is
+    not what the hub announced, EdgeError if the connection fails repeatedly or the disk is full; what was read is kept.
     """
     part, state = target + ".part", target + ".part.json"
     content = {"sha256": remote.sha256, "nbytes": remote.nbytes, "commit": None if remote.sha256 else commit}
@@ -306,7 +308,7 @@ def download(
 
 
 def _continues(answer: http.client.HTTPResponse, have: int, nbytes: int) -> bool:
-    """Does the answer go on from byte ``have`` of a content of ``nbytes``?"""
+    """Whether the response continues at byte ``have`` of a content of ``nbytes``."""
     match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range") or "")
     if answer.status != 206 or match is None:
         return False
@@ -320,7 +322,7 @@ def _restart(out: Any) -> tuple[int, Any]:
 
 
 def _by_proxy(endpoint: str) -> str:
-    """" through the proxy HOST" where the environment names one for this address; a password in it is not shown."""
+    """" through the proxy HOST" if the environment names one for this address; a password in it is not shown."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -341,7 +343,7 @@ def one_reason(error: BaseException) -> str:
 
 
 def choose(source: Source, files: list[Remote]) -> list[Remote]:
-    """The files that make the model.  Raises ModelNotFound or UsageError, naming what could be meant."""
+    """The files of the model.  Raises ModelNotFound or UsageError that names possible files."""
     by_path = {file.path: file for file in files}
     if source.file is not None:
         there = ", ".join(sorted(path for path in by_path if path.endswith(".gguf"))[:6])
@@ -381,13 +383,14 @@ def pull(
     on_convert: Callable[[], OnProgress | None] | None = None,
     hub: Hub | None = None,
 ) -> Pulled:
-    """Download a model into the library and return it; one that is there already is returned as it is.
+    """Download a model into the library and return it; a model that is there already is returned unchanged.
 
-    ``text``: the name of a known model or ``hf:owner/name[@revision][/file]``.  ``name``: under which name it is kept.
-    ``as_is``: keep the file as published even if it would start faster rewritten.  ``force``: download again.
-    ``on_convert`` is called once where the file is rewritten; it may return a progress callback.
+    ``text``: the name of a known model or ``hf:owner/name[@revision][/file]``.  ``name``: its name on this machine.
+    ``as_is``: keep the file as published, even if it would load faster after conversion.  ``force``: download again.
+    ``on_convert``: called once if the file is converted; it may return a progress callback.
 
-    Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is kept and gone on with.
+    Raises ModelNotFound, UsageError, InvalidFile, Busy or EdgeError; an interrupted download is kept and continued next
+    time.
     """
     known, source = parse(text)
     hub = hub or Hub()
@@ -446,7 +449,7 @@ def _name_of(source: Source) -> str:
 
 
 def _is_there(path: str, remote: Remote) -> bool:
-    """Whole, from a pull that was interrupted later."""
+    """Whether a file is complete, from an earlier pull that was interrupted later."""
     if not os.path.isfile(path) or os.path.getsize(path) != remote.nbytes or remote.sha256 is None:
         return False
     with open(path, "rb") as file:
@@ -457,7 +460,7 @@ def _is_there(path: str, remote: Remote) -> bool:
 
 
 def _check_room(place: str, wanted: list[Remote], total: int) -> None:
-    """Raises EdgeError where the disk has too little room for what is still to come."""
+    """Raise EdgeError if the disk has too little space for the rest of the download."""
     have = 0
     for remote in wanted:
         for path in (base := os.path.join(place, os.path.basename(remote.path)), base + ".part"):
@@ -482,8 +485,11 @@ def check(model: Pulled) -> None:
 def _made_fast(
     model: Pulled, file: str | None, files: list[str], on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str | None]:
-    """Rewrite what would have to be made ready at every start (a head of floats, weights in another packing, a folder)
-    as one file, once; returns the model unchanged where that is not needed, or cannot be done."""
+    """Convert a model that would need work at every start (a head of floats, weights in another packing, a folder) to
+    one file.
+
+    Returns the model unchanged if that is not needed, or cannot be done.
+    """
     from edge.formats import open_checkpoint
 
     checkpoint = open_checkpoint(model.path)
@@ -509,7 +515,7 @@ def _made_fast(
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:
-    """Are projections and output head used where they lie in the file, without any work at the start?"""
+    """Whether projections and output head are used directly from the file, without work at the start."""
     from edge.formats import names
     from edge.model.placement import in_place
 
@@ -522,7 +528,7 @@ def starts_at_once(checkpoint: Checkpoint) -> bool:
 
 @contextmanager
 def alone(place: str, name: str) -> Iterator[None]:
-    """One pull of a model at a time.  Raises Busy."""
+    """A context manager: only one pull of a model at a time.  Raises Busy."""
     with open(os.path.join(place, ".lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
