@@ -46,9 +46,9 @@ C_SOURCES = {
     "cpu": [*TARGETS, "dispatch.c"],
     "page": ["exact_page.c", "packed_page.c"],
     "ternary": ["repack.c"],
-    "table": ["dequantize.c"],
+    "stored_rows": ["dequantize.c"],
     "bandwidth": ["bandwidth.c"],
-    "planes": ["split_planes.c"],
+    "bit_planes": ["split_planes.c"],
     "layer": ["a48.c"],
 }
 

@@ -71,7 +71,7 @@ WAYS = {"int8 per token": rounded(0), "int8 per 128": rounded(128), "int8 per 64
 
 def ways() -> None:
     """Largest difference over the range of logits; same first choice, of all and where floats are decided."""
-    from pyx.table import Table
+    from pyx.stored_rows import StoredRows
     from pyx.ternary import TernaryMatrix
     from tests.oracles import family, tiny
     from tests.test_family_oracles import folder, gguf_tensors
@@ -96,8 +96,8 @@ def ways() -> None:
             matrix = TernaryMatrix.pack(tensor.type, tensor.data, rows, k)
             arrays[name] = np.asarray(matrix.unpack(), np.float32).reshape(rows, k) * matrix.scales[0]
         else:
-            table = Table(tensor.type, tensor.data, rows, k)
-            arrays[name] = np.stack([np.asarray(table.row(i)) for i in range(rows)]).reshape(tensor.shape)
+            stored = StoredRows(tensor.type, tensor.data, rows, k)
+            arrays[name] = np.stack([np.asarray(stored.row(i)) for i in range(rows)]).reshape(tensor.shape)
     show("bundled", lambda way: family.Model(checkpoint.config, arrays, way), texts(checkpoint, 2900), 0.05)
     random = np.random.default_rng(0)
     for name in ("qwen3", "qwen3_yarn", "qwen3_yarn without it", "hunyuan", "gemma3"):

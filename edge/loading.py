@@ -215,7 +215,7 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
 
     Raises UsageError for a head that the file does not have.
     """
-    from pyx.planes import BLOCK
+    from pyx.bit_planes import BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
     k = checkpoint.config.hidden

@@ -1,7 +1,7 @@
 """bpe: byte-level byte-pair encoding over a vocabulary as its file stores it.
 
 A vocabulary of 128 thousand tokens is on the way to every first word, so no Python object is made of any: the stored
-texts are read once, into their joined bytes and a table from bytes to tokens.
+texts are read once, into their joined bytes and a hash table from bytes to tokens.
 
 Two neighbours are joined whose bytes together are a token: those of the lowest rank first, the leftmost of equals.  A
 rank is the token's id, or the position of the first merge that makes it.
@@ -18,7 +18,7 @@ from pyx.memory cimport Arena
 
 cdef enum:
     LETTERS = 2048              # code points of two bytes of UTF-8: those of an alphabet are among them
-    MOST_PROBES = 4096          # neighbours in a table that is half full: tens, unless it was made to be slow
+    MOST_PROBES = 4096          # neighbours in a hash table that is half full: tens, unless it was made to be slow
     NONE = 0x7fffffff           # no rank
     SHORT = 256                 # bytes of most pieces of text
     LONGEST = 1 << 17           # bytes of a text: tokens are words
@@ -302,7 +302,7 @@ cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except
 
 
 cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
-    """FNV-1a, with the upper bits brought down to where the table looks."""
+    """FNV-1a, with the upper bits brought down to where the hash table looks."""
     cdef uint64_t h = 0xcbf29ce484222325
     cdef int64_t i
     for i in range(size):

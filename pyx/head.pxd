@@ -3,13 +3,13 @@ from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t
 
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
-from pyx.planes cimport PLANE_TOKENS, PLANE_TOP, Planes, answer
-from pyx.table cimport Table
+from pyx.bit_planes cimport PLANE_TOKENS, PLANE_TOP, BitPlanes, answer
+from pyx.stored_rows cimport StoredRows
 from pyx.team cimport team
 from pyx.ternary cimport TernaryMatrix
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_PLANES
+    HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_BIT_PLANES
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
@@ -18,45 +18,48 @@ cdef enum:
 cdef class Head:
     cdef readonly str kind
     cdef readonly int64_t n_row, k
-    cdef bint as_stored             # the rows are those of the table
+    cdef bint as_stored             # the stored rows are used where they are
     cdef readonly TernaryMatrix matrix  # ternary only
     cdef readonly int n_threads     # most that may work at once
     cdef head_kind kind_id
     cdef object owner, placement
-    cdef int64_t waits              # answers until the planes of Q8_0 rows are made
+    cdef int64_t waits              # answers until the bit planes of Q8_0 rows are made
     cdef int64_t made, making       # rows of which they are made, and will be after this answer
-    cdef Table source               # what the rows are made of, None when they are
+    cdef StoredRows source          # what the rows are made of, None when they are
     cdef bint fresh                 # nobody has asked yet
-    cdef Arena weights, scale_arena, query_arena
+    cdef Arena weights, scale_arena, query_arena    # own rows, scale, x16
     cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
     cdef int64_t row_room
     cdef int64_t row_bytes          # Q8_0 only
-    cdef Arena work                 # [n_threads], ternary only
+    cdef Arena work                 # [n_threads] GROUP_WORK, then float [HEAD_TOKENS][GROUP_ROWS]; ternary only
     cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
     cdef float *scale               # [n_row], int8 only
-    cdef readonly Planes planes     # HEAD_PLANES, or of Q8_0 rows, or None
+    cdef readonly BitPlanes bit_planes  # HEAD_BIT_PLANES, or of Q8_0 rows, or None
     # [HEAD_TOKENS][k], of those that want integers; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
     cdef int16_t *x16
-    cdef float s[HEAD_TOKENS]
+    cdef float s[HEAD_TOKENS]       # HEAD_XMAX / max|x| of each vector
     cdef team team
     cdef allocate(self)
     cdef make(self)
     cdef int64_t unit(self) noexcept nogil
     # To be called, with the GIL, before answers to n_token vectors.
     cdef expect(self, int64_t n_token)
-    cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil
-    # Every thread of the team, after an answer: its share of the planes that are to be made.
+    # A stored row as floats, out [k].
+    cdef void floats(self, const kernels *kernel, StoredRows stored, int64_t row, float *out) noexcept nogil
+    # Every thread of the team, after an answer: its share of the bit planes that are to be made.
     cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil
-    # Whether the planes answer all of n_token vectors.
+    # Whether the bit planes answer all of n_token vectors.
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil
+    # The logits a[t].out[row] for rows row0 <= row < row1, each row made for this once.
     cdef void pass_by(
-        self, const kernels *kernel, Table table, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil
-    # The end of a step, by every thread of the team: final norm and the logits of n residual vectors; x [n][k] is
-    # scratch.
+    # The end of a step, by every thread of the team: final norm (norm [k]) and the logits a [n] of n residual vectors;
+    # x [n][k] is scratch.
     cdef void give(
         self, const kernels *kernel, int64_t n, const answer *a, const float *norm, float eps, float *x, int tid,
         int n_thread) noexcept nogil
+    # logits of a ternary head
     cdef void ternary(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil
@@ -64,7 +67,7 @@ cdef class Head:
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil
     # a[t].out[row] for rows row0 <= row < row1 of n_token <= HEAD_TOKENS vectors, which ask has prepared; x: the same,
     # [n_token][k].  A two-stage head with top > 0 gives the top largest of a vector and -inf for the others, once its
-    # planes are made, and is called by every thread of the team with its own rows; other heads give all.
+    # bit planes are made, and is called by every thread of the team with its own rows; other heads give all.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
         int tid, int n_thread) noexcept nogil

@@ -3,8 +3,8 @@
 import array
 from typing import Any, NamedTuple
 
-from pyx.planes import Planes
-from pyx.table import Table
+from pyx.bit_planes import BitPlanes
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 
 KINDS: dict[str, Any]
@@ -20,15 +20,15 @@ class Placement(NamedTuple):
 def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
 
 class Head:
-    """The output head over a table: kind one of KINDS or "native"."""
+    """The output head over stored rows: kind one of KINDS or "native"."""
 
     kind: str
     n_row: int
     k: int
     n_threads: int
     matrix: TernaryMatrix | None
-    planes: Planes | None
-    def __init__(self, table: Table, kind: str = "int8", n_threads: int = 1) -> None: ...
+    bit_planes: BitPlanes | None
+    def __init__(self, stored: StoredRows, kind: str = "int8", n_threads: int = 1) -> None: ...
     def apply(self, x: Any, top: int = 0, n_threads: int = 1) -> array.array[float]: ...
     @property
     def mapped(self) -> bool: ...

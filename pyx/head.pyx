@@ -2,8 +2,8 @@
 
 It is what decode reads most of after the ternary weights, so it may be stored smaller than the file has it: int8 rows
 with a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8
-rows as bit planes (see pyx.planes), of which a token that asks for few winners reads little more than half.  "int6" and
-"int4" are planes of coarser codes, for boards without the memory.
+rows in bit planes (see pyx.bit_planes), of which a token that asks for few winners reads little more than half.
+"int6" and "int4" are bit planes of coarser codes, for boards without the memory.
 
 A file whose rows are ternary with a scale for each 128 weights (Q2_0 and PQ2_0, Ternary-Bonsai) has a head of two bits:
 "auto" uses it where it lies, as a projection ("ternary").
@@ -15,7 +15,7 @@ answers, so that a short run does not wait for what it does not use.
 
 The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
 that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept, as
-rows or as planes, from the second on.
+rows or as bit planes, from the second on.
 """
 
 import array
@@ -29,9 +29,9 @@ from openmp cimport omp_get_num_threads
 from pyx.attention cimport share
 from pyx.cpu cimport GROUP, GROUP_PAIR, GROUP_WHOLE, GROUP_WORK, PANEL_BYTES, PANEL_ROWS, PLANE_BLOCK, active, kernels
 from pyx.memory cimport Arena
-from pyx.planes cimport Planes, answer
-from pyx.planes import sizes
-from pyx.table cimport TABLE_F16, Table
+from pyx.bit_planes cimport BitPlanes, answer
+from pyx.bit_planes import sizes
+from pyx.stored_rows cimport STORED_F16, StoredRows
 from pyx.team cimport team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
@@ -40,15 +40,16 @@ cdef enum:
     LINE = 16       # logits per cache line: threads never write the same
     TILE = 16       # rows that stay in the cache while several vectors pass
     GROUP_ROWS = 512    # rows of a ternary head for several vectors at a time
-    CHUNK = 1 << 20 # bytes of the table that are read before they are let go
+    CHUNK = 1 << 20 # bytes of stored rows that are read before they are let go
     STAGED_BITS = 6     # of Q8_0 rows
-    PATIENCE = 32       # answers before the planes of Q8_0 rows are begun,
+    PATIENCE = 32       # answers before the bit planes of Q8_0 rows are begun,
     PARTS = 64          # and over which they are made
 
 #: kind -> (id, bits per weight); two-stage over Q8_0 rows: HEAD_Q8_0
 KINDS = {
-    "int8": (HEAD_INT8, 8), "two-stage": (HEAD_PLANES, 8), "int6": (HEAD_PLANES, 6), "int4": (HEAD_PLANES, 4),
-    "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16), "f32": (HEAD_F32, 32),
+    "int8": (HEAD_INT8, 8), "two-stage": (HEAD_BIT_PLANES, 8), "int6": (HEAD_BIT_PLANES, 6),
+    "int4": (HEAD_BIT_PLANES, 4), "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16),
+    "f32": (HEAD_F32, 32),
 }
 
 
@@ -62,8 +63,8 @@ cdef int64_t room_of(int64_t k) noexcept nogil:
 
 
 #: what a head over stored rows will be: "auto" and "native" resolved, the bytes of its rows, whether they lie in the
-#: file's map, the bytes of its working memory, those allocated for rows or planes, and those of a copy beside the map
-#: (a ternary head is moved as projections are)
+#: file's map, the bytes of its working memory, those allocated for rows or bit planes, and those of a copy beside
+#: the map (a ternary head is moved as projections are)
 Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated copied")
 
 
@@ -76,43 +77,43 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
     if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in ("Q2_0", "PQ2_0"):
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
-    staged = id == HEAD_PLANES and kind == "two-stage" and type == "Q8_0"
-    nbytes, scratch, planes, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
+    staged = id == HEAD_BIT_PLANES and kind == "two-stage" and type == "Q8_0"
+    nbytes, scratch, beside, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
     if id == HEAD_INT8:
         nbytes += 4 * n_row
     elif id == HEAD_Q8_0 or staged:
         nbytes += n_row * (k // 32) * 2
         if staged:
-            planes, more = sizes(n_row, k, STAGED_BITS, n_threads)
+            beside, more = sizes(n_row, k, STAGED_BITS, n_threads)
             scratch += more
     elif id == HEAD_TERNARY:
         nbytes = n_row * (k // GROUP) * (GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
         copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
-    elif id == HEAD_PLANES:
+    elif id == HEAD_BIT_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)
         scratch += more
     mapped = kind == type.lower() or id == HEAD_TERNARY or staged
-    return Placement(kind, nbytes, mapped, scratch, planes if mapped else nbytes, copied)
+    return Placement(kind, nbytes, mapped, scratch, beside if mapped else nbytes, copied)
 
 
 cdef class Head:
-    """The output head over a table: kind one of KINDS, "native" or "auto".
+    """The output head over stored rows: kind one of KINDS, "native" or "auto".
 
     ``mapped`` tells that the rows are used where the file's map holds them (they have the type that is asked for).
     Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
-    def __cinit__(self, Table table not None, str kind="int8", int n_threads=1):
+    def __cinit__(self, StoredRows stored not None, str kind="int8", int n_threads=1):
         if not 1 <= n_threads <= 1024:
             raise ValueError(f"{n_threads} threads are out of range")
-        self.n_row, self.k, self.n_threads = table.n_row, table.k, n_threads
-        self.placement = placement(kind, table.type, self.n_row, self.k, n_threads)
+        self.n_row, self.k, self.n_threads = stored.n_row, stored.k, n_threads
+        self.placement = placement(kind, stored.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
         self.kind_id = KINDS[self.kind][0]
-        if self.kind_id == HEAD_PLANES and self.placement.mapped:
+        if self.kind_id == HEAD_BIT_PLANES and self.placement.mapped:
             self.kind_id, self.waits = HEAD_Q8_0, PATIENCE
-            self.planes = Planes(self.n_row, self.k, STAGED_BITS, n_threads, table)
+            self.bit_planes = BitPlanes(self.n_row, self.k, STAGED_BITS, n_threads, stored)
             self.row_room = room_of(self.k)
             self.row_arena = Arena(n_threads * self.row_room)
         self.query_arena = Arena(2 * HEAD_TOKENS * (self.k + 4 * (self.k // GROUP)))
@@ -121,13 +122,13 @@ cdef class Head:
             if self.k % GROUP:
                 raise ValueError(f"rows of {self.k} do not fill whole groups of {GROUP} weights")
             self.work = Arena(n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS))
-            self.matrix = TernaryMatrix.pack(table.type, table.owner, self.n_row, self.k)
+            self.matrix = TernaryMatrix.pack(stored.type, stored.owner, self.n_row, self.k)
             return
-        if self.placement.mapped and (self.kind_id == HEAD_Q8_0 or (<size_t>table.data) % 4 == 0):
-            self.owner, self.rows, self.row_bytes, self.as_stored = table, table.data, table.row_bytes, True
+        if self.placement.mapped and (self.kind_id == HEAD_Q8_0 or (<size_t>stored.data) % 4 == 0):
+            self.owner, self.rows, self.row_bytes, self.as_stored = stored, stored.data, stored.row_bytes, True
             return
         self.allocate()
-        self.source, self.fresh = table, True
+        self.source, self.fresh = stored, True
         if KINDS[self.kind][1] != 8:
             self.make()
 
@@ -137,8 +138,8 @@ cdef class Head:
         cdef int bits = KINDS[self.kind][1]
         self.row_room = room_of(self.k)
         self.row_arena = Arena(self.n_threads * self.row_room)
-        if self.kind_id == HEAD_PLANES:
-            self.planes = Planes(self.n_row, self.k, bits, self.n_threads)
+        if self.kind_id == HEAD_BIT_PLANES:
+            self.bit_planes = BitPlanes(self.n_row, self.k, bits, self.n_threads)
         else:
             nbytes = self.n_row * self.k * bits // 8
             # Read in one long stream per token: huge pages pay most here.
@@ -150,7 +151,7 @@ cdef class Head:
 
     cdef expect(self, int64_t n_token):
         """An answer to n_token vectors comes: make the rows if they are not, and will be read more than once."""
-        if self.kind_id == HEAD_Q8_0 and self.planes is not None and self.made < self.n_row:
+        if self.kind_id == HEAD_Q8_0 and self.bit_planes is not None and self.made < self.n_row:
             self.made = self.making
             if self.made == self.n_row:
                 self.row_arena = None
@@ -163,17 +164,19 @@ cdef class Head:
         self.fresh = False
 
     cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil:
-        cdef float *floats = <float *>(self.row_arena.data + tid * self.row_room) if self.made < self.making else NULL
+        cdef float *floats = NULL  # [k_pad], its codes behind it
         cdef int64_t row, n = self.making - self.made
+        if n > 0:
+            floats = <float *>(self.row_arena.data + tid * self.row_room)
         for row in range(self.made + share(n, 1, tid, n_thread), self.made + share(n, 1, tid + 1, n_thread)):
-            self.planes.rows.row_into(row, floats)
-            self.planes.put(kernel, row, floats, <uint8_t *>(floats + padded(self.k)))
+            self.bit_planes.rows.row_into(row, floats)
+            self.bit_planes.put(kernel, row, floats, <uint8_t *>(floats + padded(self.k)))
 
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil:
         cdef int64_t t
-        if self.kind_id == HEAD_PLANES:
+        if self.kind_id == HEAD_BIT_PLANES:
             return True
-        if self.planes is None or self.made < self.n_row:
+        if self.bit_planes is None or self.made < self.n_row:
             return False
         for t in range(n_token):
             if a[t].top == 0:
@@ -181,62 +184,62 @@ cdef class Head:
         return True
 
     cdef make(self):
-        """Make all rows and let the table go."""
+        """Make all rows and let the stored ones go."""
         cdef int64_t row, n_row = self.n_row, k = self.k
-        cdef Table table = self.source
+        cdef StoredRows stored = self.source
         cdef const kernels *kernel = active()
         cdef head_kind kind = self.kind_id
-        cdef int64_t some = max(<int64_t>1, CHUNK // table.row_bytes)
-        cdef float *row_floats
-        cdef uint8_t *codes
-        cdef uint8_t *out = <uint8_t *>self.rows
-        cdef Planes planes = self.planes
+        cdef int64_t some = max(<int64_t>1, CHUNK // stored.row_bytes)
+        cdef float *row_floats  # [k_pad]
+        cdef uint8_t *codes     # [k_pad]
+        cdef uint8_t *out = <uint8_t *>self.rows    # [n_row][k] of the head's type
+        cdef BitPlanes bit_planes = self.bit_planes
         with nogil, parallel(num_threads=self.n_threads):
             row_floats = <float *>(self.row_arena.data + threadid() * self.row_room)
             codes = <uint8_t *>(row_floats + padded(k))
             # handed out: another thread may need one of the cores for the tokenizer meanwhile
             for row in prange(n_row, schedule="dynamic", chunksize=some):
                 if row % some == 0:
-                    table.bring(row, row + some)
+                    stored.bring(row, row + some)
                 if kind == HEAD_F32:
-                    table.row_into(row, <float *>out + row * k)
+                    stored.row_into(row, <float *>out + row * k)
                 else:
-                    self.floats(kernel, table, row, row_floats)
+                    self.floats(kernel, stored, row, row_floats)
                     if kind == HEAD_INT8:
                         kernel.quantize_row_i8(row_floats, k, <int8_t *>out + row * k, self.scale + row)
-                    elif kind == HEAD_PLANES:
-                        planes.put(kernel, row, row_floats, codes)
+                    elif kind == HEAD_BIT_PLANES:
+                        bit_planes.put(kernel, row, row_floats, codes)
                     else:
                         kernel.float_to_half(row_floats, k, <uint16_t *>out + row * k)
                 if row % some == some - 1:
-                    table.let_go(max(<int64_t>0, row - 4 * some), row + 1)  # reading maps pages in front again
-        table.let_go(0, n_row)  # pages that two threads shared
+                    stored.let_go(max(<int64_t>0, row - 4 * some), row + 1)  # reading maps pages in front again
+        stored.let_go(0, n_row)  # pages that two threads shared
         self.source = self.row_arena = None
 
-    cdef void floats(self, const kernels *kernel, Table table, int64_t row, float *out) noexcept nogil:
-        """A row of the table as numbers."""
-        if table.type_id == TABLE_F16 and <size_t>table.data % 2 == 0:
-            kernel.half_to_float(<const uint16_t *>(table.data + row * table.row_bytes), self.k, out)
+    cdef void floats(self, const kernels *kernel, StoredRows stored, int64_t row, float *out) noexcept nogil:
+        """A stored row as floats, out [k]."""
+        if stored.type_id == STORED_F16 and <size_t>stored.data % 2 == 0:
+            kernel.half_to_float(<const uint16_t *>(stored.data + row * stored.row_bytes), self.k, out)
         else:
-            table.row_into(row, out)
+            stored.row_into(row, out)
 
     cdef void pass_by(
-        self, const kernels *kernel, Table table, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
+        self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil:
-        """The logits of rows that are made for this once."""
-        cdef int64_t row, t, k = self.k, some = max(<int64_t>1, CHUNK // table.row_bytes), begun = row0
-        cdef float *row_floats = <float *>(self.row_arena.data + tid * self.row_room)
-        cdef int8_t *codes = <int8_t *>(row_floats + padded(k))
+        """The logits a[t].out[row], t < n_token, of rows that are made for this once."""
+        cdef int64_t row, t, k = self.k, some = max(<int64_t>1, CHUNK // stored.row_bytes), begun = row0
+        cdef float *row_floats = <float *>(self.row_arena.data + tid * self.row_room)   # [k_pad]
+        cdef int8_t *codes = <int8_t *>(row_floats + padded(k))                         # [k_pad]
         cdef float scale
-        cdef float *out[HEAD_TOKENS]
+        cdef float *out[HEAD_TOKENS]    # [n_token] -> one logit
         for row in range(row0, row1):
-            self.floats(kernel, table, row, row_floats)
+            self.floats(kernel, stored, row, row_floats)
             kernel.quantize_row_i8(row_floats, k, codes, &scale)
             for t in range(n_token):
                 out[t] = a[t].out + row
             kernel.head_i8(codes, &scale, 1, k, self.x16, n_token, self.s, out)
             if row + 1 - begun == some or row + 1 == row1:
-                table.let_go(max(row0, begun - 4 * some), row + 1)  # reading maps pages in front again
+                stored.let_go(max(row0, begun - 4 * some), row + 1)  # reading maps pages in front again
                 begun = row + 1
 
     cdef void give(
@@ -259,22 +262,22 @@ cdef class Head:
 
     cdef void ask(self, const kernels *kernel, int64_t t, const float *x) noexcept nogil:
         cdef int64_t n
-        cdef float *d
-        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_Q8_0 or self.kind_id == HEAD_PLANES:
+        cdef float *d   # [HEAD_TOKENS][k / GROUP] scales, then as many sums
+        if self.kind_id == HEAD_INT8 or self.kind_id == HEAD_Q8_0 or self.kind_id == HEAD_BIT_PLANES:
             self.s[t] = kernel.quantize_i16(x, self.k, self.x16 + t * self.k)
         if self.kind_id == HEAD_TERNARY:
             n = self.k // GROUP
             d = <float *>(self.x16 + HEAD_TOKENS * self.k)
             kernel.quantize_groups(
                 x, self.k, <int8_t *>self.x16 + t * self.k, d + t * n, <int32_t *>(d + HEAD_TOKENS * n) + t * n)
-        if self.kind_id == HEAD_PLANES or self.planes is not None and self.made == self.n_row:
-            self.planes.ask(t, self.x16 + t * self.k, self.s[t])
+        if self.kind_id == HEAD_BIT_PLANES or self.bit_planes is not None and self.made == self.n_row:
+            self.bit_planes.ask(t, self.x16 + t * self.k, self.s[t])
 
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, const float *x, int64_t row0, int64_t row1,
         int tid, int n_thread) noexcept nogil:
         cdef int64_t row, n, t, k = self.k, tile = row1 - row0 if n_token == 1 else TILE
-        cdef float *out[HEAD_TOKENS]
+        cdef float *out[HEAD_TOKENS]    # [n_token] -> [row1 - row0]
         if self.kind_id == HEAD_TERNARY:
             self.ternary(kernel, n_token, a, row0, row1, tid)
             return
@@ -282,7 +285,7 @@ cdef class Head:
             self.pass_by(kernel, self.source, n_token, a, row0, row1, tid)
             return
         if self.staged(n_token, a):
-            self.planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
+            self.bit_planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
             return
         for t in range(n_token):
             out[t] = a[t].out + row0
@@ -308,8 +311,8 @@ cdef class Head:
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil:
         cdef int64_t n_group = self.k // GROUP, n = row1 - row0, row = row0, t
-        cdef const float *d = <const float *>(self.x16 + HEAD_TOKENS * self.k)
-        cdef const int32_t *sum = <const int32_t *>(d + HEAD_TOKENS * n_group)
+        cdef const float *d = <const float *>(self.x16 + HEAD_TOKENS * self.k)          # [n_token][n_group]
+        cdef const int32_t *sum = <const int32_t *>(d + HEAD_TOKENS * n_group)          # [n_token][n_group]
         cdef uint8_t *work = self.work.data + tid * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
         cdef float *some = <float *>(work + GROUP_WORK)  # [n_token][n], then to where each token wants it
         while row < row1:
@@ -325,10 +328,10 @@ cdef class Head:
 
     def apply(self, x, int64_t top=0, int n_threads=1):
         """Logits as array("f") [n][n_row] of n <= 8 hidden vectors x (float32 buffer [n][k]); as a step gives them."""
-        cdef const float[::1] vectors = x
+        cdef const float[::1] vectors = x   # [n * k]
         cdef const kernels *kernel = active()
         cdef int64_t n = vectors.shape[0] // self.k, t, n_row = self.n_row
-        cdef float[::1] out
+        cdef float[::1] out     # [n * n_row]
         cdef answer answers[HEAD_TOKENS]
         cdef int tid, team
         if n * self.k != vectors.shape[0] or not 1 <= n <= HEAD_TOKENS or not 0 <= top <= MOST_WINNERS:
@@ -364,7 +367,7 @@ cdef class Head:
 
     @property
     def allocated(self):
-        """Bytes allocated beside the map, for rows or planes."""
+        """Bytes allocated beside the map, for rows or bit planes."""
         return self.placement.allocated if self.mapped else self.nbytes
 
     @property

@@ -11,7 +11,7 @@ cdef class KVCache:
     cdef readonly PagePool pool
     cdef readonly Spill spill   # None: pages that leave are lost
     cdef int64_t spills_from    # more tokens than these, and pages leave
-    cdef Arena tables           # streams, their block tables, the sinks' angles
+    cdef Arena block_tables     # streams, their block tables, the sinks' angles
     cdef dict plan              # the arguments it was made with
     cdef readonly int64_t n_ctx, n_tokens
     cdef readonly str kv_type, policy, positions

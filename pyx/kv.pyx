@@ -18,7 +18,7 @@ from pyx.cpu cimport KV_PAGE
 from pyx.memory cimport Arena
 from pyx.page cimport is_quantised, page_format, type_name
 from pyx.page import page_types
-from pyx.policy cimport first_page, forget, hold, pages, reach, stream, table_size, unseen
+from pyx.policy cimport first_page, forget, hold, pages, reach, stream, block_table_size, unseen
 from pyx.pool cimport PagePool, is_ring, references, share_page
 from pyx.spill cimport Spill
 
@@ -64,9 +64,9 @@ cdef class KVCache:
         entries = sum(pinned + ring + self.p.quantised for _, _, pinned, ring in shape)
         angles = streams * (head_dim // 2) * self.p.restart
         # streams, then number, mass, mass_before (as dump has them), id, run of all, then the angles
-        self.tables = Arena(streams * sizeof(stream) + 20 * entries + 4 * streams + 8 * angles)
-        self.p.streams = <stream *>self.tables.data
-        cell = <int32_t *>(self.tables.data + streams * sizeof(stream))
+        self.block_tables = Arena(streams * sizeof(stream) + 20 * entries + 4 * streams + 8 * angles)
+        self.p.streams = <stream *>self.block_tables.data
+        cell = <int32_t *>(self.block_tables.data + streams * sizeof(stream))
         for i, (seen, pinned_tokens, pinned, ring) in enumerate(shape):
             s = &self.p.streams[i]
             s.window, s.sinks, s.sink_pages, s.ring_pages = seen, pinned_tokens, pinned, ring
@@ -75,8 +75,8 @@ cdef class KVCache:
             n_ring += ring
             s.number, s.id, s.run = cell + at, cell + 3 * entries + at, cell + 4 * entries + at + i
             s.mass, s.mass_before = <float *>(cell + entries + at), <float *>(cell + 2 * entries + at)
-            at += table_size(&self.p, s)
-            self.p.max_pages = max(self.p.max_pages, table_size(&self.p, s))
+            at += block_table_size(&self.p, s)
+            self.p.max_pages = max(self.p.max_pages, block_table_size(&self.p, s))
         for i in range(streams):
             self.p.streams[i].ring_first += n_float
         self.p.sink_cos = <float *>(cell + 5 * entries + streams)
@@ -90,7 +90,7 @@ cdef class KVCache:
             self.spills_from = KV_PAGE * min(pinned + ring for _, _, pinned, ring in shape)
 
     def __dealloc__(self):
-        if self.tables is not None and self.p.slab >= 0:  # no tables: the arguments were refused
+        if self.block_tables is not None and self.p.slab >= 0:  # none: the arguments were refused
             self._forget(0)
             self.pool.leave(self.p.slab)
 
@@ -198,7 +198,7 @@ cdef class KVCache:
                 share_page(self.p.pool, s.id[j])
             copy.n_page, copy.n_run = s.n_page, s.n_run
         i = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
-        memcpy(other.tables.data + i, self.tables.data + i, self.tables.nbytes - i)
+        memcpy(other.block_tables.data + i, self.block_tables.data + i, self.block_tables.nbytes - i)
         other.n_tokens, other.most, other.has_angles = self.n_tokens, self.most, self.has_angles
         return other
 
@@ -296,13 +296,13 @@ cdef class KVCache:
         """Entries of all block tables together."""
         cdef int64_t i, n = 0
         for i in range(self.p.n_layer * self.p.n_kv_head):
-            n += table_size(&self.p, &self.p.streams[i])
+            n += block_table_size(&self.p, &self.p.streams[i])
         return n
 
     def _averages(self):
         """Writable view of the numbers and averages of all pages."""
         cdef int64_t start = self.p.n_layer * self.p.n_kv_head * sizeof(stream)
-        return self.tables.view[start : start + 12 * self._entries()]
+        return self.block_tables.view[start : start + 12 * self._entries()]
 
     def _pieces(self, bint averages=True):
         """Writable views of all that is held, side by side where pages are."""

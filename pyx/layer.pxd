@@ -43,6 +43,7 @@ cdef struct layer:
     const matrix *down          # [hidden][ffn]
     bint near                   # sees a sliding window, and turns by rotary_near
 
+# out [n] = act(gate [n]) * up [n]
 ctypedef void (*gate_kernel)(const float *gate, const float *up, int64_t n, float *out) noexcept nogil
 
 # What the threads of one step share.
@@ -50,7 +51,7 @@ cdef struct step_plan:
     const kernels *kernel
     team team
     stage_clock *clocks     # [n_threads], or NULL
-    const layer *layers
+    const layer *layers     # [n_layer]
     scratch w
     int64_t n_token         # of all segments
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim
@@ -64,7 +65,7 @@ cdef struct step_plan:
     attention_plan attention
     rotation rotary
     rotation rotary_near    # of layers with a sliding window; half 0: there are none
-    const float *output_norm
+    const float *output_norm    # [hidden]
     int64_t n_answer        # logits that are wanted
     float *queries          # [n_layer][n_head][head_dim] of the last token, or NULL
 

@@ -36,8 +36,8 @@ cdef enum act_quant:
 cdef void quantise(
     step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind,
     int64_t row) noexcept nogil:
-    """[Norm, the projection's own norm and] quantise one token x [n] into row `row` of w.x8, rows n_block*128 apart;
-    keeps the floats in w.x."""
+    """[Norm, the projection's own norm (both [n]) and] quantise one token x [n] into row `row` of w.x8, rows
+    n_block*128 apart; keeps the floats in w.x."""
     cdef int64_t pad = (n + TERNARY_BLOCK - 1) // TERNARY_BLOCK * TERNARY_BLOCK
     if norm != NULL:
         p.kernel.rmsnorm(x, norm, p.eps, n, p.w.x + row * n)
@@ -60,7 +60,7 @@ cdef void quantise(
 cdef activations quantised(
     step_plan *p, const float *x, const float *norm, const float *inner, int64_t n, act_quant kind, int tid,
     int n_thread) noexcept nogil:
-    """Stage: x [n_token][n] as the input of projections.
+    """Stage: x [n_token][n] as the input of projections, through the norms [n] that are given.
 
     A single token is quantised by every thread for itself, in a row of its own: that takes no longer than one thread
     alone, and nobody has to wait.
@@ -93,7 +93,8 @@ cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:
 cdef void rows_of(
     step_plan *p, const matrix *w, const activations *a, int64_t start, int64_t stop, bint accumulate,
     int32_t *acc, float *out) noexcept nogil:
-    """Rows [start, stop), clamped to the matrix; so fused matrices are cut from one range of rows."""
+    """out [n_token][n_row] (+)= w a for rows [start, stop), clamped to the matrix; so fused matrices are cut from one
+    range of rows."""
     start = max(start, <int64_t>0)
     stop = min(stop, w.n_row)
     if start < stop:
@@ -103,7 +104,7 @@ cdef void rows_of(
 cdef void biased_rows(
     step_plan *p, const matrix *w, const float *bias, const activations *a, int64_t start, int64_t stop, int32_t *acc,
     float *out) noexcept nogil:
-    """rows_of, plus the bias of each row where there is one."""
+    """rows_of, plus the bias [n_row] of each row where there is one."""
     cdef int64_t t, row
     rows_of(p, w, a, start, stop, False, acc, out)
     if bias == NULL:
@@ -116,7 +117,7 @@ cdef void biased_rows(
 cdef void rows_apart(
     step_plan *p, const matrix *w, const float *bias, const float *norm, const float *inner, stage which, int32_t *acc,
     float *out, int tid, int n_thread) noexcept nogil:
-    """Stage: a projection of h that has a norm of its own in front of it."""
+    """Stage: a projection of h that has a norm of its own in front of it, into out [n_token][n_row]."""
     cdef activations a = quantised(p, p.w.h, norm, inner, p.hidden, INT4 if p.a48 else INT8, tid, n_thread)
     biased_rows(
         p, w, bias, &a, share(w.n_row, unit_of(p), tid, n_thread), share(w.n_row, unit_of(p), tid + 1, n_thread), acc,
@@ -126,7 +127,8 @@ cdef void rows_apart(
 
 cdef inline void turn(
     step_plan *p, float *x, const float *norm, const float *cs, const float *sn) noexcept nogil:
-    """Rotate a head in place, with its norm before or after that where it has one."""
+    """Rotate a head x [head_dim] in place by cs, sn [half], with its norm [head_dim] before or after that if it has
+    one."""
     if norm != NULL and not p.norm_rotated:
         p.kernel.rmsnorm(x, norm, p.eps, p.head_dim, x)
     rotate_head(p.kernel, &p.rotary, x, cs, sn)
@@ -140,12 +142,12 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
     cdef const layer *w = &p.layers[index]
     cdef int64_t item, t, head, h, D = p.head_dim, H = p.n_kv_head, group = p.n_head // H, half = p.rotary.half
     cdef const segment *of = p.attention.segments
-    cdef float *x
-    cdef float *sinks
-    cdef const float *cs
-    cdef const float *sn
-    cdef const float *cosines = p.w.cs_near if w.near else p.w.cs
-    cdef const float *sines = p.w.sn_near if w.near else p.w.sn
+    cdef float *x           # [D] a query head
+    cdef float *sinks       # [D] the same for the sinks
+    cdef const float *cs    # [half], of the token
+    cdef const float *sn    # [half]
+    cdef const float *cosines = p.w.cs_near if w.near else p.w.cs   # [n_token][half]
+    cdef const float *sines = p.w.sn_near if w.near else p.w.sn     # [n_token][half]
     for item in range(share(p.n_token * H, 1, tid, n_thread), share(p.n_token * H, 1, tid + 1, n_thread)):
         t, head = item // H, item % H
         while t >= of.first + of.n_token:
@@ -172,7 +174,7 @@ cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept no
 
 
 cdef inline void scale_head(float *x, int64_t head_dim, bint hadamard) noexcept nogil:
-    """The last step of a query: the factor 1/sqrt(head_dim), and the rotation that its keys have."""
+    """The last step of a query x [head_dim]: the factor 1/sqrt(head_dim), and the rotation that its keys have."""
     cdef float factor = <float>(1.0 / sqrt(<double>head_dim))
     cdef int64_t i
     for i in range(head_dim):
@@ -195,11 +197,11 @@ cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept
 cdef void add_rows(
     step_plan *p, const matrix *w, const activations *a, const float *norm, stage which, int32_t *acc, int tid,
     int n_thread) noexcept nogil:
-    """Stage: a projection, through the norm behind it where there is one, added to h."""
+    """Stage: a projection, through the norm [hidden] behind it where there is one, added to h [n_token][hidden]."""
     cdef int64_t t, i, start = share(p.hidden, unit_of(p), tid, n_thread)
     cdef int64_t stop = share(p.hidden, unit_of(p), tid + 1, n_thread)
-    cdef float *block
-    cdef float *h
+    cdef float *block   # [hidden], of one token
+    cdef float *h       # [hidden]
     rows_of(p, w, a, start, stop, norm == NULL, acc, p.w.h if norm == NULL else p.w.block)
     done(p, which, tid, n_thread)
     if norm == NULL:
@@ -235,7 +237,7 @@ cdef void project_qkv(step_plan *p, const layer *w, int32_t *acc, int tid, int n
 
 cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
     cdef const layer *w = &p.layers[index]
-    cdef int32_t *acc = p.w.acc + p.acc_ints // n_thread // 16 * 16 * tid
+    cdef int32_t *acc = p.w.acc + p.acc_ints // n_thread // 16 * 16 * tid   # [acc_ints / n_thread]
     cdef int64_t q_dim = p.n_head * p.head_dim
     cdef int64_t start, stop
     cdef activations a
@@ -275,7 +277,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
 cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil:
     """gate = act(gate) * up, n columns from start on."""
     cdef int64_t t
-    cdef float *gate
+    cdef float *gate    # [n], of one token
     for t in range(p.n_token):
         gate = p.w.gate + t * p.ffn + start
         p.gate(gate, p.w.up + t * p.ffn + start, n, gate)

@@ -71,4 +71,4 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
 # Attention that each page got from the next token: share [n_page] of its probabilities.
 cdef void weigh(stream *s, const float *share) noexcept nogil
 # Room for the block table of one head, in entries.
-cdef int64_t table_size(const pages *kv, const stream *s) noexcept nogil
+cdef int64_t block_table_size(const pages *kv, const stream *s) noexcept nogil

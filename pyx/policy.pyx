@@ -67,7 +67,7 @@ cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil:
     return max(<int64_t>0, oldest_seen(kv, s, n) - s.sinks)
 
 
-cdef int64_t table_size(const pages *kv, const stream *s) noexcept nogil:
+cdef int64_t block_table_size(const pages *kv, const stream *s) noexcept nogil:
     return s.sink_pages + s.ring_pages + kv.quantised
 
 

@@ -24,7 +24,7 @@ cdef struct slabs:
     int64_t float_used          # pages in use, of each kind
     int64_t ring_used
     uint8_t *data[MAX_SLABS]    # float pages, then ring pages
-    int32_t *refs[MAX_SLABS]    # [n_place] tables that name the page; 0: it is free
+    int32_t *refs[MAX_SLABS]    # [n_place] block tables that name the page; 0: it is free
 
 # Where a page lies.
 cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
@@ -38,14 +38,14 @@ cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
 cdef inline bint is_ring(const slabs *pool, int32_t id) noexcept nogil:
     return (id & ((<int64_t>1 << pool.shift) - 1)) >= pool.n_float
 
-# Tables that name the page.
+# Block tables that name the page.
 cdef int32_t references(const slabs *pool, int32_t id) noexcept nogil
 # Id of a free page among places [first, first + n), now named once; place first + hint of slab `own` where that is
 # free.  -1 if none is.
 cdef int32_t take_page(slabs *pool, int64_t own, int64_t first, int64_t n, int64_t hint) noexcept nogil
-# One more table names the page.
+# One more block table names the page.
 cdef void share_page(slabs *pool, int32_t id) noexcept nogil
-# One table less; the last one frees it.
+# One block table less; the last one frees it.
 cdef void release_page(slabs *pool, int32_t id) noexcept nogil
 
 cdef class PagePool:

@@ -6,8 +6,8 @@ it is: pages that follow each other in a head lie side by side, and where a shar
 the same place of another slab is free.  Untouched places cost no memory, so a hundred sessions that share a long
 beginning take the memory of one beginning and of what each has of its own.
 
-A page that one table names may be written; one that several name is copied first.  Counts are atomic: sessions may
-take and give back pages on their own threads.  Slabs come and go under the GIL only.
+A page that one block table names may be written; one that several name is copied first.  Counts are atomic: sessions
+may take and give back pages on their own threads.  Slabs come and go under the GIL only.
 """
 
 cimport cython
@@ -160,7 +160,7 @@ cdef class PagePool:
 
     @property
     def references(self):
-        """How many tables name each page, place by place: one list per slab, for tests and tools."""
+        """How many block tables name each page, place by place: one list per slab, for tests and tools."""
         cdef int64_t slab, place
         found = []
         for slab in range(self.s.n_slab):

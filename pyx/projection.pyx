@@ -55,10 +55,10 @@ cdef void project_groups(
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
     """Scales per group along K.  Activations with one scale for all of K get it for every group, a token at a time."""
     cdef int64_t n = w.n_block, t, g, e
-    cdef int32_t *sum = acc
-    cdef float *d = <float *>(acc + n)
-    cdef int8_t *q = <int8_t *>(acc + 2 * n)
-    cdef const int8_t *x
+    cdef int32_t *sum = acc                     # [n]
+    cdef float *d = <float *>(acc + n)          # [n]
+    cdef int8_t *q = <int8_t *>(acc + 2 * n)    # [n][GROUP], in the order of quantize_groups
+    cdef const int8_t *x                        # [GROUP]
     if a.groups:
         group_rows(kernel, w, a.x8, a.s, a.sum, a.n_token, row0, row1, accumulate, out + row0, ld_out, acc)
         return
@@ -89,7 +89,7 @@ cdef void project_dense(
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
     """A float projection in a ternary model: float activations, as the file's maker left it unquantised."""
     cdef int64_t row, n_row, r, t
-    cdef float *y = <float *>acc
+    cdef float *y = <float *>acc    # [ROW_TILE]
     row = row0
     while row < row1:
         n_row = min(<int64_t>ROW_TILE, row1 - row)

@@ -2,7 +2,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport segment
-from pyx.planes cimport answer
+from pyx.bit_planes cimport answer
 
 # What the sizes follow from.
 cdef struct scratch_widths:

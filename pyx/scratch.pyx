@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 
 from pyx.attention cimport segment, thread_state_floats
 from pyx.cpu cimport TERNARY_BLOCK
-from pyx.planes cimport answer
+from pyx.bit_planes cimport answer
 from pyx.projection cimport accumulators
 
 

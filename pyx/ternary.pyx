@@ -22,7 +22,7 @@ from pyx.cpu cimport (
     GROUP, GROUP_PAIR, GROUP_WHOLE, PANEL_BYTES, PANEL_ROWS, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
 from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
-from pyx.table cimport TABLE_Q4_0, Table
+from pyx.stored_rows cimport STORED_Q4_0, StoredRows
 
 cdef extern from "kernels.h" nogil:
     void repack_i2s_128(const uint8_t *, int64_t, int64_t, uint8_t *)
@@ -68,7 +68,7 @@ _BLOCKS = {"TQ1_0": (256, 54), "TQ2_0": (256, 66), "STQ1_0": (256, 42), "PTQ1_0"
 _BN = {"IQ1_BN": (0, 2, 13), "IQ2_BN": (1, 4, 16), "IQ2_BN_R4": (2, 4, 16)}
 
 
-#: tables of floats whose values may be ternary
+#: types of floats whose values may be ternary
 FLOATS = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
 
 
@@ -287,7 +287,7 @@ cdef class TernaryMatrix:
         128 or 256 along K), then absmean over latent weights.  Taking the absmean of weights that are ternary already
         would shrink the scale by their density."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, row, i, block, n_block = self.m.n_block
-        cdef Table table = Table(type, data, n_row, k)
+        cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
         cdef Arena low_arena = Arena(4 * n_row * n_block), high_arena = Arena(4 * n_row * n_block)
         cdef float *w = <float *>floats.data
@@ -297,8 +297,8 @@ cdef class TernaryMatrix:
         cdef bint finite = True
         with nogil:
             for row in range(n_row):
-                table.row_into(row, w + row * k)
-                if table.type_id == TABLE_Q4_0:
+                stored.row_into(row, w + row * k)
+                if stored.type_id == STORED_Q4_0:
                     whole_ends(w + row * k, k)
                 for i in range(k):
                     magnitude = fabsf(w[row * k + i])
@@ -365,12 +365,12 @@ cdef class TernaryMatrix:
     def dense(str type not None, data, int64_t n_row, int64_t k, float scale=1.0):
         """A float projection that its maker left unquantised; kept as float32 rows."""
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
-        cdef Table table = Table(type, data, n_row, k)
+        cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
         cdef float *w = <float *>floats.data
         cdef int64_t row, i
         for row in range(n_row):
-            table.row_into(row, w + row * k)
+            stored.row_into(row, w + row * k)
         for i in range(n_row * k):
             w[i] *= scale
         self.m.n_row, self.m.k, self.m.dense = n_row, k, w

@@ -6,7 +6,7 @@ from typing import Any
 from pyx.head import Head
 from pyx.kv import KVCache
 from pyx.pace import Pace
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 
 STAGES: tuple[str, ...]
@@ -44,7 +44,7 @@ class Transformer:
     def __init__(
         self,
         config: Any,  # edge.config.ModelConfig
-        embedding: Table,
+        embedding: StoredRows,
         head: Head,
         layers: Sequence[Mapping[str, Any]],
         output_norm: Any,

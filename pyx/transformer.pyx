@@ -1,4 +1,4 @@
-"""transformer: one model, one step: tokens in, logits out.  The only caller of ternary, table, kv and attention.
+"""transformer: one model, one step: tokens in, logits out.  The only caller of ternary, stored_rows, kv and attention.
 
 A step takes a batch of segments: tokens of different caches.  They lie behind each other, so that embedding, norms,
 projections and head run over all of them at once and weights are read once; rotation, append and attention run per
@@ -31,8 +31,8 @@ from pyx.policy cimport pages
 from pyx.projection cimport matrix
 from pyx.rotary cimport Rotary, angles_at
 from pyx.scratch cimport place, scratch, scratch_widths, widths_of
-from pyx.planes cimport answer
-from pyx.table cimport Table
+from pyx.bit_planes cimport answer
+from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
     EMBED, HEAD, MOST_CORES, WAIT, core_ns, core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns,
     stage_clock, team_barrier)
@@ -46,7 +46,7 @@ STAGES = (
 
 
 cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
-    """The model's multiplier of embedding rows."""
+    """The model's multiplier of embedding rows, h [hidden]."""
     cdef int64_t i
     if p.embedding_scale != 1:
         for i in range(p.hidden):
@@ -61,23 +61,23 @@ cdef inline void angles_of(step_plan *p, int64_t t) noexcept nogil:
         angles_at(&p.rotary_near, p.w.position[t], p.w.cs_near + t * half, p.w.sn_near + t * half)
 
 
-cdef void embed(step_plan *p, Table table, int tid, int n_thread) noexcept nogil:
+cdef void embed(step_plan *p, StoredRows embedding, int tid, int n_thread) noexcept nogil:
     """Stage: embedding rows, and the rotation angles of every position (float64, then rounded)."""
     cdef int64_t t
     if p.n_token == 1:
         if tid == 0:
             angles_of(p, 0)
         if tid == n_thread - 1:
-            table.read_row(p.w.ids[0], tid, p.w.h)
+            embedding.read_row(p.w.ids[0], tid, p.w.h)
             scale_row(p, p.w.h)
         return
     for t in range(share(p.n_token, 1, tid, n_thread), share(p.n_token, 1, tid + 1, n_thread)):
-        table.read_row(p.w.ids[t], tid, p.w.h + t * p.hidden)
+        embedding.read_row(p.w.ids[t], tid, p.w.h + t * p.hidden)
         scale_row(p, p.w.h + t * p.hidden)
         angles_of(p, t)
 
 
-cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
+cdef void run_step(step_plan *p, StoredRows embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The whole step, executed by every thread of the team."""
     cdef int64_t index
     cdef stage_clock *clock = NULL
@@ -96,7 +96,7 @@ cdef void run_step(step_plan *p, Table embedding, Head head, int tid, int n_thre
     lap(clock, HEAD)
 
 
-cdef void run_on(const cores *c, step_plan *p, Table embedding, Head head, int tid, int n_thread) noexcept nogil:
+cdef void run_on(const cores *c, step_plan *p, StoredRows embedding, Head head, int tid, int n_thread) noexcept nogil:
     """The same on some of the cores."""
     cdef core_set before
     cdef bint moved = False
@@ -152,7 +152,7 @@ cdef class Transformer:
     cdef readonly int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, n_vocab, chunk
     cdef readonly int n_threads
     cdef public Pace pace       # None: always n_threads
-    cdef Table embedding
+    cdef StoredRows embedding
     cdef Head head
     cdef layer *layers
     cdef object owners          # everything the pointers in layers point into
@@ -166,7 +166,7 @@ cdef class Transformer:
     cdef cores cores
 
     def __cinit__(
-        self, config, Table embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
+        self, config, StoredRows embedding not None, Head head not None, layers, output_norm, rope_freqs=None,
         int n_threads=1, int64_t chunk=128, bint adapt=False, cores=None):
         if n_threads < 1 or n_threads > 1024 or chunk < 1 or chunk > 4096:
             raise ValueError(f"{n_threads} threads, chunks of {chunk} tokens are out of range")
@@ -206,11 +206,11 @@ cdef class Transformer:
         free(self.layers)
 
     cdef const float *_vector(self, values, int64_t n, str name) except NULL:
-        """Copy of a float32 buffer [n]."""
+        """Copy of a float32 buffer [n]; the transformer owns it."""
         cdef Arena arena = Arena(4 * n)
         if len(values) != n:
             raise ValueError(f"{name} holds {len(values)} numbers, not {n}")
-        cdef const float *x = <const float *>arena.data
+        cdef const float *x = <const float *>arena.data     # [n]
         cdef int64_t i
         memoryview(arena).cast("f")[:n] = memoryview(array.array("f", values))
         for i in range(n):
@@ -385,7 +385,7 @@ cdef class Transformer:
         cdef step_plan *p = &self.plan
         cdef KVCache kv = given.kv
         cdef int64_t t, n = given.tokens.shape[0]
-        cdef answer *a
+        cdef answer *a      # the next of p.w.answers
         of.kv, of.first, of.n_token, of.pos0 = &kv.p, first, n, kv.n_tokens
         memcpy(p.w.ids + first, &given.tokens[0], n * sizeof(int32_t))
         for t in range(n):
@@ -425,7 +425,7 @@ cdef class Transformer:
         cdef int64_t n = 0, i, j
         cdef int n_threads = self.n_threads
         cdef int64_t begun = 0, begun_core = 0
-        cdef Table embedding = self.embedding
+        cdef StoredRows embedding = self.embedding
         cdef Head head = self.head
         cdef Segment given
         cdef KVCache kv

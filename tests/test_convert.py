@@ -23,7 +23,7 @@ from edge.formats.gguf_keys import architecture
 from edge.model.weights import build
 from edge.tools.convert import convert, to_f16, to_q8_0
 from pyx.kv import KVCache
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 from tests import handmade
@@ -260,7 +260,7 @@ def test_float_encoders() -> None:
     row = array.array("f", np.random.default_rng(2).standard_normal(96).astype(np.float32))
     row[32:64] = array.array("f", bytes(128))  # a block of zeros
     assert to_f16(row) == np.array(row, np.float32).astype(np.float16).tobytes()
-    decoded = Table("Q8_0", to_q8_0(row), 1, 96).row(0)
+    decoded = StoredRows("Q8_0", to_q8_0(row), 1, 96).row(0)
     assert np.abs(np.array(decoded) - np.array(row)).max() <= max(map(abs, row)) / 127 * 0.51
     with pytest.raises(OverflowError):
         to_f16(array.array("f", [1e6]))

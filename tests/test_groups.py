@@ -15,7 +15,7 @@ from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.head import Head, placement
 from pyx.memory import Arena
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from tests.test_transformer import logits
 
@@ -171,12 +171,12 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="blocks of 64"):
         TernaryMatrix.pack("Q2_0", bytes(data), 2, 256)
     with pytest.raises(ValueError, match="blocks of 64"):
-        Head(Table("Q2_0", bytes(data), 2, 256), "ternary")
+        Head(StoredRows("Q2_0", bytes(data), 2, 256), "ternary")
     data[18:20] = data[0:2] = struct.pack("<e", float("nan"))
     with pytest.raises(ValueError, match="finite"):
         TernaryMatrix.pack("Q2_0", bytes(data), 2, 256)
     with pytest.raises(ValueError, match="finite"):
-        Head(Table("Q2_0", bytes(data), 2, 256), "auto")
+        Head(StoredRows("Q2_0", bytes(data), 2, 256), "auto")
     with pytest.raises(ValueError, match="multiple of 128"):
         TernaryMatrix.pack("PQ2_0", bytes(17), 1, 64)
     with pytest.raises(ValueError, match="takes"):
@@ -188,16 +188,16 @@ def test_what_is_refused():
 @pytest.mark.parametrize("type_", FILES)
 def test_a_ternary_embedding(type_):
     w, d = weights(9, 384), halves(9, 3)
-    table = Table(type_, stored(w, d, FILES[type_]), 9, 384)
+    given = StoredRows(type_, stored(w, d, FILES[type_]), 9, 384)
     for row in (0, 8):
-        assert np.array(table.row(row)).tolist() == dense(w, d)[row].tolist()
+        assert np.array(given.row(row)).tolist() == dense(w, d)[row].tolist()
 
 
 @pytest.mark.parametrize("type_", FILES)
 def test_a_ternary_head(type_):
     w, d = weights(515, 256), halves(515, 2)
     data = stored(w, d, FILES[type_])
-    head = Head(Table(type_, data, 515, 256), "auto", 2)
+    head = Head(StoredRows(type_, data, 515, 256), "auto", 2)
     assert (head.kind, head.mapped, head.nbytes, head.allocated) == ("ternary", True, len(data), 0)
     x = np.random.default_rng(9).normal(size=(5, 256)).astype(np.float32)
     expected = np.stack([dense(w, d) @ rounded(each) for each in x])
@@ -210,10 +210,10 @@ def test_a_ternary_head(type_):
     assert (head.mapped, head.nbytes, head.allocated) == (False, copied, copied)
     assert head.apply(given) == got == head.apply(given, n_threads=2)
     assert head.apply(array.array("f", x[4])) == got[4 * 515 :]
-    as_int8 = Head(Table(type_, data, 515, 256), "int8")
+    as_int8 = Head(StoredRows(type_, data, 515, 256), "int8")
     error = np.array(as_int8.apply(given)).reshape(5, 515) - x @ dense(w, d).T
     assert np.abs(error).max() < 0.02 * np.abs(expected).max()
-    assert Head(Table("Q2_0", bytes(18 * 3), 1, 192), "auto").kind == "int8"  # rows that do not fill whole groups
+    assert Head(StoredRows("Q2_0", bytes(18 * 3), 1, 192), "auto").kind == "int8"  # rows that do not fill whole groups
 
 
 def test_a_model_rounded_by_groups(root):

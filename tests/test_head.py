@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import edge
 from pyx import cpu
 from pyx.head import Head, placement
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 
 
 def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
@@ -24,7 +24,7 @@ def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
 
 def fresh_head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
     rows = np.ascontiguousarray(rows, np.float32)
-    return Head(Table("F32", rows.tobytes(), *rows.shape), kind, n_threads)
+    return Head(StoredRows("F32", rows.tobytes(), *rows.shape), kind, n_threads)
 
 
 def logits(of: Head, x: np.ndarray, top: int = 0, n_threads: int = 1) -> np.ndarray:
@@ -248,8 +248,8 @@ def test_two_stage_reads_few_rows():
     staged = head(rows, "two-stage")
     got = logits(staged, x[None], 1)[0]
     assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
-    assert staged.planes is not None
-    read = staged.planes.rows_read
+    assert staged.bit_planes is not None
+    read = staged.bit_planes.rows_read
     assert 1 <= read[2] <= read[1] <= read[0] < 1000
 
 
@@ -283,16 +283,16 @@ def test_what_is_refused():
 # ---- Q8_0 rows in two stages ----------------------------------------------------------------------------------------
 
 
-def q8_0(codes: np.ndarray, scales: np.ndarray) -> Table:
+def q8_0(codes: np.ndarray, scales: np.ndarray) -> StoredRows:
     """Rows of blocks: codes int8 [n_row][k], scales [n_row][k / 32]."""
     n_row, k = codes.shape
     blocks = np.empty((n_row, k // 32, 34), np.uint8)
     blocks[:, :, :2] = scales.astype(np.float16)[..., None].view(np.uint8)
     blocks[:, :, 2:] = codes.astype(np.int8).view(np.uint8).reshape(n_row, k // 32, 32)
-    return Table("Q8_0", blocks.tobytes(), n_row, k)
+    return StoredRows("Q8_0", blocks.tobytes(), n_row, k)
 
 
-def q8_0_of(rows: np.ndarray) -> Table:
+def q8_0_of(rows: np.ndarray) -> StoredRows:
     n_row, k = rows.shape
     with np.errstate(over="ignore"):
         scales = (np.abs(rows).reshape(n_row, -1, 32).max(2) / 127).astype(np.float16)
@@ -301,9 +301,9 @@ def q8_0_of(rows: np.ndarray) -> Table:
     return q8_0(codes.reshape(n_row, k), scales)
 
 
-def staged_q8_0(table: Table, n_threads: int = 3) -> Head:
+def staged_q8_0(rows: StoredRows, n_threads: int = 3) -> Head:
     """With all planes made, by different numbers of threads."""
-    of = Head(table, "two-stage", n_threads)
+    of = Head(rows, "two-stage", n_threads)
     zero = array.array("f", bytes(4 * of.k))
     for i in range(32 + 64 + 2):
         of.apply(zero, 1, n_threads if i % 8 == 0 else 1)
@@ -311,9 +311,9 @@ def staged_q8_0(table: Table, n_threads: int = 3) -> Head:
     return of
 
 
-def check_q8_0(table: Table, x: np.ndarray, tops=(1, 2, 40, 256)) -> Head:
+def check_q8_0(rows: StoredRows, x: np.ndarray, tops=(1, 2, 40, 256)) -> Head:
     """The winners are those of the head that reads all, bit for bit, alone, together and by any threads."""
-    staged, whole = staged_q8_0(table), Head(table, "q8_0")
+    staged, whole = staged_q8_0(rows), Head(rows, "q8_0")
     with np.errstate(invalid="ignore"):
         full = logits(whole, x)
         assert same(logits(staged, x), full)
@@ -362,8 +362,8 @@ def test_q8_0_in_two_stages_near_ties():
     for row in range(600):
         codes[row, rng.integers(0, 1024, 3)] += rng.integers(-1, 2, 3)
     scales = np.repeat(rng.uniform(0.001, 0.02, (1, 32)), 600, 0)
-    table = q8_0(codes, scales)
-    check_q8_0(table, np.stack([best * 1.0, -best * 1.0, rng.normal(size=1024)]), (1, 5, 40))
+    rows = q8_0(codes, scales)
+    check_q8_0(rows, np.stack([best * 1.0, -best * 1.0, rng.normal(size=1024)]), (1, 5, 40))
 
 
 def test_q8_0_in_two_stages_rows_that_are_no_numbers():
@@ -371,8 +371,8 @@ def test_q8_0_in_two_stages_rows_that_are_no_numbers():
     codes, scales = rng.integers(-127, 128, size=(300, 64)), np.full((300, 2), 0.01)
     scales[3, 0], scales[50, 1], scales[51, :], scales[90, 0] = np.nan, np.inf, -np.inf, 65504
     x = rng.normal(size=(3, 64))
-    table = q8_0(codes, scales)
-    staged, whole = staged_q8_0(table), Head(table, "q8_0")
+    rows = q8_0(codes, scales)
+    staged, whole = staged_q8_0(rows), Head(rows, "q8_0")
     for top in (1, 5, 256):
         full, got = logits(whole, x), logits(staged, x, top)
         assert (np.isnan(got) == np.isnan(full)).all()
@@ -399,12 +399,12 @@ def test_q8_0_in_two_stages_any_rows(data):
 @pytest.mark.parametrize("isa", cpu.supported())
 def test_q8_0_in_two_stages_on_every_row(isa):
     rng = np.random.default_rng(11)
-    table, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
-    want = winners(logits(Head(table, "q8_0"), x), 10)
+    rows, x = q8_0_of(rng.normal(size=(520, 1056))), rng.normal(size=(2, 1056))
+    want = winners(logits(Head(rows, "q8_0"), x), 10)
     before = cpu.isa()
     try:
         cpu.use(isa)
-        assert same(logits(staged_q8_0(table), x, 10), want)
+        assert same(logits(staged_q8_0(rows), x, 10), want)
     finally:
         cpu.use(before)
 
@@ -414,18 +414,18 @@ def test_q8_0_in_two_stages_reads_few_rows():
     rows, x = rng.normal(size=(5000, 512)), rng.normal(size=512)
     rows[77] += 0.3 * x
     staged = staged_q8_0(q8_0_of(rows))
-    before = np.array(staged.planes.rows_read)
+    before = np.array(staged.bit_planes.rows_read)
     got = logits(staged, x[None], 1)[0]
     assert got.argmax() == 77 and np.isneginf(np.delete(got, 77)).all()
-    read = np.array(staged.planes.rows_read) - before
+    read = np.array(staged.bit_planes.rows_read) - before
     assert 1 <= read[2] <= read[1] <= read[0] < 1000 and read[2] < 50
 
 
 def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
     """Until then all rows are read, and a vector that asks for all logits still reads all of them."""
     rng = np.random.default_rng(9)
-    table, x = q8_0_of(rng.normal(size=(700, 96))), rng.normal(size=(2, 96))
-    staged, full = Head(table, "two-stage", 3), logits(Head(table, "q8_0"), x)
+    rows, x = q8_0_of(rng.normal(size=(700, 96))), rng.normal(size=(2, 96))
+    staged, full = Head(rows, "two-stage", 3), logits(Head(rows, "q8_0"), x)
     for _ in range(32 + 64):
         assert same(logits(staged, x, 3, 2), full)
     assert same(logits(staged, x, 3, 2), winners(full, 3))
@@ -512,7 +512,7 @@ def test_blocks_of_the_file_are_used_where_they_lie(k):
     rng = np.random.default_rng(k)
     rows, x = rng.normal(size=(333, k)).astype(np.float32), rng.normal(size=(8, k)).astype(np.float32)
     stored = quants.quantize(rows, GGMLQuantizationType.Q8_0)
-    of = Head(Table("Q8_0", stored.tobytes(), *rows.shape), "auto", 3)
+    of = Head(StoredRows("Q8_0", stored.tobytes(), *rows.shape), "auto", 3)
     assert of.kind == "q8_0" and of.mapped and of.allocated == 0 and of.nbytes == stored.nbytes
     got = logits(of, x)
     want = x.astype(np.float64) @ quants.dequantize(stored, GGMLQuantizationType.Q8_0).astype(np.float64).T
@@ -531,7 +531,7 @@ def test_the_first_answer_is_that_of_the_rows_it_does_not_keep(type, n):
     rows[4] *= 1e-6  # subnormal halves
     x = rng.standard_normal((n, 160)).astype(np.float32)
     for n_threads in (1, 2, 3):
-        fresh = Head(Table(type, rows.tobytes(), *rows.shape), "int8", 3)
+        fresh = Head(StoredRows(type, rows.tobytes(), *rows.shape), "int8", 3)
         first = logits(fresh, x, 0, n_threads)
         made = logits(fresh, x, 0, n_threads)
         assert same(first, made)
@@ -541,10 +541,10 @@ def test_the_first_answer_is_that_of_the_rows_it_does_not_keep(type, n):
 
 
 def test_rows_are_kept_from_the_second_answer_on():
-    """What the first answer reads is the table itself: a row changed behind it counts until the second."""
+    """What the first answer reads is the stored rows themselves: a row changed behind it counts until the second."""
     rows = bytearray(np.ones((4, 64), np.float32).tobytes())
     x = np.ones((1, 64), np.float32)
-    changing = Head(Table("F32", rows, 4, 64), "int8", 1)
+    changing = Head(StoredRows("F32", rows, 4, 64), "int8", 1)
     before = logits(changing, x)
     rows[:256] = np.full(64, 2, np.float32).tobytes()
     twice = logits(changing, x)  # makes them

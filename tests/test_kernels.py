@@ -273,7 +273,7 @@ def library(once) -> ctypes.CDLL:
 
     loaded = ctypes.CDLL(str(once("library", build_library) / "kernels.so"))
     loaded.absmean.restype = ctypes.c_float
-    loaded.table_row_bytes.restype = ctypes.c_int64
+    loaded.stored_row_bytes.restype = ctypes.c_int64
     return loaded
 
 
@@ -421,7 +421,7 @@ def test_absmean(library, n_row, k):
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
-#: name, elements and bytes of a block, in the order of enum table_type
+#: name, elements and bytes of a block, in the order of enum stored_type
 TABLES = [
     ("F32", 1, 4),
     ("F16", 1, 2),
@@ -455,8 +455,8 @@ def test_dequantize_against_gguf(library, kind):
 
 def test_table_row_bytes(library):
     for kind, (_, elements, size) in enumerate(TABLES):
-        assert library.table_row_bytes(kind, ctypes.c_int64(elements * 7)) == size * 7
+        assert library.stored_row_bytes(kind, ctypes.c_int64(elements * 7)) == size * 7
         if elements > 1:
-            assert library.table_row_bytes(kind, ctypes.c_int64(elements + 1)) == -1
-    assert library.table_row_bytes(1000, ctypes.c_int64(256)) == -1
-    assert library.table_row_bytes(-1, ctypes.c_int64(256)) == -1
+            assert library.stored_row_bytes(kind, ctypes.c_int64(elements + 1)) == -1
+    assert library.stored_row_bytes(1000, ctypes.c_int64(256)) == -1
+    assert library.stored_row_bytes(-1, ctypes.c_int64(256)) == -1

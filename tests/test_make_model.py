@@ -28,10 +28,10 @@ def unpacked(path: Path, name: str) -> tuple[np.ndarray, float]:
 
 def table(path: Path) -> np.ndarray:
     """The first 16 rows of the embedding as float32."""
-    from pyx.table import Table
+    from pyx.stored_rows import StoredRows
 
     tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
-    rows = Table(tensor.type, tensor.data, *tensor.shape)
+    rows = StoredRows(tensor.type, tensor.data, *tensor.shape)
     return np.array([rows.row(i) for i in range(16)])
 
 

@@ -21,7 +21,7 @@ from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from pyx.memory import Arena
 from pyx.page import NAMES
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.transformer import Segment
 
 # ---- arenas and tables -----------------------------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def test_rows_from_the_file_are_those_of_the_map(tmp_path: Path, embedding: str)
     path = tmp_path / "tiny.gguf"
     make_model.make(path, "tiny", embedding=embedding)
     tensor = open_checkpoint(str(path)).tensors["token_embd.weight"]
-    mapped = Table(tensor.type, tensor.data, *tensor.shape)
-    copied = Table(tensor.type, bytes(tensor.data), *tensor.shape)
+    mapped = StoredRows(tensor.type, tensor.data, *tensor.shape)
+    copied = StoredRows(tensor.type, bytes(tensor.data), *tensor.shape)
     file = tensor.data.obj.file
     mapped.read_from(tensor.data.obj, file.fileno(), 3)
     for row in (0, 1, 255, 511):
@@ -297,18 +297,18 @@ def test_a_head_that_the_file_does_not_have_is_refused(tmp_path: Path) -> None:
         edge.load(make_wide(tmp_path, "F16"), ctx=64, head="q8_0")
 
 
-def test_a_table_that_is_no_file_is_never_let_go(tmp_path: Path) -> None:
+def test_stored_rows_without_a_file_are_never_let_go(tmp_path: Path) -> None:
     """A head built over a copy in memory must not lose it."""
     from pyx.head import Head
 
     rows, k = 4096, 512  # 4 MB, so that whole pages could go
     data = bytearray(array("f", [1.0 + i % 7 for i in range(rows * k)]).tobytes())
-    table = Table("F32", data, rows, k)
-    made = Head(table, "int8", 2)
+    stored = StoredRows("F32", data, rows, k)
+    made = Head(stored, "int8", 2)
     for _ in range(2):  # the first answer passes by the rows, the second makes them
         made.apply(array("f", [1.0] * k))
-    assert table.row(rows - 1) == array("f", [1.0 + i % 7 for i in range((rows - 1) * k, rows * k)])
-    assert max(data) > 0 and table.row(0)[0] == 1.0
+    assert stored.row(rows - 1) == array("f", [1.0 + i % 7 for i in range((rows - 1) * k, rows * k)])
+    assert max(data) > 0 and stored.row(0)[0] == 1.0
 
 
 HOOK = r"""

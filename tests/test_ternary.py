@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 
 
@@ -189,12 +189,12 @@ def test_infinite_scale_is_refused():
 
 def test_rows_of_a_table():
     rows = np.random.default_rng(4).normal(size=(77, 96)).astype(np.float32)
-    table = Table("F32", rows.tobytes(), 77, 96)
-    assert np.allclose(np.array(table.row(5)), rows[5])
+    stored = StoredRows("F32", rows.tobytes(), 77, 96)
+    assert np.allclose(np.array(stored.row(5)), rows[5])
     with pytest.raises(IndexError):
-        table.row(77)
+        stored.row(77)
     with pytest.raises(ValueError):
-        Table("Q8_0", bytes(34), 1, 33)
+        StoredRows("Q8_0", bytes(34), 1, 33)
 
 
 # ---- packings of forks -----------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from pyx.head import Head
 from pyx.kv import KVCache
 from pyx.pool import PagePool
 from pyx.rotary import Rotary
-from pyx.table import Table
+from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment, Transformer
 from tests import handmade
@@ -44,11 +44,11 @@ def checkpoint():
 
 @pytest.mark.parametrize("n", [0, -1, 100_000])
 def test_impossible_numbers_of_threads_are_refused(n):
-    table = Table("F32", bytes(4 * 64 * 64), 64, 64)
+    stored = StoredRows("F32", bytes(4 * 64 * 64), 64, 64)
     with pytest.raises(ValueError, match="threads"):
-        Head(table, "int8", n)
+        Head(stored, "int8", n)
     with pytest.raises(ValueError, match="threads"):
-        Head(table, "two-stage", n)
+        Head(stored, "two-stage", n)
     kv = KVCache(1, 1, 64, n_ctx=64)
     with pytest.raises(ValueError, match="threads"):
         attention(kv, 0, array.array("f", bytes(256)), array.array("f", bytes(256)), array.array("f", bytes(256)), n)
@@ -61,11 +61,11 @@ def test_a_head_or_an_embedding_made_for_fewer_threads_is_refused(checkpoint, tm
     file.write_bytes(bytes(4 * config.n_vocab * config.hidden))
     with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as map:
         view = memoryview(map)
-        stored = Table("F32", view, config.n_vocab, config.hidden)
+        stored = StoredRows("F32", view, config.n_vocab, config.hidden)
         with pytest.raises(ValueError, match="threads"):
             stored.read_from(view, source.fileno(), 0)
         stored.read_from(view, source.fileno(), 1)
-        other = Table("F32", view, config.n_vocab, config.hidden)
+        other = StoredRows("F32", view, config.n_vocab, config.hidden)
         for embedding, head, match in (
             (stored, Head(other, "int8", 2), "the embedding for 1"), (other, Head(other, "int8", 1), "made for 1")
         ):
@@ -116,7 +116,7 @@ def test_rows_whose_sums_do_not_fit_are_refused():
 def test_halves_at_odd_addresses_are_read_right():
     numbers = [((i * 37) % 101 - 50) / 8 for i in range(64 * 64)]
     raw = struct.pack(f"<{len(numbers)}e", *numbers)
-    even, odd = Table("F16", raw, 64, 64), Table("F16", memoryview(b"x" + raw)[1:], 64, 64)
+    even, odd = StoredRows("F16", raw, 64, 64), StoredRows("F16", memoryview(b"x" + raw)[1:], 64, 64)
     x = array.array("f", [((i * 7) % 13 - 6) / 4 for i in range(64)])
     for kind in ("int8", "two-stage", "f16", "f32"):
         assert Head(odd, kind).apply(x) == Head(even, kind).apply(x)

@@ -18,7 +18,7 @@ from edge.formats.mlx import whole
 
 if TYPE_CHECKING:
     from pyx.head import Head
-    from pyx.table import Table
+    from pyx.stored_rows import StoredRows
     from pyx.ternary import TernaryMatrix
     from pyx.transformer import Transformer
 
@@ -81,34 +81,34 @@ def _tensor(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> Tensor
 
 def _vector(checkpoint: Checkpoint, name: str, n: int) -> Any:
     """A vector as a float32 array [n]."""
-    from pyx.table import Table
+    from pyx.stored_rows import StoredRows
 
     tensor = _tensor(checkpoint, name, (n,))
     try:
-        return Table(tensor.type, tensor.data, 1, n).row(0)
+        return StoredRows(tensor.type, tensor.data, 1, n).row(0)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _table(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> Table:
-    from pyx.table import Table
+def _stored(checkpoint: Checkpoint, name: str, n_row: int, k: int) -> StoredRows:
+    from pyx.stored_rows import StoredRows
 
     tensor = _tensor(checkpoint, name, (n_row, k))
     try:
         checkpoint.tensors[name] = tensor = whole(tensor)  # one copy, for embedding and head
-        return Table(tensor.type, tensor.data, n_row, k)
+        return StoredRows(tensor.type, tensor.data, n_row, k)
     except ValueError as error:
         raise InvalidFile(f"tensor {name}: {error}") from None
 
 
-def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> Table:
-    """A table with one row per token, read from the file rather than from its map."""
+def _rows(checkpoint: Checkpoint, name: str, n_threads: int) -> StoredRows:
+    """Rows of which each token needs one, read from the file rather than from its map."""
     config = checkpoint.config
-    table = _table(checkpoint, name, config.n_vocab, config.hidden)
+    rows = _stored(checkpoint, name, config.n_vocab, config.hidden)
     source = checkpoint.tensors[name].data.obj
     if isinstance(source, Map):
-        table.read_from(source, source.file.fileno(), n_threads)
-    return table
+        rows.read_from(source, source.file.fileno(), n_threads)
+    return rows
 
 
 def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:

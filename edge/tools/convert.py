@@ -317,7 +317,7 @@ class Target:
 
     def _table(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
         """Embedding, head and norms: as stored, or decoded and encoded again row by row."""
-        from pyx.table import Table
+        from pyx.stored_rows import StoredRows
 
         written = self.written[tensor.name]
         if tensor.type == stored:
@@ -325,11 +325,11 @@ class Target:
             yield tensor.data
             return
         rows, k = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
-        table = Table(tensor.type, tensor.data, rows, k)
+        old = StoredRows(tensor.type, tensor.data, rows, k)
         encode = _ENCODERS[stored]
         for start in range(0, rows, _ROWS):
             try:
-                piece = b"".join(encode(table.row(i)) for i in range(start, min(start + _ROWS, rows)))
+                piece = b"".join(encode(old.row(i)) for i in range(start, min(start + _ROWS, rows)))
             except (OverflowError, ValueError):
                 raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name} holds values that {stored} cannot; "
                                   "use F32") from None

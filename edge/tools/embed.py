@@ -29,7 +29,7 @@ class Embedder:
         from edge.model.weights import build
         from edge.prompt.tokenizer import Tokenizer
         from pyx.head import Head
-        from pyx.table import Table
+        from pyx.stored_rows import StoredRows
 
         n = checkpoint.config.hidden
         one = bytearray(4 * n * n)
@@ -38,7 +38,7 @@ class Embedder:
         self.config = checkpoint.config
         self._tokenizer = Tokenizer.build(checkpoint.tokenizer)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
-        head = Head(Table("F32", one, n, n), "f32", n_threads)
+        head = Head(StoredRows("F32", one, n, n), "f32", n_threads)
         self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
     def tokens(self, text: str) -> list[int]:

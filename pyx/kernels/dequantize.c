@@ -1,4 +1,4 @@
-/* dequantize.c: one row of a stored table (embedding or output matrix) as floats.  Formats and byte orders are those
+/* dequantize.c: one stored row (of the embedding or the output matrix) as floats.  Formats and byte orders are those
  * of ggml; the order of the float products is the one of the reference decoders, so the bits agree with them. */
 #include "kernels.h"
 #include "numbers.h"
@@ -8,14 +8,14 @@
 static const struct {
     int elements, bytes;
 } block_of[] = {
-    [TABLE_F32] = {1, 4},     [TABLE_F16] = {1, 2},      [TABLE_BF16] = {1, 2},     [TABLE_Q8_0] = {32, 34},
-    [TABLE_Q6_K] = {256, 210}, [TABLE_Q4_0] = {32, 18}, [TABLE_Q4_K] = {256, 144},
-    [TABLE_Q2_0] = {64, 18}, [TABLE_PQ2_0] = {128, 34},
+    [STORED_F32] = {1, 4},     [STORED_F16] = {1, 2},      [STORED_BF16] = {1, 2},     [STORED_Q8_0] = {32, 34},
+    [STORED_Q6_K] = {256, 210}, [STORED_Q4_0] = {32, 18}, [STORED_Q4_K] = {256, 144},
+    [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34},
 };
 
-int64_t table_row_bytes(int type, int64_t k)
+int64_t stored_row_bytes(int type, int64_t k)
 {
-    if (type < TABLE_F32 || type > TABLE_PQ2_0 || k < 0 || k % block_of[type].elements)
+    if (type < STORED_F32 || type > STORED_PQ2_0 || k < 0 || k % block_of[type].elements)
         return -1;
     return k / block_of[type].elements * block_of[type].bytes;
 }
@@ -82,38 +82,38 @@ static void q2(const uint8_t *b, int n, float *out)
 void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
 {
     switch (type) {
-    case TABLE_F32:
+    case STORED_F32:
         memcpy(out, row, (size_t)k * 4);
         break;
-    case TABLE_F16:
+    case STORED_F16:
         for (int64_t i = 0; i < k; i++)
             out[i] = half_float(load_u16(row + 2 * i));
         break;
-    case TABLE_BF16:
+    case STORED_BF16:
         for (int64_t i = 0; i < k; i++)
             out[i] = bits_float((uint32_t)load_u16(row + 2 * i) << 16);
         break;
-    case TABLE_Q8_0:
+    case STORED_Q8_0:
         for (int64_t i = 0; i < k / 32; i++)
             q8_0(row + i * 34, out + i * 32);
         break;
-    case TABLE_Q4_0:
+    case STORED_Q4_0:
         for (int64_t i = 0; i < k / 32; i++)
             q4_0(row + i * 18, out + i * 32);
         break;
-    case TABLE_Q6_K:
+    case STORED_Q6_K:
         for (int64_t i = 0; i < k / 256; i++)
             q6_k(row + i * 210, out + i * 256);
         break;
-    case TABLE_Q4_K:
+    case STORED_Q4_K:
         for (int64_t i = 0; i < k / 256; i++)
             q4_k(row + i * 144, out + i * 256);
         break;
-    case TABLE_Q2_0:
+    case STORED_Q2_0:
         for (int64_t i = 0; i < k / 64; i++)
             q2(row + i * 18, 64, out + i * 64);
         break;
-    case TABLE_PQ2_0:
+    case STORED_PQ2_0:
         for (int64_t i = 0; i < k / 128; i++)
             q2(row + i * 34, 128, out + i * 128);
         break;

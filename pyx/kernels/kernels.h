@@ -325,7 +325,7 @@ void quantize_row_steps(const float *w, int64_t k, int n_bit, int8_t *q, float *
  *             (ik_llama.cpp #1547).  12 % less error than +-7 of max / 7; an element of the other sign may be off by a
  *             whole step.
  *   ranges    least = min, scale = half((max - min) / 15), code = round((x - least) / scale).
- *   binary    u8 plane[D][4], keys and values: bit t % 8 of byte t / 8 of plane[d] is 1 where x < 0; then half
+ *   binary    u8 signs[D][4], keys and values: bit t % 8 of byte t / 8 of signs[d] is 1 where x < 0; then half
  *             scale[32] = mean |x| of the token.  Unpacked: i8.
  *   fp8       u8 k[D][32] or v[32][D] E4M3, saturating, half to even; half scale[32] = max|x| / 448 of the token.
  *             Unpacked: f16, 2^-8 of the codes and without the scales, which scale_fp8 makes up for. */
@@ -343,10 +343,10 @@ void scale_fp8(const uint16_t *scale, int64_t n_q, float *s);
  * Its own inverse; q . k stays as it is when both are transformed. */
 void hadamard(float *x, int64_t n);
 
-/* dequantize.c: one row of a stored table as float; k elements.  The caller checks k against the block size. */
-enum table_type { TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K, TABLE_Q2_0,
-                  TABLE_PQ2_0 };
-int64_t table_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
+/* dequantize.c: one stored row as floats; k elements.  The caller checks k against the block size. */
+enum stored_type { STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0,
+                  STORED_PQ2_0 };
+int64_t stored_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
 void dequantize_row(int type, const uint8_t *row, int64_t k, float *out);
 
 #ifdef __cplusplus

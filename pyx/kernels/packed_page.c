@@ -111,12 +111,12 @@ void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block)
     uint16_t *scale = (uint16_t *)(codes + head_dim * KV_PAGE / 8);
     float sum[KV_PAGE] = {0};
     for (int64_t d = 0; d < head_dim; d++) {
-        uint8_t *plane = codes + 4 * d;
-        memset(plane, 0, 4);
+        uint8_t *signs = codes + 4 * d;
+        memset(signs, 0, 4);
         for (int t = 0; t < KV_PAGE; t++) {
             float y = half_float(values ? x[t * head_dim + d] : x[d * KV_PAGE + t]);
             sum[t] += absf(y);
-            plane[t / 8] |= (uint8_t)((y < 0.0f) << t % 8);
+            signs[t / 8] |= (uint8_t)((y < 0.0f) << t % 8);
         }
     }
     for (int t = 0; t < KV_PAGE; t++)
@@ -125,11 +125,11 @@ void seal_binary(const uint16_t *x, int64_t head_dim, int values, void *block)
 
 void unpack_binary(const void *block, int64_t head_dim, int values, void *i8)
 {
-    const uint8_t *plane = block;
+    const uint8_t *signs = block;
     int8_t *codes = i8, byte[8];
     for (int64_t d = 0; d < head_dim; d++)
         for (int t = 0; t < KV_PAGE; t += 8) {
-            uint64_t eight = spread(plane[4 * d + t / 8]) * 0xfe + 0x0101010101010101ull;
+            uint64_t eight = spread(signs[4 * d + t / 8]) * 0xfe + 0x0101010101010101ull;
             memcpy(byte, &eight, 8);
             for (int i = 0; i < 8; i++)
                 codes[values ? ((t + i) / 4 * head_dim + d) * 4 + i % 4 : (d / 4 * KV_PAGE + t + i) * 4 + d % 4] =

@@ -1,9 +1,9 @@
-"""table: a stored table of rows (see table.pyx)."""
+"""stored_rows: the rows of a stored matrix (see stored_rows.pyx)."""
 
 import array
 from typing import Any
 
-class Table:
+class StoredRows:
     """Stored rows [n_row][k] of one float type, decoded one at a time."""
 
     type: str

@@ -1,11 +1,11 @@
-"""planes: an int8 head in bit planes (see planes.pyx)."""
+"""bit_planes: an int8 head in bit planes (see bit_planes.pyx)."""
 
 BLOCK: int
 
 def sizes(n_row: int, k: int, n_bit: int, n_threads: int) -> tuple[int, int]: ...
 
-class Planes:
-    """The planes of one head."""
+class BitPlanes:
+    """The bit planes of one head."""
 
     n_row: int
     k: int

@@ -1,8 +1,8 @@
-"""planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
+"""bit_planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
 
-The codes w of a row are those of the int8 head.  u = w + 128 is stored as a plane of nibbles (bits 7-4) and four planes
-of single bits, together the same bytes as the int8 rows.  A token that only asks for the ``top`` largest logits reads
-the nibbles of every row and, of the other planes, the rows that can still win.
+The codes w of a row are those of the int8 head.  u = w + 128 is stored as nibbles (bits 7-4) and four bit planes (bit 3
+of all codes of a row, bit 2, 1, 0), together the same bytes as the int8 rows.  A token that only asks for
+the ``top`` largest logits reads the nibbles of every row and, of the bit planes, the rows that can still win.
 
 Why that is exact.  Let x be the hidden vector as the int8 head has it (int16), so that a logit is
 fl(fl(T) * f) with the integer T = sum (u - 128) x and f = fl(scale / s) >= 0.  After the upper p bits of u have been
@@ -81,22 +81,22 @@ cdef double UP = 1 + 1e-6
 
 
 def sizes(int64_t n_row, int64_t k, int n_bit, int n_threads):
-    """(bytes of planes and of what is kept per row, bytes of working memory)"""
-    planes = n_row * (padded(k) // 8 * n_bit + 4 * (1 + 2 * PLANE_STAGES))
-    return planes, padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
+    """(bytes of nibbles, bit planes and what is kept per row, bytes of working memory)"""
+    nbytes = n_row * (padded(k) // 8 * n_bit + 4 * (1 + 2 * PLANE_STAGES))
+    return nbytes, padded(k) * QUERY_BYTES + n_threads * THREAD_BYTES
 
 
 cdef inline int64_t padded(int64_t k) noexcept nogil:
     return (k + PLANE_BLOCK - 1) // PLANE_BLOCK * PLANE_BLOCK
 
 
-cdef class Planes:
+cdef class BitPlanes:
     """Room for n_row rows of k codes of 4 to 8 bits.  Raises ValueError for rows that are too long, MemoryError.
 
-    rows: a table of Q8_0 from which the logits come; the planes only tell which of its rows can win.
+    rows: Q8_0 rows from which the logits come; the codes only tell which of its rows can win.
     """
 
-    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads, Table rows=None):
+    def __cinit__(self, int64_t n_row, int64_t k, int n_bit, int n_threads, StoredRows rows=None):
         cdef int64_t rest, nbytes
         if not 1 <= n_threads <= 1024:
             raise ValueError(f"{n_threads} threads are out of range")
@@ -125,10 +125,10 @@ cdef class Planes:
         self.heaps = <Candidate *>(self.held + n_threads * CELL)
 
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil:
-        cdef float norm[PLANE_STAGES]
+        cdef float norm[PLANE_STAGES]   # of this row: self.norm[..][row]
         cdef int64_t stage
-        cdef uint8_t *nibbles = self.nibbles + row * (self.k_pad // 2)
-        cdef uint8_t *bits = self.bits + row * (self.k_pad // 8)
+        cdef uint8_t *nibbles = self.nibbles + row * (self.k_pad // 2)  # [k_pad / 2]
+        cdef uint8_t *bits = self.bits + row * (self.k_pad // 8)        # [n_plane], stride apart: [k_pad / 8]
         cdef int64_t stride = self.n_row * (self.k_pad // 8)
         if self.rows is not None:
             kernel.quantize_row_i8(w, self.k, <int8_t *>u, self.scale + row)
@@ -144,9 +144,9 @@ cdef class Planes:
 
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil:
         cdef question *q = &self.questions[t]
-        cdef int8_t *low = self.x + 2 * t * self.k_pad
-        cdef int8_t *high = low + self.k_pad
-        cdef int8_t *x8 = self.x8 + t * self.k_pad
+        cdef int8_t *low = self.x + 2 * t * self.k_pad  # [k_pad]
+        cdef int8_t *high = low + self.k_pad            # [k_pad]
+        cdef int8_t *x8 = self.x8 + t * self.k_pad      # [k_pad]
         cdef int64_t i, sum = 0, product = 0, lost = 0, lost_abs = 0, squares = 0
         cdef double y, square = 0, rounding
         cdef int e
@@ -180,9 +180,9 @@ cdef class Planes:
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
         int n_thread) noexcept nogil:
         cdef bint learning = False
-        cdef int32_t acc[2 * PLANE_TOKENS * TILE]
+        cdef int32_t acc[2 * PLANE_TOKENS * TILE]   # [n_token][low, high bytes of x][TILE]
         cdef int64_t row = row0, r, t, n
-        cdef int32_t *upper
+        cdef int32_t *upper     # [n]
         while row < row1:
             n = min(<int64_t>TILE, row1 - row)
             kernel.nibble_dots(
@@ -207,7 +207,7 @@ cdef class Planes:
     cdef void settle(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
         float *out) noexcept nogil:
-        """From the sums of the nibbles, which out holds as integers, to the logits of one vector."""
+        """From the sums of the nibbles, which out [n_row] holds as integers, to the logits of one vector."""
         cdef int64_t row
         cdef float limit = -INFINITY
         if top > 0:
@@ -223,13 +223,13 @@ cdef class Planes:
     cdef void estimate(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
         const int32_t *upper) noexcept nogil:
-        """Exact logits of the rows that look best by their nibbles, into the thread's heap."""
+        """Exact logits of the rows that look best by their nibbles (upper [n_row]), into the thread's heap."""
         cdef const question *q = &self.questions[t]
-        cdef Candidate *heap = self.heaps + tid * PLANE_TOP
+        cdef Candidate *heap = self.heaps + tid * PLANE_TOP     # [PLANE_TOP]
         cdef int64_t first = row0, row, n, i, held = 0
-        cdef float guess[BATCH]
-        cdef int32_t rows[BATCH]
-        cdef int32_t sums[BATCH]
+        cdef float guess[BATCH]     # of neighbours, then of the rows in the heap
+        cdef int32_t rows[BATCH]    # [held]
+        cdef int32_t sums[BATCH]    # [held] of their nibbles
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             for i in range(n):
@@ -249,17 +249,19 @@ cdef class Planes:
     cdef void narrow(
         self, const kernels *kernel, int64_t t, int64_t top, float limit, int64_t row0, int64_t row1, int tid,
         float *out) noexcept nogil:
-        """Exact logits of the rows that can reach the limit, -inf for the others; the best into the thread's heap."""
+        """out [n_row]: exact logits of the rows that can reach the limit, -inf for the others; the best into the
+        thread's heap."""
         cdef const question *q = &self.questions[t]
-        cdef Candidate *heap = self.heaps + tid * PLANE_TOP
-        cdef int64_t *cell = self.held + tid * CELL
+        cdef Candidate *heap = self.heaps + tid * PLANE_TOP     # [PLANE_TOP]
+        cdef int64_t *cell = self.held + tid * CELL             # [CELL]
         cdef int64_t first = row0, n, i, stage, kept, held = 0
+        # the rows that are left, [n]
         cdef int32_t rows[BATCH]
-        cdef int32_t upper[BATCH]
+        cdef int32_t upper[BATCH]   # sums of their nibbles
         cdef double sums[BATCH]     # of the bits read so far, times their weight
-        cdef int32_t dots[BATCH]
+        cdef int32_t dots[BATCH]    # of one bit plane with x8
         cdef float bound[BATCH]     # in the end the logits
-        cdef int whole = self.rows is not None  # the last plane does not give the logits
+        cdef int whole = self.rows is not None  # the last bit plane does not give the logits
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
             self.first_bounds(q, first, n, <const int32_t *>out + first, bound)
@@ -297,9 +299,9 @@ cdef class Planes:
     cdef void bounds(
         self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
         float *out) noexcept nogil:
-        """What the logits of the rows are at most."""
-        cdef const float *norm = self.norm + stage * self.n_row
-        cdef const float *along = self.along + stage * self.n_row
+        """out [n]: what the logits of rows [n] are at most, by sums [n] of the bits read so far."""
+        cdef const float *norm = self.norm + stage * self.n_row     # [n_row]
+        cdef const float *along = self.along + stage * self.n_row   # [n_row]
         cdef int64_t i
         if self.rows is not None:
             for i in range(n):
@@ -310,10 +312,10 @@ cdef class Planes:
 
     cdef void first_bounds(
         self, const question *q, int64_t first, int64_t n, const int32_t *upper, float *out) noexcept nogil:
-        """The same by the nibbles alone, of neighbours: this loop is vectorised."""
-        cdef const float *norm = self.norm + first
-        cdef const float *along = self.along + first
-        cdef const float *scale = self.scale + first
+        """The same by the nibbles alone (upper [n]), of n neighbours: this loop is vectorised."""
+        cdef const float *norm = self.norm + first      # [n]
+        cdef const float *along = self.along + first    # [n]
+        cdef const float *scale = self.scale + first    # [n]
         cdef int64_t i
         if self.rows is not None:
             for i in range(n):
@@ -340,10 +342,10 @@ cdef class Planes:
     cdef void exact(
         self, const kernels *kernel, int64_t t, const int32_t *rows, const int32_t *upper, int64_t n,
         float *out) noexcept nogil:
-        """out[i]: the logit of rows[i], bit for bit that of the whole head; upper[i]: the sum of its nibbles."""
+        """out[i]: the logit of rows[i], bit for bit that of the whole head; upper[i]: the sum of its nibbles; i < n."""
         cdef const question *q = &self.questions[t]
-        cdef int32_t acc[2 * BATCH]
-        cdef int64_t total[BATCH]
+        cdef int32_t acc[2 * BATCH]     # [low, high bytes of x][BATCH]
+        cdef int64_t total[BATCH]       # [n] sum (u - 128) x
         cdef int64_t plane, i
         if self.rows is not None:
             self.apart(kernel, q, rows, n, out)
@@ -361,7 +363,7 @@ cdef class Planes:
 
     cdef void apart(
         self, const kernels *kernel, const question *q, const int32_t *list, int64_t n, float *out) noexcept nogil:
-        """The logits of some of the rows given, as the head that reads all of them has them."""
+        """out [n]: the logits of the rows given that list [n] names, as the head that reads all of them has them."""
         cdef int64_t i = 0, some
         cdef float *to
         while i < n:
@@ -375,7 +377,7 @@ cdef class Planes:
 
     cdef void learn(self, int64_t n_token) noexcept nogil:
         """Take the vectors into the mean; when it is time, make it the anchor (then ``seen`` is 0)."""
-        cdef const int8_t *low
+        cdef const int8_t *low      # [2][k_pad] low and high bytes of one vector
         cdef double square, most = 0
         cdef int64_t t, i, m
         for t in range(n_token):
@@ -401,9 +403,9 @@ cdef class Planes:
 
     cdef void move_anchor(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil:
         """Products of the unread bits of rows with the anchor; reads all their bits."""
-        cdef int32_t rows[BATCH]
-        cdef int32_t acc[2 * BATCH]
-        cdef double product[BATCH]
+        cdef int32_t rows[BATCH]        # [n]
+        cdef int32_t acc[2 * BATCH]     # [low, high bytes of m][BATCH]
+        cdef double product[BATCH]      # [n]
         cdef int64_t first = row0, n, i, plane
         while first < row1:
             n = min(<int64_t>BATCH, row1 - first)
@@ -421,10 +423,10 @@ cdef class Planes:
 
     cdef void along_rows(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil:
         """The same of what the rows given are beyond the codes that the read bits stand for, in units of the scale."""
-        cdef int32_t rows[TILE]
-        cdef int32_t acc[2 * TILE]
-        cdef float product[TILE]
-        cdef double rest[TILE]
+        cdef int32_t rows[TILE]         # [n]
+        cdef int32_t acc[2 * TILE]      # [low, high bytes of m][TILE]
+        cdef float product[TILE]        # [n] of the rows given with m
+        cdef double rest[TILE]          # [n] of what the codes read so far leave of them
         cdef float one = 1
         cdef float *out = product
         cdef int64_t first = row0, n, i, stage
@@ -462,7 +464,7 @@ cdef inline int64_t wide(const int8_t *low, int64_t i, int64_t k) noexcept nogil
     return low[i] + 256 * <int64_t>low[k + i]
 
 
-cdef inline int64_t anchored(Planes p, int64_t i) noexcept nogil:
+cdef inline int64_t anchored(BitPlanes p, int64_t i) noexcept nogil:
     return wide(p.anchor, i, p.k_pad)
 
 

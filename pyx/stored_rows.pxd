@@ -1,28 +1,29 @@
-# table: a stored table of rows: the embedding.
+# stored_rows: the rows of a matrix of a float type, as its file stores them: the embedding.
 from libc.stdint cimport int64_t, uint8_t
 
 from pyx.memory cimport Arena
 
 cdef extern from "kernels.h" nogil:
-    enum table_type:
-        TABLE_F32, TABLE_F16, TABLE_BF16, TABLE_Q8_0, TABLE_Q6_K, TABLE_Q4_0, TABLE_Q4_K, TABLE_Q2_0, TABLE_PQ2_0
+    enum stored_type:
+        STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0
+        STORED_PQ2_0
 
-cdef class Table:
+cdef class StoredRows:
     cdef const uint8_t *data      # [n_row][row_bytes]
     cdef object owner
     cdef int type_id
     cdef readonly str type
     cdef readonly int64_t n_row, k, row_bytes
     cdef int fd                   # where rows are read from; -1: the map
-    cdef int64_t offset           # of the table in that file
-    cdef Arena rows               # [n_threads][row_step]
+    cdef int64_t offset           # of the first row in that file
+    cdef Arena rows               # [n_threads][row_step] a row as it is stored
     cdef int64_t row_step
     cdef readonly int n_threads   # that may read rows at once
-    # a row out of the map: for whoever reads the whole table
+    # a row out of the map into out [k]: for whoever reads all of them
     cdef void row_into(self, int64_t row, float *out) noexcept nogil
     # rows [first, stop) of the map will be read at once: their pages come together, not one by one (half the time)
     cdef void bring(self, int64_t first, int64_t stop) noexcept nogil
     # rows [first, stop) of the map will not be read again soon: their pages no longer count as ours
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil
-    # a row out of the file, where there is one: for whoever reads few
+    # a row out of the file, if there is one, else out of the map, into out [k]: for whoever reads few
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil

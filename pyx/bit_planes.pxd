@@ -1,10 +1,10 @@
-# planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
+# bit_planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from pyx.cpu cimport kernels
 from pyx.memory cimport Arena
 from pyx.rank cimport Candidate
-from pyx.table cimport Table
+from pyx.stored_rows cimport StoredRows
 from pyx.team cimport team
 
 cdef enum:
@@ -28,11 +28,11 @@ cdef struct answer:
     float *out          # [n_row]
     int64_t top         # only so many, the largest, are wanted; 0: all
 
-cdef class Planes:
+cdef class BitPlanes:
     cdef readonly int64_t n_row, k, k_pad
     cdef readonly int n_threads, n_bit, n_plane
     cdef int64_t unstored           # the last bits of u, the same in every code
-    cdef Arena weights, row_arena, query_arena, heap_arena
+    cdef Arena weights, row_arena, query_arena, heap_arena  # own the arrays below
     cdef uint8_t *nibbles           # [n_row][k_pad / 2]      bits 7-4 of code + 128
     cdef uint8_t *bits              # [n_plane][n_row][k_pad / 8]   bits 3, 2, 1, 0
     cdef float *scale               # [n_row]
@@ -45,17 +45,17 @@ cdef class Planes:
     cdef int64_t anchor_sum, anchor_square, seen, due
     cdef question questions[PLANE_TOKENS]
     cdef Candidate *heaps           # [n_threads][PLANE_TOP]
-    cdef int64_t *held              # [n_threads][..]: candidates in each heap, then rows read per stage
+    cdef int64_t *held              # [n_threads][CELL] candidates in each heap, then rows read per stage
     cdef float limit
-    cdef Table rows                 # of Q8_0, from which the logits come; None: from all planes
+    cdef StoredRows rows            # of Q8_0, from which the logits come; None: from all bits
     cdef int16_t *anchor16          # [k]  m, for these
     cdef team team
-    # Row `row` from its floats w [k]; u [k_pad] is scratch.
+    # Row `row` from its floats w [k]; u [k_pad], its codes + 128, is scratch.
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
-    # Vector t of those that the next call of logits is about; x16 and s from quantize_i16.
+    # Vector t of those that the next call of logits is about; x16 [k] and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
-    # a[t].out[row]: the exact logit of an int8 head, or of the rows given, if it is among the a[t].top largest of its
-    # vector, ties included, else -inf; all exact with top = 0.  Executed by every thread of the team, each with its own
+    # a [n_token]; a[t].out[row]: the exact logit of an int8 head, or of the rows given, if it is among the a[t].top
+    # largest of its vector, ties included, else -inf; all exact with top = 0.  Executed by every thread of the team, each with its own
     # rows.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,

@@ -1,4 +1,5 @@
-"""table: a stored table of rows of one float type: the embedding, of which one row is decoded per token.
+"""stored_rows: the rows of a matrix of a float type, as its file stores them: the embedding, of which one row is
+decoded per token.
 
 It stays in the file.  A row read through the map would bring its neighbours into the process: the system maps up to
 64 KB around a page it holds already (94 KB of growth a row measured on a 2B-4T file, with MADV_RANDOM just as much), so
@@ -25,23 +26,23 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int, void *, size_t, int64_t)
 
 cdef extern from "kernels.h" nogil:
-    int64_t table_row_bytes(int type, int64_t k)
+    int64_t stored_row_bytes(int type, int64_t k)
     void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
 
 TYPES = {
-    "F32": TABLE_F32,
-    "F16": TABLE_F16,
-    "BF16": TABLE_BF16,
-    "Q8_0": TABLE_Q8_0,
-    "Q6_K": TABLE_Q6_K,
-    "Q4_0": TABLE_Q4_0,
-    "Q4_K": TABLE_Q4_K,
-    "Q2_0": TABLE_Q2_0,
-    "PQ2_0": TABLE_PQ2_0,
+    "F32": STORED_F32,
+    "F16": STORED_F16,
+    "BF16": STORED_BF16,
+    "Q8_0": STORED_Q8_0,
+    "Q6_K": STORED_Q6_K,
+    "Q4_0": STORED_Q4_0,
+    "Q4_K": STORED_Q4_K,
+    "Q2_0": STORED_Q2_0,
+    "PQ2_0": STORED_PQ2_0,
 }
 
 
-cdef class Table:
+cdef class StoredRows:
     """Stored rows [n_row][k] of one float type, decoded one at a time.
 
     Raises ValueError when the type is unknown, k does not fit its block, or the bytes do not fit the shape.
@@ -50,18 +51,18 @@ cdef class Table:
     def __cinit__(self, str type not None, data, int64_t n_row, int64_t k):
         cdef Py_buffer buffer
         if type not in TYPES:
-            raise ValueError(f"type {type} is not a table of floats")
+            raise ValueError(f"type {type} does not store rows of floats")
         if n_row < 1 or k < 1 or n_row > (1 << 31) or k > (1 << 24):
-            raise ValueError(f"a table of {n_row} x {k} is out of range")
+            raise ValueError(f"stored rows [{n_row}][{k}] are out of range")
         self.type, self.type_id, self.n_row, self.k = type, TYPES[type], n_row, k
-        self.row_bytes = table_row_bytes(self.type_id, k)
+        self.row_bytes = stored_row_bytes(self.type_id, k)
         if self.row_bytes < 0:
             raise ValueError(f"rows of {k} do not fill whole {type} blocks")
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
             if buffer.len != n_row * self.row_bytes:
                 raise ValueError(
-                    f"{buffer.len} bytes, but a {type} table of {n_row} x {k} takes {n_row * self.row_bytes}")
+                    f"{buffer.len} bytes, but {type} rows [{n_row}][{k}] take {n_row * self.row_bytes}")
             self.data = <const uint8_t *>buffer.buf
         finally:
             PyBuffer_Release(&buffer)
@@ -71,7 +72,7 @@ cdef class Table:
     def read_from(self, source, int fd, int n_threads):
         """From now on take rows from the file ``fd``, of which ``source`` is a map of all bytes, not from that map.
 
-        The caller keeps the file open.  ``n_threads``: how many may read at once.  Raises ValueError when the table is
+        The caller keeps the file open.  ``n_threads``: how many may read at once.  Raises ValueError when the rows are
         not inside the map.
         """
         cdef Py_buffer buffer
@@ -82,7 +83,7 @@ cdef class Table:
         room = buffer.len
         PyBuffer_Release(&buffer)
         if not 0 <= self.offset <= room - self.n_row * self.row_bytes:
-            raise ValueError("the table is not inside this map")
+            raise ValueError("the rows are not inside this map")
         self.row_step = (self.row_bytes + 63) // 64 * 64
         self.rows, self.n_threads = Arena(n_threads * self.row_step), n_threads
         self.fd = fd
@@ -105,7 +106,7 @@ cdef class Table:
             madvise(<void *>start, end - start, MADV_DONTNEED)
 
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil:
-        cdef uint8_t *stored
+        cdef uint8_t *stored    # [row_bytes]
         if self.fd >= 0:
             stored = self.rows.data + tid * self.row_step
             if pread(self.fd, stored, self.row_bytes, self.offset + row * self.row_bytes) == self.row_bytes:
