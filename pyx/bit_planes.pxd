@@ -55,8 +55,8 @@ cdef class BitPlanes:
     # Vector t of those that the next call of logits is about; x16 [k] and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
     # a [n_token]; a[t].out[row]: the exact logit of an int8 head, or of the rows given, if it is among the a[t].top
-    # largest of its vector, ties included, else -inf; all exact with top = 0.  Executed by every thread of the team, each with its own
-    # rows.
+    # largest of its vector, ties included, else -inf; all exact with top = 0.  Executed by every thread of the team,
+    # each with its own rows.
     cdef void logits(
         self, const kernels *kernel, int64_t n_token, const answer *a, int64_t row0, int64_t row1, int tid,
         int n_thread) noexcept nogil
