@@ -51,9 +51,9 @@ cdef class StoredRows:
     def __cinit__(self, str type not None, data, int64_t n_row, int64_t k):
         cdef Py_buffer buffer
         if type not in TYPES:
-            raise ValueError(f"type {type} does not store rows of floats")
+            raise ValueError(f"type {type} is not a type of floats")
         if n_row < 1 or k < 1 or n_row > (1 << 31) or k > (1 << 24):
-            raise ValueError(f"stored rows [{n_row}][{k}] are out of range")
+            raise ValueError(f"a matrix of {n_row} x {k} is out of range")
         self.type, self.type_id, self.n_row, self.k = type, TYPES[type], n_row, k
         self.row_bytes = stored_row_bytes(self.type_id, k)
         if self.row_bytes < 0:
@@ -62,7 +62,7 @@ cdef class StoredRows:
         try:
             if buffer.len != n_row * self.row_bytes:
                 raise ValueError(
-                    f"{buffer.len} bytes, but {type} rows [{n_row}][{k}] take {n_row * self.row_bytes}")
+                    f"{buffer.len} bytes, but a {type} matrix of {n_row} x {k} takes {n_row * self.row_bytes}")
             self.data = <const uint8_t *>buffer.buf
         finally:
             PyBuffer_Release(&buffer)
