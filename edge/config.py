@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from edge.errors import InvalidFile
 
-#: of the gate of the feed-forward part: squared ReLU, SiLU, GELU by tanh
+#: activations of the gate in the feed-forward part: squared ReLU, SiLU, GELU by tanh
 ACTIVATIONS = ("relu2", "silu", "gelu")
 
 
@@ -130,16 +130,16 @@ class ModelConfig:
     rope_scaling: RopeScaling | None = None
     qk_norm: str = ""  # "before" or "after" the rotation: a norm of each query and key head
     qkv_bias: bool = False
-    inner_norm: bool = False  # a norm in front of each projection
+    inner_norm: bool = False  # a norm before each projection
     inner_eps: float = 1e-6  # of these
     embedding_scale: float = 1.0  # multiplies embedding rows
     residual_scale: float = 1.0  # multiplies what attention and feed-forward add to the residual stream
     logit_scale: float = 1.0  # multiplies logits
-    post_norm: bool = False  # a norm behind attention and one behind feed-forward, before they are added
+    post_norm: bool = False  # a norm after attention and one after feed-forward, before they are added
     query_scale: float = 1.0  # multiplies queries beside 1 / sqrt(head_dim); with norms of heads before the rotation
     sliding: Sliding | None = None
 
-    #: field -> (least, most): beyond these a header is hostile or damaged, not a model
+    #: field -> (least, most): values outside are hostile or damaged
     _LIMITS = {
         "n_layer": (1, 512),
         "hidden": (4, 65536),

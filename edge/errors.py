@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: the compiled part
+#: the folder of the compiled modules
 PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pyx")
 
 

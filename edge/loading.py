@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
 
-#: how the output head may lie in memory; native: exactly the values of the file; auto: see head_for
+#: types of the output head in memory; native: exactly the values of the file; auto: see head_for
 HEADS = ("auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32", "native")
-#: codes of an output head from which on reading less of it pays: smaller ones lie in caches, or take little time
+#: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
 #: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
 LOGIT_BYTES, SAMPLER_BYTES = 4, 12
 
-#: bytes of the program that are not resident before the first answer: code of the kernels, Python's objects (measured)
+#: bytes of the program that become resident with the first answer: code of the kernels, Python's objects (measured)
 STILL_TO_COME = 600_000
-#: and what trying the readings of a file leaves behind, the first time it is opened (measured)
+#: bytes that trying the readings of a file leaves behind, the first time it is opened (measured)
 LEFT_BY_SCORING = 900_000
 
-#: engines that may be open: the instruction set is the whole process's
+#: open engines: they share the instruction set, which is set per process
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 

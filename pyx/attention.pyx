@@ -1,10 +1,11 @@
-"""attention: softmax attention straight over KV pages, the query heads of a KV head sharing each load.
+"""attention: softmax attention directly over KV pages; the query heads of a KV head share each load.
 
-Work is cut into (KV head) x (chunk of 8 pages) with boundaries at fixed absolute positions; each chunk gives a partial
-(m, l, o) by online softmax (Milakov & Gimelshein, arXiv 1805.02867) and partials are folded in ascending order.  So
-decode spread over threads, prefill on one, chunked or token by token, all do the same arithmetic in the same order.
+Work is divided into (KV head) x (chunk of 8 pages) with boundaries at fixed absolute positions.  Each chunk gives a
+partial result (m, l, o) by online softmax (Milakov & Gimelshein, arXiv 1805.02867), and partial results are combined in
+ascending order.  So decode on many threads and prefill on one, in chunks or token by token, do the same arithmetic in
+the same order.
 
-Tokens are taken one page at a time, in turns: a query sees its own page as floats and every page before it sealed,
+Tokens are processed one page at a time, in turns: a query sees its own page as floats and every page before it sealed,
 however many tokens the step has.  The segments of a step take their turns side by side, each over its own cache.
 """
 
@@ -54,12 +55,12 @@ cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) 
 
 
 cdef inline int64_t turns(const segment *s) noexcept nogil:
-    """Pages that its tokens are written to; each is a turn."""
+    """Number of pages that its tokens are written to; each is one turn."""
     return (s.pos0 + s.n_token - 1) // KV_PAGE - s.pos0 // KV_PAGE + 1
 
 
 cdef inline int64_t tokens_of(const segment *s, int64_t turn, int64_t *first) noexcept nogil:
-    """How many of its tokens go to the page of this turn, and the first of them; 0 when all its turns are over."""
+    """Number of its tokens that go to the page of this turn, and the first of them; 0 after its last turn."""
     cdef int64_t page = s.pos0 // KV_PAGE + turn
     first[0] = max(<int64_t>0, page * KV_PAGE - s.pos0)
     return max(<int64_t>0, min(s.n_token, (page + 1) * KV_PAGE - s.pos0) - first[0])
@@ -68,7 +69,7 @@ cdef inline int64_t tokens_of(const segment *s, int64_t turn, int64_t *first) no
 cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
     """Write the tokens of this turn into the pages of this thread's heads.
 
-    These are about the heads it reads in decode, so pages are first touched by their reader.
+    These are about the heads that it reads in decode, so that a page is first touched by its reader.
     """
     cdef int64_t item, head, t, first, n, offset, D = p.head_dim, H = p.n_kv_head
     cdef const segment *s
@@ -88,7 +89,7 @@ cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, 
 
 
 cdef void settle(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
-    """The queries of this turn have been answered: weigh the pages they saw, seal the page that is full."""
+    """After all queries of this turn: update the averages of the pages they saw, and seal the page that is full."""
     cdef int64_t item, head, t, first, n, pos, H = p.n_kv_head
     cdef const segment *s
     cdef stream *of
@@ -106,7 +107,7 @@ cdef void settle(const attention_plan *p, int64_t layer, int64_t turn, int tid, 
 
 
 cdef void attend_own(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil:
-    """One token each, few pages: a thread answers the queries of the heads it has appended to."""
+    """For one token each and few pages: a thread answers the queries of the heads that it has appended to."""
     cdef int64_t item, H = p.n_kv_head
     for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
         attend_tile(p, &p.segments[item // H], layer, item % H, 0, 0, 1, tid)
@@ -119,15 +120,16 @@ cdef struct walk:
 
 
 cdef inline bint mine(walk *w, int64_t weight) noexcept nogil:
-    """The next item of this weight is this thread's."""
+    """Whether the next item, of this weight, belongs to this thread."""
     cdef int64_t middle = (2 * w.at + weight) * w.n_thread
     w.at += weight
     return 2 * w.total * w.tid <= middle < 2 * w.total * (w.tid + 1)
 
 
 cdef void attend_shared(const attention_plan *p, int64_t layer, int64_t turn, int tid, int n_thread) noexcept nogil:
-    """The work of all segments over the threads: single tokens by (KV head x chunk), each head's partials folded in
-    order afterwards; others by (KV head x tile of tokens), each walking all its chunks."""
+    """Divide the work of all segments among the threads: single tokens by (KV head x chunk), whose partial results are
+    combined in order afterwards; others by (KV head x tile of tokens), each over all its chunks.
+    """
     cdef int64_t D = p.head_dim, H = p.n_kv_head, size = partial_floats(p.n_head // H, D)
     cdef int64_t i, item, head, chunk, first, n, token, width
     cdef bint single = False
@@ -167,7 +169,7 @@ cdef void attend_shared(const attention_plan *p, int64_t layer, int64_t turn, in
 
 
 cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t head, int tid) noexcept nogil:
-    """The partials of a single token's chunks, in order."""
+    """Combine the partial results of a single token's chunks, in order."""
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
     reset_state(state, group, D)
@@ -181,7 +183,9 @@ cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t
 cdef void attend_tile(
     const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t first, int64_t token,
     int64_t width, int tid) noexcept nogil:
-    """One KV head for some tokens of a page, whose first in this step is `first`: they share the loads of pages."""
+    """One KV head for several tokens of a page, `first` being the first of them in this step: they share the loads of
+    pages.
+    """
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), i, chunk
     cdef float *state = p.state + tid * thread_state_floats(group, D)
     cdef float *part = state + QUERY_TILE * size
@@ -243,14 +247,14 @@ cdef void attend_chunk(
 
 
 cdef inline float *mark(const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group) noexcept nogil:
-    """[2][group]: running maximum behind page j, and the sum of its own probabilities against that maximum."""
+    """[2][group]: running maximum after page j, and the sum of its own probabilities relative to that maximum."""
     return s.marks + ((head * KV_PAGE + slot) * s.kv.max_pages + j) * 2 * group
 
 
 cdef void note(
     const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group, const float *state,
     bint behind) noexcept nogil:
-    """Before and behind page j: what it adds to the running sum."""
+    """Before and after page j: record what it adds to the running sum."""
     cdef float *of = mark(s, head, slot, j, group)
     cdef int64_t g
     for g in range(group):
@@ -265,7 +269,9 @@ cdef void note(
 cdef void account(
     const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t slot,
     const float *state) noexcept nogil:
-    """mass [n_page] of one token: the share of its attention that each page got, mean over the heads of the group."""
+    """mass [n_page] of one token: the share of its attention that falls on each page, averaged over the heads of the
+    group.
+    """
     cdef int64_t group = p.n_head // p.n_kv_head, j, g
     cdef float *mass = s.mass + (head * KV_PAGE + slot) * s.kv.max_pages
     cdef float total
@@ -279,7 +285,7 @@ cdef void account(
 
 
 cdef class Workspace:
-    """What attention needs beside the pages: partial results, and for policy "heavy" what each page got."""
+    """Buffers of attention besides the pages: partial results, and the attention of each page for policy "heavy"."""
 
     cdef aim(self, segment *segments, int64_t n, int64_t n_head):
         cdef int64_t i, H, group, masses, at = 0
@@ -309,7 +315,7 @@ cdef class Workspace:
 
 
 cdef int64_t floats_of(const segment *s, int64_t n_head) noexcept nogil:
-    """Of its partial results, and what its pages got."""
+    """Bytes of its partial results and of the attention of pages."""
     cdef int64_t H = s.kv.n_kv_head, group = n_head // H
     cdef int64_t masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
     return (H * s.max_chunks * partial_floats(group, s.kv.head_dim) + masses * (1 + 2 * group) + 15) // 16 * 16
@@ -324,7 +330,7 @@ cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 
 cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept nogil:
-    """Nothing attended yet: m = -inf, l = 0, o = 0."""
+    """The state before any page: m = -inf, l = 0, o = 0."""
     cdef int64_t i
     for i in range(group):
         state[i] = -INFINITY
@@ -333,7 +339,7 @@ cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept no
 
 
 cdef void merge(float *state, const float *partial, int64_t group, int64_t head_dim) noexcept nogil:
-    """Fold the partial of the next chunk into the state."""
+    """Add the partial result of the next chunk to the state."""
     cdef int64_t g, d
     cdef float m, a, b
     cdef float *o
@@ -363,7 +369,7 @@ cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out
 
 
 cdef rotated(const float[::1] x, int64_t head_dim):
-    """A rotated copy of some heads, for a cache that holds rotated keys."""
+    """A rotated copy of some heads, for a cache with rotated keys."""
     cdef float[::1] copy = array.array("f", memoryview(x).tobytes())
     cdef int64_t i
     for i in range(0, copy.shape[0], head_dim):
@@ -373,13 +379,13 @@ cdef rotated(const float[::1] x, int64_t head_dim):
 
 def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint advance=True, q_sink=None,
               Workspace workspace=None):
-    """Append keys and values of one layer and attend to them: the stage of a step, alone, for tests and tools.
+    """Append keys and values of one layer and attend to them: one stage of a step, for tests and tools.
 
-    q: float32 [n_token][n_head][head_dim] flat, times 1/sqrt(head_dim) and rotated already; k, v: float32
-    [n_token][n_kv_head][head_dim] flat.  q_sink: the queries that a cache with positions "cache" puts to its sinks.
-    Returns array("f") shaped as q.  With ``advance`` the cache counts the tokens (give it once per batch, in the last
-    layer).  workspace: keeps what calls can share, where time is measured.  Raises ValueError when sizes do not fit,
-    MemoryError when the pool's limit forbids it.
+    q: float32 [n_token][n_head][head_dim] flat, already rotated and multiplied by 1/sqrt(head_dim); k, v: float32
+    [n_token][n_kv_head][head_dim] flat. q_sink: the queries for the sinks in a cache with positions "cache".  Returns
+    array("f") with the shape of q.  With ``advance`` the cache counts the tokens (set it once per batch, in the last
+    layer). workspace: buffers that calls share, where time is measured.  Raises ValueError if sizes do not fit,
+    MemoryError at the limit of the pool.
     """
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i

@@ -1,4 +1,4 @@
-"""bandwidth: how fast this machine reads memory, the yardstick of `bitnet-edge bench`."""
+"""bandwidth: how fast this machine reads memory, for comparison in `bitnet-edge bench`."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -7,8 +7,8 @@ cdef extern from "bandwidth.h" nogil:
 
 
 def sum_of(const unsigned char[::1] data not None, int n_threads):
-    """Sum modulo 2^64 of ``data`` as native 8-byte words (a rest of fewer than 8 bytes is left out): reads every byte
-    once with ``n_threads`` threads, each its own run of memory, and does as good as nothing else.
+    """Sum modulo 2^64 of ``data`` as native 8-byte words (a remainder of fewer than 8 bytes is left out).  Reads every
+    byte once with ``n_threads`` threads, each its own part, and does almost nothing else.
 
     Raises ValueError for threads below 1 and for data that does not start at a multiple of 8.
     """

@@ -1,7 +1,7 @@
-"""bit_planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
+"""bit_planes: an int8 head, or a smaller one, in bit planes, and the exact largest logits from few of them.
 
 The codes w of a row are those of the int8 head.  u = w + 128 is stored as nibbles (bits 7-4) and four bit planes (bit 3
-of all codes of a row, bit 2, 1, 0), together the same bytes as the int8 rows.  A token that only asks for
+of all codes of a row, bit 2, 1, 0), together as many bytes as the int8 rows.  A token that only needs
 the ``top`` largest logits reads the nibbles of every row and, of the bit planes, the rows that can still win.
 
 Why that is exact.  Let x be the hidden vector as the int8 head has it (int16), so that a logit is
@@ -24,11 +24,11 @@ by 2^-24 of at most |r| |m|, so the |y| used is larger than the true one by 2^-2
 of a few additions, 2^-52 of numbers up to 510 |r| |x| (an r is at least half a code, a code at most 255), against
 2^-24 |r| |x|, the least that the bound has been raised: |x| <= |a m| + |y|, and products are taken 2^-20 too large.
 
-A limit that at least ``top`` logits reach is needed: the exact logits of the ``top`` rows with the largest estimates
-have their smallest as such a limit.  A row whose upper bound is below it is not among the ``top`` largest, ties
-included; every other row is read further and in the end computed exactly.  A bound that is NaN drops nothing.  Last,
-what is below the ``top``-th largest exact logit becomes -inf, so that the answer depends neither on the bounds nor on
-the anchor nor on the number of threads.
+A limit that at least ``top`` logits reach is needed: it is the smallest of the exact logits of the ``top`` rows with
+the largest estimates.  A row whose upper bound is below it is not among the ``top`` largest, ties included; of every
+other row more is read, and in the end it is computed exactly.  A bound that is NaN excludes no row.  Finally, logits
+below the ``top``-th largest exact one become -inf, so that the answer does not depend on the bounds, the anchor or the
+number of threads.
 
 A head whose rows are stored as Q8_0 keeps them: only six bits of each code are made, of the row as int8 codes with one
 scale, and what can win is computed from the stored rows, as the whole head computes it.  Then the codes only stand for
@@ -37,13 +37,13 @@ that is said above is true of it, |r| and r m = wm / scale - ... being computed 
 with x and with m are float sums of its blocks, each rounded by n = k / 512 + 9 operations at most, so they are off by
 n 2^-23 |w||x|, with |w| <= 127 scale sqrt k; near_most works in double and allows for the last rounding.
 
-Heads of 6 and 4 bits have coarser codes, with the same last bits in all of them (10, and 1000), which are not stored:
-smaller than an int8 head, and answering a little otherwise; what is said above is as true of their own logits.
+Heads of 6 and 4 bits have coarser codes, all with the same last bits (10, and 1000), which are not stored.  They are
+smaller than an int8 head, and their logits differ a little; the above holds for these logits in the same way.
 
-The anchor is the mean direction of the hidden vectors seen lately, since those of one text have much in common.  How
-many rows stay depends on the model: Cauchy and Schwarz allow for an error 50 times the typical one (root of k), so the
-largest of 128256 random logits, 4.4 standard deviations, only stands out from 5 bits on; trained models answer with
-larger steps between logits.
+The anchor is the mean direction of recent hidden vectors, since those of one text have much in common.  How many rows
+remain depends on the model: the bound of Cauchy and Schwarz is 50 times the typical error (root of k), so the largest
+of 128256 random logits, 4.4 standard deviations, is only separated from 5 bits on; logits of trained models have larger
+steps.
 """
 
 from libc.math cimport INFINITY, fabs, rint, sqrt
@@ -207,7 +207,7 @@ cdef class BitPlanes:
     cdef void settle(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
         float *out) noexcept nogil:
-        """From the sums of the nibbles, which out [n_row] holds as integers, to the logits of one vector."""
+        """From the sums of the nibbles, which are in out [n_row] as integers, compute the logits of one vector."""
         cdef int64_t row
         cdef float limit = -INFINITY
         if top > 0:
@@ -223,7 +223,9 @@ cdef class BitPlanes:
     cdef void estimate(
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid,
         const int32_t *upper) noexcept nogil:
-        """Exact logits of the rows that look best by their nibbles (upper [n_row]), into the thread's heap."""
+        """Compute the exact logits of the rows with the best estimates by their nibbles (upper [n_row]), into the
+        thread's heap.
+        """
         cdef const question *q = &self.questions[t]
         cdef Candidate *heap = self.heaps + tid * PLANE_TOP     # [PLANE_TOP]
         cdef int64_t first = row0, row, n, i, held = 0
@@ -299,7 +301,7 @@ cdef class BitPlanes:
     cdef void bounds(
         self, const question *q, int64_t stage, const int32_t *rows, int64_t n, const double *sums,
         float *out) noexcept nogil:
-        """out [n]: what the logits of rows [n] are at most, by sums [n] of the bits read so far."""
+        """out [n]: upper bounds of the logits of rows [n], by sums [n] of the bits read so far."""
         cdef const float *norm = self.norm + stage * self.n_row     # [n_row]
         cdef const float *along = self.along + stage * self.n_row   # [n_row]
         cdef int64_t i
@@ -312,7 +314,7 @@ cdef class BitPlanes:
 
     cdef void first_bounds(
         self, const question *q, int64_t first, int64_t n, const int32_t *upper, float *out) noexcept nogil:
-        """The same by the nibbles alone (upper [n]), of n neighbours: this loop is vectorised."""
+        """The same from the nibbles alone (upper [n]), for n adjacent rows: this loop is vectorised."""
         cdef const float *norm = self.norm + first      # [n]
         cdef const float *along = self.along + first    # [n]
         cdef const float *scale = self.scale + first    # [n]
@@ -325,7 +327,7 @@ cdef class BitPlanes:
             out[i] = at_most(q, 0, 16.0 * upper[i], norm[i], along[i], scale[i])
 
     cdef float share_limit(self, int64_t top, int tid, int n_thread) noexcept nogil:
-        """The top-th largest of all heaps, -inf if they hold fewer; the same for every thread."""
+        """The top-th largest logit in all heaps, -inf if they hold fewer; the same for every thread."""
         cdef int64_t held = 0, i, other
         cdef Candidate c
         team_barrier(&self.team, n_thread)
@@ -376,7 +378,7 @@ cdef class BitPlanes:
             i += some
 
     cdef void learn(self, int64_t n_token) noexcept nogil:
-        """Take the vectors into the mean; when it is time, make it the anchor (then ``seen`` is 0)."""
+        """Add the vectors to the mean; when it is time, make it the anchor (then ``seen`` is 0)."""
         cdef const int8_t *low      # [2][k_pad] low and high bytes of one vector
         cdef double square, most = 0
         cdef int64_t t, i, m
@@ -422,7 +424,7 @@ cdef class BitPlanes:
             first += BATCH
 
     cdef void along_rows(self, const kernels *kernel, int64_t row0, int64_t row1) noexcept nogil:
-        """The same of what the rows given are beyond the codes that the read bits stand for, in units of the scale."""
+        """The same for rows of the table: what they are beyond the codes of the read bits, in units of the scale."""
         cdef int32_t rows[TILE]         # [n]
         cdef int32_t acc[2 * TILE]      # [low, high bytes of m][TILE]
         cdef float product[TILE]        # [n] of the rows given with m
@@ -454,7 +456,7 @@ cdef class BitPlanes:
 
     @property
     def rows_read(self):
-        """Rows of which bit 3, bit 2, and everything was read, over all tokens since the head was made."""
+        """Number of rows of which bit 3, bit 2, and everything was read, over all tokens since the head was made."""
         return tuple(
             sum(self.held[i * CELL + stage] for i in range(self.n_threads)) for stage in range(1, PLANE_STAGES + 1))
 
@@ -476,6 +478,6 @@ cdef inline float at_most(
 
 cdef inline float near_most(
     const question *q, int64_t stage, double sum, float norm, float along, float scale) noexcept nogil:
-    """The same for rows given: their logits are rounded in another order."""
+    """The same for rows of the table, whose logits are rounded in another order."""
     cdef double most = (sum + q.mid[stage] + q.share * along + (norm * q.reach + q.slack[stage]) * UP) * scale / q.s
     return <float>(most + fabs(most) * 2.0 ** -22 + 1e-44)

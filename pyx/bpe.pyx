@@ -1,10 +1,10 @@
 """bpe: byte-level byte-pair encoding over a vocabulary as its file stores it.
 
-A vocabulary of 128 thousand tokens is on the way to every first word, so no Python object is made of any: the stored
-texts are read once, into their joined bytes and a hash table from bytes to tokens.
+A vocabulary of 128 thousand tokens delays the first answer, so no Python object is made for any token: the stored texts
+are read once, into their joined bytes and a hash table from bytes to tokens.
 
-Two neighbours are joined whose bytes together are a token: those of the lowest rank first, the leftmost of equals.  A
-rank is the token's id, or the position of the first merge that makes it.
+Two neighbours are joined if their bytes together are a token: those of the lowest rank first, the leftmost of equals.
+The rank is the token's id, or the position of the first merge that makes it.
 """
 
 import array
@@ -31,14 +31,15 @@ SKIP, RAW, TOKEN = 0, 1, 2
 
 
 cdef class BytePairs:
-    """A vocabulary: the texts in ``stored`` from byte ``first`` on that end at ``ends``, see :func:`pyx.strings.ends`.
+    """A vocabulary: the texts in ``stored`` from byte ``first`` on, which end at ``ends``, see
+    :func:`pyx.strings.ends`.
 
-    roles: one of SKIP, RAW, TOKEN for each text.  alphabet: the character that stands for each of the 256 bytes.
-    unknown: the id of a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
+    roles: one of SKIP, RAW, TOKEN for each text. alphabet: the character that stands for each of the 256 bytes.
+    unknown: the id for a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
 
-    ``blob`` are the bytes of all texts, joined, ``ends`` (array("I")) where each ends there.  ``stranger`` is the first
-    text with a character outside the alphabet, or -1; then nothing can be encoded.  Raises ValueError for sizes that do
-    not fit, and for a vocabulary that was made to be slow.
+    ``blob``: the bytes of all texts, joined; ``ends`` (array("I")): where each ends there.  ``stranger``: the first
+    text with a character outside the alphabet, or -1; with such a text nothing can be encoded.  Raises ValueError for
+    sizes that do not fit, and for a vocabulary that was made to be slow.
     """
 
     cdef readonly bytes blob
@@ -102,7 +103,9 @@ cdef class BytePairs:
 
     cdef int64_t read(
         self, const uint8_t *stored, int64_t first, const int64_t[::1] stops, int64_t i, uint8_t role, uint8_t *out):
-        """Write the bytes that stored text i stands for; how many, or -1 where a character is not in the alphabet."""
+        """Write the bytes that stored text i stands for.  Returns their number, or -1 if a character is not in the
+        alphabet.
+        """
         cdef int64_t at = (stops[i - 1] if i else first) + 8, stop = stops[i]
         if role == RAW:
             memcpy(out, stored + at, stop - at)
@@ -110,7 +113,7 @@ cdef class BytePairs:
         return self.spell(stored + at, stored + stop, out) if role == TOKEN else 0
 
     cdef int64_t spell(self, const uint8_t *letter, const uint8_t *stop, uint8_t *out) noexcept:
-        """The bytes that letters (UTF-8) stand for; how many, or -1."""
+        """Write the bytes that letters (UTF-8) stand for.  Returns their number, or -1."""
         cdef int64_t n = 0
         cdef uint32_t point
         while letter < stop:
@@ -171,10 +174,10 @@ cdef class BytePairs:
                 self.single[i] = unknown
 
     def rank_by(self, stored, int64_t first, ends):
-        """Tokens rank by the first of these merges, stored as the texts are ("left right"), that makes them.
+        """Rank tokens by the first of these merges that makes them; merges are stored like the texts ("left right").
 
-        Tokens that no merge makes are none any more, but for single bytes.  Returns the first merge that makes no
-        token, -1 for none.  Raises ValueError for sizes that do not fit.
+        Tokens that no merge makes are not used any more, except single bytes.  Returns the first merge that makes no
+        token, -1 if all do.  Raises ValueError for sizes that do not fit.
         """
         cdef const int64_t[::1] stops = ends
         cdef int64_t i, at, stop, blank, left, right, n = stops.shape[0]
@@ -208,7 +211,7 @@ cdef class BytePairs:
         return -1
 
     def encode(self, pieces):
-        """Ids of texts (a list of str) that a split pattern has cut: no token reaches from one into the next."""
+        """Token ids of texts (a list of str) that a pattern has split: no token reaches from one text into the next."""
         cdef list out = []
         cdef const char *piece
         cdef Py_ssize_t size
@@ -228,7 +231,7 @@ cdef class BytePairs:
         return out
 
     cdef join(self, const uint8_t *piece, int64_t n, list out):
-        """Begin with single bytes and join neighbours while any can be."""
+        """Start with single bytes and join neighbours as long as possible."""
         cdef int64_t i, left, middle, right, n_heap = 0
         cdef uint64_t top
         cdef int32_t id
@@ -263,7 +266,7 @@ cdef class BytePairs:
             i = right
 
     cdef void consider(self, const uint8_t *piece, int64_t n, int64_t left, int64_t *n_heap) noexcept:
-        """See what the token at ``left`` and its right neighbour would be."""
+        """Add the pair of the token at ``left`` and its right neighbour, if they can be joined."""
         cdef int64_t middle = self.next[left]
         cdef int32_t id
         self.joined[left] = NONE
@@ -275,7 +278,7 @@ cdef class BytePairs:
             n_heap[0] = push(self.heap, n_heap[0], <uint64_t>self.rank[id] << 32 | <uint64_t>left)
 
     cdef make_room(self, int64_t n):
-        """For pieces of n bytes: n pairs at first, and two for each that is joined."""
+        """Make room for pieces of n bytes: n pairs at first, and two for each that is joined."""
         self.scratch = Arena(n * (3 * 8 + 3 * 4))
         self.room = n
         self.heap = <uint64_t *>self.scratch.data
@@ -285,7 +288,7 @@ cdef class BytePairs:
 
 
 cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except -1:
-    """The bytes of texts, seen to lie in order in ``size`` bytes.  Raises ValueError."""
+    """The bytes of texts, checked to lie in order in ``size`` bytes.  Raises ValueError."""
     cdef int64_t i, at = first, total = 0
     if first < 0:
         raise ValueError(f"the texts start at byte {first}, which is negative")
@@ -302,7 +305,7 @@ cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except
 
 
 cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
-    """FNV-1a, with the upper bits brought down to where the hash table looks."""
+    """FNV-1a, with the upper bits mixed into those that index the hash table."""
     cdef uint64_t h = 0xcbf29ce484222325
     cdef int64_t i
     for i in range(size):
@@ -315,7 +318,7 @@ cdef inline uint32_t tag_of(uint64_t hash) noexcept:
 
 
 cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
-    """A heap of n keys with the least on top takes one more; n + 1."""
+    """Add a key to a heap of n keys with the smallest on top.  Returns n + 1."""
     cdef int64_t at = n, above
     while at:
         above = (at - 1) // 2
@@ -328,7 +331,7 @@ cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
 
 
 cdef int64_t pop(uint64_t *heap, int64_t n) noexcept:
-    """Take the least key off; n - 1."""
+    """Remove the smallest key.  Returns n - 1."""
     cdef int64_t at = 0, below = 1
     cdef uint64_t key = heap[n - 1]
     n -= 1

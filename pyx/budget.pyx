@@ -1,4 +1,6 @@
-"""budget: what each KV head of a cache keeps, in tokens and pages, and the bytes it takes: before they are taken."""
+"""budget: what each KV head of a cache keeps, in tokens and pages, and how many bytes that takes; computed before
+allocation.
+"""
 
 from libc.stdint cimport int64_t
 
@@ -11,7 +13,7 @@ POSITIONS = ("absolute", "cache")
 
 
 cdef int formats(str kv_type, int64_t head_dim, page_format *sealed, page_format *unsealed) except -1:
-    """The page formats of a KV type.  Raises ValueError for an unknown type or head_dim."""
+    """The page formats of a KV type.  Raises ValueError for an unknown type or an invalid head_dim."""
     cdef element_type k_type, v_type
     parse_types(kv_type, &k_type, &v_type)
     page_format_init(sealed, k_type, v_type, head_dim)
@@ -23,9 +25,9 @@ def shapes(
     int64_t n_layer, int64_t n_kv_head, int64_t head_dim, int64_t n_ctx, str kv_type="f16", int64_t window=0,
     int64_t sinks=0, *, budgets=None, str policy="recent", str positions="absolute", int64_t spare=0,
     bint hadamard=False, windows=None):
-    """For each layer and head: (tokens seen behind the sinks, sinks, pages of sinks, pages of the ring).
+    """For each layer and head: (tokens seen after the sinks, sinks, pages of sinks, pages of the ring).
 
-    Arguments as of KVCache.  Raises ValueError for a plan that cannot be.
+    The arguments are those of KVCache.  Raises ValueError for an impossible plan.
     """
     cdef page_format sealed, unsealed
     cdef int64_t total, keep, pinned, near
@@ -73,7 +75,7 @@ def shapes(
 
 
 def bytes_for(n_layer, n_kv_head, head_dim, n_ctx, kv_type="f16", *args, **plan):
-    """Exactly the bytes of pages that a cache of this plan has room for; arguments as of ``shapes``."""
+    """The exact number of bytes of pages that a cache of this plan has room for; arguments as for ``shapes``."""
     cdef page_format sealed, unsealed
     formats(kv_type, head_dim, &sealed, &unsealed)
     return sum(

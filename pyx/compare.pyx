@@ -1,7 +1,7 @@
 """compare: two rows of logits for the same next token: likelihood, divergence, first choice.
 
-Everything is summed in double, in the order of the vocabulary; a row of 128 k logits has an error of about 1e-14.
-Rows must be finite: a logit that is not would hide behind an average.
+All sums are in double, in the order of the vocabulary; a row of 128 k logits has an error of about 1e-14.  Rows must be
+finite: in an average, a logit that is not would not be noticed.
 """
 
 import array
@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef double log_sum(const float *row, int64_t n, int64_t *best) noexcept nogil:
-    """log(sum(exp(row))) without overflow, and the first arg-max; NaN when a logit is not finite."""
+    """log(sum(exp(row))) without overflow, and the first arg-max; NaN if a logit is not finite."""
     cdef int64_t i, top = 0
     cdef double total = 0
     for i in range(n):
@@ -36,9 +36,9 @@ cdef double divergence(const float *p, double p_sum, const float *q, double q_su
 
 
 def log_likelihoods(logits, targets, int64_t n_vocab):
-    """log p(target) of each row, in nats: array("d") [n].  logits: float32 [n][n_vocab] flat; targets: int32 [n].
+    """log p(target) of each row, in nats: array("d") [n]. logits: float32 [n][n_vocab] flat; targets: int32 [n].
 
-    Raises ValueError when sizes do not fit, a target is not in the vocabulary or a logit is not finite.
+    Raises ValueError if sizes do not fit, a target is not in the vocabulary or a logit is not finite.
     """
     cdef const float[::1] rows = logits
     cdef const int32_t[::1] wanted = targets
@@ -53,9 +53,9 @@ def log_likelihoods(logits, targets, int64_t n_vocab):
 
 
 def divergences(reference, other, targets, int64_t n_vocab):
-    """Row by row: (KL of ``other`` from ``reference`` in nats, log p(target) by ``other``, same first choice).
+    """For each row: (KL of ``other`` from ``reference`` in nats, log p(target) by ``other``, same first choice).
 
-    reference, other: float32 [n][n_vocab] flat; targets: int32 [n].  Gives array("d") [n] twice and array("b") [n] of
+    reference, other: float32 [n][n_vocab] flat; targets: int32 [n].  Returns array("d") [n] twice and array("b") [n] of
     0 and 1.  Raises ValueError as log_likelihoods does.
     """
     cdef const float[::1] p = reference, q = other

@@ -51,14 +51,14 @@ def isa():
 
 
 def isas():
-    """Names of all targets in this build, best last."""
+    """Names of all targets in this build, the best last."""
     cdef int n = 0
     cdef const kernels *const *targets = kernels_all(&n)
     return [targets[i].name.decode() for i in range(n)]
 
 
 def supported():
-    """Names of the targets that this processor can run, best last."""
+    """Names of the targets that this processor can run, the best last."""
     cdef int n = 0
     cdef const kernels *const *targets = kernels_all(&n)
     return [targets[i].name.decode() for i in range(n) if kernels_supported(targets[i])]

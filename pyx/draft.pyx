@@ -1,17 +1,17 @@
-"""draft: what may come next, looked up in the tokens that are there, and how far it pays to believe it.
+"""draft: likely next tokens, looked up in the tokens so far, and how many of them are worth evaluating.
 
-Prompt lookup (A. Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding): the latest place where the last tokens
-stood before is looked for, and what followed there is evaluated in one step together with the token at hand.  A step
-of a few tokens reads the weights once, so where memory is the bound it costs little more than a step of one.  Tokens
-are still chosen one after the other, each from the logits behind the one before it and with a random number of its own;
-where the choice is what was drafted, its logits are there already.  Since a step of several tokens gives the same bits
-as steps of one, drafts change no token, however they are chosen: greedy or drawn.
+Prompt lookup (A. Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding): the latest earlier occurrence of the last
+tokens is looked up, and the tokens that followed there are evaluated in one step together with the current token.  A
+step of a few tokens reads the weights once, so if memory is the limit it takes little longer than a step of one.
+Tokens are still chosen one after the other, each from the logits after the one before it and with its own random
+number.  If the choice is the drafted token, its logits are there already.  Since a step of several tokens gives the
+same bits as steps of one, drafts change no token, with greedy choice or sampling.
 
-How many tokens are drafted is decided from what was measured: the time of a step by its tokens, and how often drafts
-came true, by the length of the match.  Drafts are looked up even where they do not pay, so that the latter is known;
-but not where the products are the bound, and nothing could be gained.
-Until a step of so many tokens has been measured, one more is believed to cost half of what it costs in a prompt: the
-other half is done while the memory is waited for.
+The number of drafted tokens follows measurements: the time of a step by its number of tokens, and how often drafts were
+right, by the length of the match.  Drafts are also looked up when they are not worth evaluating, to measure how often
+they would be right, except where arithmetic is the limit and nothing could be gained.  Until a step of so many tokens
+has been measured, each further token is assumed to cost half of what it costs in a prompt: the other half is done while
+waiting for memory.
 """
 
 import array
@@ -38,7 +38,8 @@ FIRST_HITS = (0, 0.1, 0.2, 0.3, 0.4)
 
 
 cdef class Draft:
-    """Looks up at most ``most`` <= 7 tokens at a time; ``always``: wherever there is a match, not only where it pays.
+    """Looks up at most ``most`` <= 7 tokens at a time.  ``always``: wherever there is a match, not only where it is
+    faster.
 
     Raises ValueError for another ``most``.
     """
@@ -68,13 +69,15 @@ cdef class Draft:
             self.hit[i] = FIRST_HITS[i]
 
     def begin(self):
-        """Another answer: count from zero."""
+        """Begin another answer: reset the counts."""
         self.drafted = self.accepted = 0
         self.awaited = -1
         self.idle = False
 
     def propose(self, const int32_t[::1] tokens not None, int32_t token, int64_t limit):
-        """How many tokens to evaluate behind ``token``, which stands behind ``tokens``: 0 to ``limit``; see ``ids``."""
+        """The number of tokens to evaluate after ``token``, which follows ``tokens``: 0 to ``limit``; the tokens are
+        ``ids``.
+        """
         cdef int64_t place
         self.batch[0] = token
         self.n = self.at = 0
@@ -89,7 +92,8 @@ cdef class Draft:
         return self.n
 
     def give(self, int32_t token, forced, int64_t limit):
-        """The same for tokens that are known to come next (a grammar leaves no other): the first ``limit`` of them."""
+        """The same for tokens that are certain to come next (a grammar allows no other): the first ``limit`` of them.
+        """
         cdef int64_t i
         self.batch[0] = token
         self.at = self.length = 0
@@ -101,7 +105,7 @@ cdef class Draft:
         return self.n
 
     def took(self, int64_t n, double seconds):
-        """A step of n tokens, of an answer or of a prompt, took so long."""
+        """Record the duration of a step of n tokens, of an answer or of a prompt."""
         cdef double known
         if n > MOST + 1:
             self.each = seconds / n
@@ -113,7 +117,7 @@ cdef class Draft:
                 self.idle = not self.always and self.each > DEAR * self.seconds[1]
 
     def follow(self, int32_t token):
-        """The next token is chosen: the number of its row in the last step, -1 if it was not evaluated there."""
+        """The next token is chosen: return the number of its row in the last step, -1 if it was not evaluated there."""
         cdef bint right = token == self.awaited
         if self.awaited < 0:
             return -1
@@ -128,11 +132,12 @@ cdef class Draft:
         return self.at
 
     def stop(self):
-        """What was drafted and not used will not be."""
+        """Discard drafts that were not used."""
         self.awaited = -1
 
     cdef int64_t _find(self, const int32_t[::1] tokens, int32_t token) noexcept:
-        """Where the token stood last behind most of the tokens that it stands behind now; -1: nowhere."""
+        """The place where the token occurred before, after the longest run of the tokens that it follows now; -1: none.
+        """
         cdef int64_t n = tokens.shape[0], i, j, place = -1
         self.length = 0
         for i in range(n - 1, max(<int64_t>0, n - LOOK_BACK) - 1, -1):
@@ -147,13 +152,13 @@ cdef class Draft:
         return place
 
     cdef void _copy(self, const int32_t[::1] tokens, int64_t place) noexcept:
-        """What followed there; where the text ends it goes on with the draft itself."""
+        """Copy the tokens that followed there; at the end of the text it continues with the draft itself."""
         cdef int64_t i, n = tokens.shape[0]
         for i in range(1, self.most + 1):
             self.batch[i] = tokens[place + i] if place + i < n else self.batch[place + i - n]
 
     cdef int64_t _worth(self, int64_t limit) noexcept:
-        """The number of drafted tokens, at most ``limit``, that promises most tokens a second."""
+        """The number of drafted tokens, at most ``limit``, that is expected to give most tokens per second."""
         cdef double p = self.hit[self.length], chance = 1, tokens = 1, best, one = self.seconds[1], time = one
         cdef int64_t k, most = 0
         if one <= 0 or self.each <= 0:

@@ -1,21 +1,21 @@
-"""head: the output head, all of whose rows are read for every token.
+"""head: the output head, of which every token reads all rows.
 
-It is what decode reads most of after the ternary weights, so it may be stored smaller than the file has it: int8 rows
-with a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8
-rows in bit planes (see pyx.bit_planes), of which a token that asks for few winners reads little more than half.
-"int6" and "int4" are bit planes of coarser codes, for boards without the memory.
+After the ternary weights it is most of what decode reads, so it can be stored smaller than in the file: int8 rows with
+a float32 scale per row, half, float, "native" (exactly the values of the file), or "two-stage": the int8 rows in bit
+planes (see pyx.bit_planes), of which a token that needs few winners reads little more than half.  "int6" and "int4" are
+bit planes of coarser codes, for boards with little memory.
 
-A file whose rows are ternary with a scale for each 128 weights (Q2_0 and PQ2_0, Ternary-Bonsai) has a head of two bits:
-"auto" uses it where it lies, as a projection ("ternary").
+A file whose rows are ternary with a scale per 128 weights (Q2_0 and PQ2_0, Ternary-Bonsai) has a head of two bits:
+"auto" uses it directly, as a projection ("ternary").
 
-A file whose rows are Q8_0 has a head of eight bits already, with a scale for each 32 weights: "auto" uses it where the
-map holds it ("q8_0"), so nothing is made and nothing kept; other files get "int8".  "two-stage" of such a file gives
-its own logits, bit for bit: the six upper bits of each code are kept beside it, made a part at a time after the first
-answers, so that a short run does not wait for what it does not use.
+A file whose rows are Q8_0 has a head of eight bits already, with a scale per 32 weights: "auto" uses it directly from
+the map ("q8_0"), and nothing is made; other files get "int8".  "two-stage" with such a file gives the same logits, bit
+for bit: the six upper bits of each code are stored in addition, made a part at a time after the first answers, so that
+a short run does not wait for them.
 
-The int8 rows of a large vocabulary take longer to make than a short prompt takes to be read, most of it for the memory
-that they are written to.  So the first answer makes each row in the cache, uses it and lets it go; they are kept, as
-rows or as bit planes, from the second on.
+Making the int8 rows of a large vocabulary takes longer than reading a short prompt, mostly because of the memory they
+are written to.  So the first answer makes each row in the processor's cache, uses it and drops it; from the second
+answer on they are kept, as rows or as bit planes.
 """
 
 import array
@@ -58,7 +58,7 @@ cdef int64_t padded(int64_t k) noexcept nogil:
 
 
 cdef int64_t room_of(int64_t k) noexcept nogil:
-    """Bytes for a row as floats and as codes."""
+    """Bytes of a row as floats and as codes."""
     return 4 * padded(k) + padded(k) + 64
 
 
@@ -69,7 +69,7 @@ Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated copied
 
 
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
-    """The :class:`Placement` of a head over rows of a type.  Raises ValueError for a kind that is not known."""
+    """The :class:`Placement` of a head over rows of a type.  Raises ValueError for an unknown kind."""
     if kind == "auto":
         kind = "q8_0" if type == "Q8_0" else "ternary" if type in ("Q2_0", "PQ2_0") and k % GROUP == 0 else "int8"
     elif kind == "native":
@@ -98,9 +98,9 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
 
 
 cdef class Head:
-    """The output head over stored rows: kind one of KINDS, "native" or "auto".
+    """The output head over stored rows.  kind: one of KINDS, "native" or "auto".
 
-    ``mapped`` tells that the rows are used where the file's map holds them (they have the type that is asked for).
+    ``mapped``: whether the rows are used directly from the file's map (they have the requested type).
     Raises ValueError for a kind that is not known or does not fit the rows.
     """
 
@@ -133,7 +133,7 @@ cdef class Head:
             self.make()
 
     cdef allocate(self):
-        """Memory for the rows; what is not written yet costs nothing."""
+        """Allocate memory for the rows; pages that are not written yet take none."""
         cdef int64_t nbytes
         cdef int bits = KINDS[self.kind][1]
         self.row_room = room_of(self.k)
@@ -150,7 +150,8 @@ cdef class Head:
             self.scale = <float *>self.scale_arena.data
 
     cdef expect(self, int64_t n_token):
-        """An answer to n_token vectors comes: make the rows if they are not, and will be read more than once."""
+        """Prepare for an answer to n_token vectors: make the rows if they do not exist and will be read more than once.
+        """
         if self.kind_id == HEAD_Q8_0 and self.bit_planes is not None and self.made < self.n_row:
             self.made = self.making
             if self.made == self.n_row:
@@ -184,7 +185,7 @@ cdef class Head:
         return True
 
     cdef make(self):
-        """Make all rows and let the stored ones go."""
+        """Make all rows and release the stored ones."""
         cdef int64_t row, n_row = self.n_row, k = self.k
         cdef StoredRows stored = self.source
         cdef const kernels *kernel = active()
@@ -226,7 +227,7 @@ cdef class Head:
     cdef void pass_by(
         self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil:
-        """The logits a[t].out[row], t < n_token, of rows that are made for this once."""
+        """The logits a[t].out[row], t < n_token, of rows that are made for this use only."""
         cdef int64_t row, t, k = self.k, some = max(<int64_t>1, CHUNK // stored.row_bytes), begun = row0
         cdef float *row_floats = <float *>(self.row_arena.data + tid * self.row_room)   # [k_pad]
         cdef int8_t *codes = <int8_t *>(row_floats + padded(k))                         # [k_pad]
@@ -327,7 +328,7 @@ cdef class Head:
             row += n
 
     def apply(self, x, int64_t top=0, int n_threads=1):
-        """Logits as array("f") [n][n_row] of n <= 8 hidden vectors x (float32 buffer [n][k]); as a step gives them."""
+        """Logits as array("f") [n][n_row] of n <= 8 hidden vectors x (float32 buffer [n][k]), the same as in a step."""
         cdef const float[::1] vectors = x   # [n * k]
         cdef const kernels *kernel = active()
         cdef int64_t n = vectors.shape[0] // self.k, t, n_row = self.n_row
@@ -352,7 +353,7 @@ cdef class Head:
         return out.base
 
     cdef int64_t unit(self) noexcept nogil:
-        """Rows that a thread takes at a time."""
+        """Number of rows that a thread processes at a time."""
         return PANEL_ROWS if self.kind_id == HEAD_TERNARY else LINE
 
     @property

@@ -1,10 +1,10 @@
 """kv: the KV cache of one session: its plan, its block tables, crop, fork, dump and restore.
 
 A page holds 32 tokens of one KV head, keys and values adjacent (page); token ``pos`` belongs to page ``pos // 32``.
-Which pages a head holds is policy's business, where they lie is pool's.  Keys are stored rotated to their absolute
-position and never touched again; with a quantised type the page being written (the open page) and the sinks are half
-floats, and a page is quantised exactly once, when it is full and every query inside it has been answered ("sealed").
-So a query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
+pyx.policy decides which pages a head holds, pyx.pool where they are.  Keys are stored rotated to their absolute
+position and never change.  With a quantised type, the page being written (the open page) and the sinks are half floats,
+and a page is quantised exactly once, when it is full and every query inside it has been answered ("sealed").  So a
+query at ``pos`` sees the same bytes however the tokens arrived: one by one or in chunks.
 """
 
 cimport cython
@@ -26,19 +26,19 @@ from pyx.spill cimport Spill
 cdef class KVCache:
     """Keys and values of one session.
 
-    n_ctx: tokens it can hold.  With ``window`` > 0 a conversation may go on for ever, token t attending
-    {0 .. sinks-1} and {t-window+1 .. t} exactly.  kv_type: as page.page_types() has them; quantised types are those of
-    sealed pages.
+    n_ctx: number of tokens it can hold.  With ``window`` > 0 a conversation can continue without end: token t attends
+    to {0 .. sinks-1} and {t-window+1 .. t} exactly. kv_type: see page.page_types(); a quantised type is that of sealed
+    pages.
 
-    budgets: tokens that each head keeps, sinks among them, [n_layer][n_kv_head]; a head that keeps no more than the
-    sinks keeps the latest instead.  Memory is taken for each head's own.  policy and positions: of budget.POLICIES and
-    budget.POSITIONS.  spare: pages per head behind the window, so that ``crop`` can go back that far after old tokens
-    have been dropped.  hadamard: keys are rotated before they are stored, and queries with them.  windows: of the model
-    itself, the tokens that each layer sees at most, the latest, 0: all it may; such layers keep no sinks.  pool: where
-    its pages are, shared with other caches of the same plan; None: a pool of its own.
-    spill: (folder, bytes) of a file that takes the pages that are dropped, for ``crop``; not with policy "heavy".
+    budgets: tokens that each head keeps, including sinks, [n_layer][n_kv_head]; a head that keeps no more than the
+    sinks keeps the latest tokens instead.  Memory is taken for each head's own budget. policy and positions: of
+    budget.POLICIES and budget.POSITIONS. spare: additional pages per head, so that ``crop`` can go back that far after
+    old tokens were dropped. hadamard: keys are rotated before they are stored, and queries likewise. windows: of the
+    model itself, the number of latest tokens that each layer sees at most, 0 for all; such layers keep no sinks. pool:
+    the pool of its pages, shared with other caches of the same plan; None: a pool of its own. spill: (folder, bytes) of
+    a file for the pages that are dropped, for ``crop``; not with policy "heavy".
 
-    Raises ValueError for shapes, types and plans that cannot be, MemoryError when the system refuses.
+    Raises ValueError for impossible shapes, types and plans, MemoryError if the system refuses memory.
     """
 
     def __cinit__(
@@ -96,11 +96,13 @@ cdef class KVCache:
 
     @staticmethod
     def bytes_for(*args, **plan):
-        """Exactly the bytes of pages that a cache of this plan has room for; arguments as of the class, but pool."""
+        """The exact number of bytes of pages that a cache of this plan has room for; arguments of the class, without
+        pool.
+        """
         return bytes_for(*args, **plan)
 
     cdef int64_t prepare(self, int64_t n, int64_t others) except -1:
-        """Room for n more tokens; raises MemoryError where the pool's limit forbids it."""
+        """Make room for n more tokens.  Raises MemoryError at the limit of the pool."""
         if self.pool.limit is not None:
             others += self._wanted(n)
             if self.pool.used + others > self.pool.limit:
@@ -111,7 +113,7 @@ cdef class KVCache:
         return others
 
     cdef int64_t _wanted(self, int64_t n):
-        """Bytes of pages that n more tokens may take beyond those given back for them."""
+        """Bytes of pages that n more tokens may take, minus those that are returned for them."""
         cdef int64_t i, j, floats, ring, new, shared, S, before = self.n_tokens, after = self.n_tokens + n
         cdef bint is_open = before % KV_PAGE > 0, q = self.p.quantised
         cdef stream *s
@@ -136,24 +138,24 @@ cdef class KVCache:
         return wanted
 
     cdef int64_t advance(self, int64_t n) except -1:
-        """n more tokens have been appended."""
+        """Count n more tokens that were appended."""
         self.n_tokens += n
         self.most = max(self.most, self.n_tokens)
         return self.n_tokens
 
     cdef void _forget(self, int64_t first):
-        """Give back all pages from number `first` on."""
+        """Return all pages from number `first` on."""
         cdef int64_t i
         for i in range(self.p.n_layer * self.p.n_kv_head):
             forget(&self.p, &self.p.streams[i], first)
 
     def crop(self, int64_t n):
-        """Drop the tail so that at most n tokens stay; returns how many did.
+        """Remove tokens from the end so that at most n stay.  Returns how many stay.
 
-        A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages; where pages have been
-        dropped that position n would attend, and the spill file has them not, nothing stays; and policy "heavy" goes
-        back to the start of the newest page at most, as it keeps no earlier averages.  The caller evaluates the rest
-        again: the result is bit for bit that of a run that never went further.
+        A sealed page cannot be reopened without loss, so a quantised cache keeps whole pages.  If pages have been
+        dropped that position n would attend to, and the spill file does not have them, nothing stays.  Policy "heavy"
+        goes back at most to the start of the newest page, as it keeps no earlier averages.  The caller evaluates the
+        rest again: the result is bit for bit that of a run that never went further.
         """
         cdef int64_t kept = max(<int64_t>0, min(n, self.n_tokens)), i, page = kept // KV_PAGE, room = 1 << 62
         cdef stream *s
@@ -180,7 +182,7 @@ cdef class KVCache:
         return kept
 
     def reset(self):
-        """Forget everything; the pages are free, their memory stays."""
+        """Drop all tokens; the pages are free, their memory stays allocated."""
         self._forget(0)
         self.n_tokens = self.most = 0
         self.p.broken = False
@@ -203,29 +205,30 @@ cdef class KVCache:
         return other
 
     def _spill(self):
-        """For a fork: a file of its own, with nothing in it yet."""
+        """For a fork: its own file, empty at first."""
         return None if self.spill is None else (self.spill.folder, self.spill.max_bytes)
 
     # ---- to a file and back -----------------------------------------------------------------------------------------
 
     @property
     def counters(self):
-        """(n_tokens, most): tokens held, and the most there were since it was empty.
+        """(n_tokens, most): number of tokens held, and the largest number since the cache was empty.
 
-        With the bytes of ``dump`` all that a cache of the same plan needs to go on.
+        With the bytes of ``dump``, this is everything that a cache of the same plan needs to continue.
         """
         return self.n_tokens, self.most
 
     def dump(self):
-        """The pages held, as read-only views, in an order that depends on plan and counters alone.
+        """The pages held, as read-only views, in an order that depends only on plan and counters.
 
         Per layer and KV head: sink pages, pages of the ring from the oldest on, the open page; with policy "heavy" the
-        numbers and averages of all pages before.  The views are the cache itself: to be read before its next change.
+        numbers and averages of all pages before them.  The views are the memory of the cache: read them before it
+        changes.
         """
         return [piece.toreadonly() for piece in self._pieces()]
 
     def dump_bytes(self, int64_t n_tokens, int64_t most):
-        """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for a state it cannot be in."""
+        """Bytes of the dump of a cache of this plan in that state.  Raises ValueError for an impossible state."""
         cdef int64_t i, nbytes = 12 * self._entries() if self.p.heavy else 0
         cdef stream *s
         # page numbers are 32 bits
@@ -245,11 +248,11 @@ cdef class KVCache:
         return nbytes
 
     def restore(self, int64_t n_tokens, int64_t most, fill):
-        """Take over a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
+        """Load a dump: ``fill(view)`` writes the next ``len(view)`` bytes of it into each writable view.
 
-        Raises ValueError for counters that cannot be, before anything is written, and for numbers of pages that
-        cannot be; whenever it or ``fill`` raises, the cache is empty afterwards.  Page bytes are not judged: any bytes
-        are safe to attend to, though not sensible.
+        Raises ValueError for impossible counters, before anything is written, and for impossible numbers of pages.  If
+        it or ``fill`` raises, the cache is empty afterwards.  The bytes of pages are not checked: any bytes are safe to
+        attend to, though not meaningful.
         """
         self.dump_bytes(n_tokens, most)
         self.reset()
@@ -266,14 +269,16 @@ cdef class KVCache:
         self.n_tokens, self.most = n_tokens, most
 
     def _held(self, int64_t i, int64_t n_tokens, int64_t most):
-        """Pages that head i holds in that state: how many of sinks, first and last of the ring, one that is open."""
+        """The pages that head i holds in that state: number of sink pages, first and last of the ring, whether one is
+        open.
+        """
         cdef stream *s = &self.p.streams[i]
         cdef int64_t begun = pages_of(n_tokens), done = n_tokens // KV_PAGE if self.p.quantised else begun, first
         first = max(s.sink_pages, (most // KV_PAGE if self.p.quantised else pages_of(most)) - s.ring_pages)
         return min(begun, s.sink_pages), first, max(done, first), begun > max(done, s.sink_pages)
 
     def _hold(self, int64_t i, int64_t n_tokens, int64_t most):
-        """Hold the pages of that state; with policy "heavy" those that a dump numbered."""
+        """Hold the pages of that state; with policy "heavy" the page numbers of a dump."""
         cdef stream *s = &self.p.streams[i]
         cdef int64_t sunk, first, last, j, n
         cdef bint is_open
@@ -293,7 +298,7 @@ cdef class KVCache:
             before = number
 
     def _entries(self):
-        """Entries of all block tables together."""
+        """Number of entries of all block tables together."""
         cdef int64_t i, n = 0
         for i in range(self.p.n_layer * self.p.n_kv_head):
             n += block_table_size(&self.p, &self.p.streams[i])
@@ -305,7 +310,7 @@ cdef class KVCache:
         return self.block_tables.view[start : start + 12 * self._entries()]
 
     def _pieces(self, bint averages=True):
-        """Writable views of all that is held, side by side where pages are."""
+        """Writable views of everything held; adjacent pages share a view."""
         cdef int64_t i, j, start, last, size
         cdef stream *s
         if averages and self.p.heavy:
@@ -325,12 +330,12 @@ cdef class KVCache:
 
     @property
     def nbytes(self):
-        """Bytes of pages it has room for, by itself."""
+        """Bytes of pages that this cache alone has room for."""
         return self.bytes_for(self.p.n_layer, self.p.n_kv_head, self.p.head_dim, **self.plan)
 
     @property
     def window(self):
-        """Tokens attended behind the sinks, 0 when everything is kept."""
+        """Number of tokens attended to after the sinks, 0 if everything is kept."""
         return self.plan["window"]
 
     @property
@@ -339,12 +344,12 @@ cdef class KVCache:
 
     @property
     def room(self):
-        """Tokens that still can be appended."""
+        """Number of tokens that can still be appended."""
         return (1 << 62) if self.endless else self.n_ctx - self.n_tokens
 
     @property
     def evicted(self):
-        """Tokens read that the next query no longer attends, in the head that attends most."""
+        """Number of tokens read that the next query no longer attends to, in the head that attends to most."""
         cdef int64_t i, least = self.n_tokens
         for i in range(self.p.n_layer * self.p.n_kv_head):
             least = min(least, unseen(&self.p, &self.p.streams[i], self.n_tokens))
@@ -352,7 +357,8 @@ cdef class KVCache:
 
     @property
     def stats(self):
-        """What it holds now: tokens, evicted, pages, bytes, sealed and shared pages, mean tokens attended per head."""
+        """Its contents now: tokens, evicted, pages, bytes, sealed and shared pages, mean tokens attended to per head.
+        """
         cdef int64_t i, j, n = self.p.n_layer * self.p.n_kv_head, ring = 0, all_pages = 0, shared = 0, lost = 0
         cdef stream *s
         for i in range(n):
@@ -378,7 +384,7 @@ cdef class KVCache:
         return [s.number[i] for i in range(s.n_page)]
 
     def page(self, int64_t layer, int64_t head, int64_t page):
-        """(bytes, type) of one page, for tests and tools.  Raises IndexError for a page that is not held."""
+        """(bytes, type) of one page, for tests and tools.  Raises IndexError for a page that it does not hold."""
         cdef stream *s = self._stream(layer, head)
         cdef const page_format *format
         held = self.held(layer, head)

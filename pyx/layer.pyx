@@ -6,10 +6,10 @@
     -> rmsnorm -> int8 -> gate, up in one pass -> act(gate) * up -> [sub-norm] -> int8 -> down [-> post-norm]
     -> residual
 
-Where each projection has a norm of its own in front of it (input_norms), each is given its input in turn.
+If each projection has its own norm before it (input_norms), their inputs are made one after the other.
 
-Every thread takes a fixed share of rows, tokens or KV heads.  (Handing rows out in portions to whoever is free was no
-faster, on an idle machine or a loaded one: benchmarks/SPEED.md.)
+Every thread takes a fixed share of rows, tokens or KV heads.  (Giving portions of rows to threads as they become free
+was no faster, on an idle or a loaded machine: benchmarks/SPEED.md.)
 """
 
 from libc.math cimport sqrt
@@ -86,7 +86,7 @@ cdef activations quantised(
 
 
 cdef inline int64_t unit_of(const step_plan *p) noexcept nogil:
-    """Rows that a thread takes at a time: whole panels, where matrices may consist of them."""
+    """Number of rows that a thread processes at a time: whole panels, if matrices may consist of them."""
     return PANEL_ROWS if p.groups else FLOAT_LINE
 
 
@@ -137,8 +137,9 @@ cdef inline void turn(
 
 
 cdef void rotate(step_plan *p, int64_t index, int tid, int n_thread) noexcept nogil:
-    """Stage: norms of the heads, rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries of
-    the sinks; by token and KV head."""
+    """Stage: norms of the heads, rotary embedding of q and k, the factor 1/sqrt(head_dim), int8 queries, the queries
+    for the sinks; divided by token and KV head.
+    """
     cdef const layer *w = &p.layers[index]
     cdef int64_t item, t, head, h, D = p.head_dim, H = p.n_kv_head, group = p.n_head // H, half = p.rotary.half
     cdef const segment *of = p.attention.segments
@@ -188,7 +189,7 @@ cdef inline stage_clock *clock_of(step_plan *p, int tid) noexcept nogil:
 
 
 cdef inline void done(step_plan *p, stage which, int tid, int n_thread) noexcept nogil:
-    """The end of a stage that the next one cannot begin before."""
+    """The end of a stage: the next one begins when all threads are here."""
     lap(clock_of(p, tid), which)
     team_barrier(&p.team, n_thread)
     lap(clock_of(p, tid), WAIT)
@@ -275,7 +276,7 @@ cdef void run_layer(step_plan *p, int64_t index, int tid, int n_thread) noexcept
 
 
 cdef inline void activate(step_plan *p, int64_t start, int64_t n) noexcept nogil:
-    """gate = act(gate) * up, n columns from start on."""
+    """gate = act(gate) * up, n columns from start."""
     cdef int64_t t
     cdef float *gate    # [n], of one token
     for t in range(p.n_token):

@@ -1,8 +1,8 @@
 """memory: aligned arenas and mapped files, the only owner of bytes.
 
-An arena is an anonymous mapping: zeroed, page aligned, given back to the system as a whole, and untouched pages cost
-nothing.  ``huge`` asks for 2 MiB pages (madvise, no privilege needed): fewer TLB misses on long streams.  An arena of
-less than a page (a scale, a norm) comes from the heap, or hundreds of them would take a page each.
+An arena is an anonymous mapping: zeroed, page aligned, returned to the system as a whole; untouched pages take no
+memory.  ``huge`` asks for 2 MiB pages (madvise, no privilege needed): fewer TLB misses in long reads.  An arena of less
+than a page (a scale, a norm) comes from the heap, because hundreds of them would take a page each.
 """
 
 import os
@@ -54,7 +54,7 @@ cdef enum:
 cdef class Arena:
     """``nbytes`` zeroed bytes, 64-byte aligned (2 MiB with ``huge``).  Supports the buffer protocol, writable.
 
-    Raises MemoryError naming the size when the system refuses.
+    Raises MemoryError that names the size if the system refuses.
     """
 
     def __cinit__(self, size_t nbytes, bint huge=False):
@@ -100,9 +100,9 @@ cdef class Arena:
 
 
 cdef class MappedFile:
-    """A file mapped read-only, shared with every other process that maps it.  ``view`` is a memoryview of its bytes.
+    """A file mapped read-only, shared with every other process that maps it.  ``view``: a memoryview of its bytes.
 
-    The mapping exists until the last view of it is freed.  Raises OSError when the file cannot be opened or mapped.
+    The mapping exists until the last view of it is freed.  Raises OSError if the file cannot be opened or mapped.
     """
 
     def __cinit__(self, path):
@@ -160,14 +160,16 @@ cdef void fill(
 
 
 def advise(data, str advice not None, until=None):
-    """Give the system advice about the whole pages inside ``data``, a buffer out of a mapped file; True if it took it.
+    """Give the system advice about the whole pages inside ``data``, a buffer of a mapped file.  Returns True if it was
+    accepted.
 
-    With ``until``, a buffer further on in the same map: all from the start of the one to the end of the other.
+    ``until``: a later buffer of the same map; the advice is then for all bytes from the start of one to the end of the
+    other.
 
-    "huge": keep them in 2 MiB pages when they are read into its cache (CONFIG_READ_ONLY_THP_FOR_FS, or a file system
-    with large folios: XFS, ext4 since Linux 6.16); "collapse": make 2 MiB pages of them now (Linux 6.1; as before, and
-    on tmpfs); "read": have them in this process now; "release": they no longer count as this process's own, and come
-    back when they are read.  Only for maps: other memory would lose what it holds.
+    "huge": hold them in 2 MiB pages when they are read into the cache (CONFIG_READ_ONLY_THP_FOR_FS, or a file system
+    with large folios: XFS, ext4 since Linux 6.16). "collapse": make 2 MiB pages of them now (Linux 6.1; same
+    conditions, and tmpfs). "read": map them into this process now. "release": they no longer count as this process's
+    memory, and return when they are read.  For maps only: other memory would lose its contents.
     """
     cdef int kind = {
         "huge": MADV_HUGEPAGE, "collapse": MADV_COLLAPSE, "read": MADV_POPULATE_READ, "release": MADV_DONTNEED}[advice]
@@ -183,9 +185,9 @@ def advise(data, str advice not None, until=None):
 
 
 def huge_share(data):
-    """Share of the whole 2 MiB pages inside ``data`` that this process has mapped as such; 0.0 where it is not known.
+    """Share of the whole 2 MiB pages inside ``data`` that this process has mapped as such; 0.0 if unknown.
 
-    Counts the maps that ``data`` lies in as a whole, so it is a sample where they are larger.
+    Counts the maps that contain ``data`` as a whole, so it is a sample if they are larger.
     """
     cdef size_t start, end
     start, end = whole_pages(data, HUGE, data)
@@ -208,7 +210,7 @@ def huge_share(data):
 
 
 cdef (size_t, size_t) whole_pages(first, size_t page, last):
-    """Addresses of the first whole page in one buffer and behind the last one in another; twice the same for none."""
+    """Addresses of the first whole page in one buffer and after the last one in another; equal if there is none."""
     cdef Py_buffer buffer
     cdef size_t start, end
     PyObject_GetBuffer(first, &buffer, PyBUF_SIMPLE)
@@ -221,7 +223,8 @@ cdef (size_t, size_t) whole_pages(first, size_t page, last):
 
 
 def guard():
-    """Survive files that are truncated while they are mapped: a handler of SIGBUS for the maps given to :func:`watch`.
+    """Survive files that are truncated while they are mapped: install a handler of SIGBUS for maps given to
+    :func:`watch`.
 
     For programs, not for libraries: signal handlers belong to the whole process.
     """
@@ -229,7 +232,7 @@ def guard():
 
 
 def watch(data):
-    """Register a map, a buffer that is all of it; returns its number for :func:`forget`."""
+    """Register a map, given as a buffer of all of it.  Returns its number for :func:`forget`."""
     cdef Py_buffer buffer
     cdef int number
     PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
@@ -239,17 +242,17 @@ def watch(data):
 
 
 def forget(int number):
-    """The map is about to go."""
+    """Unregister a map, before it is unmapped."""
     lost_forget(number)
 
 
 def lost():
-    """How often a part of a watched map was found missing since the process began; it then reads as zeros."""
+    """How many times a part of a watched map was missing since the process began; it then reads as zeros."""
     return lost_pages()
 
 
 def trim():
-    """Give free memory of the heap back to the system, so that :func:`rss` counts what is in use."""
+    """Return free memory of the heap to the system, so that :func:`rss` counts what is in use."""
     with nogil:
         give_back_heap()
 

@@ -55,20 +55,23 @@ cdef bint quiet(const stretch *s):
 
 
 cdef class Pace:
-    """The threads of the steps of one model: 1 to ``most``.  Ask ``threads`` before a step, call ``took`` after it."""
+    """The number of threads of the steps of one model: 1 to ``most``.  Read ``threads`` before a step, call ``took``
+    after it.
+    """
 
     def __cinit__(self, int most):
         self.most = self.settled = most
         self.more = self.fewer = 1
 
     cpdef int threads(self):
-        """Threads of the next step."""
+        """Number of threads of the next step."""
         return self.trial or self.settled
 
     cpdef took(self, int64_t n_row, int64_t begun, int64_t now, int64_t core):
-        """A step of n_row rows lasted from ``begun`` to ``now``; the caller's thread had a core for ``core`` of that.
+        """Record a step of n_row rows from ``begun`` to ``now``, during which the caller's thread had a core for
+        ``core``.
 
-        All in nanoseconds, of any clock that only grows.
+        All in nanoseconds, of any clock that only increases.
         """
         cdef double ns = now - begun, away = max(<int64_t>0, now - begun - core)
         cdef int kind = kind_of(n_row)
@@ -86,7 +89,7 @@ cdef class Pace:
                 self.watch(now)
 
     cdef watch(self, int64_t now):
-        """A window is over: is it time for a trial?"""
+        """After a window of steps: decide whether to begin a trial."""
         cdef bint disturbed = not quiet(&self.window)
         memset(&self.window, 0, sizeof(self.window))
         if self.settled > 1 and disturbed != self.disturbed:
@@ -104,7 +107,7 @@ cdef class Pace:
         memset(self.tried, 0, sizeof(self.tried))
 
     cdef judge(self, int64_t now):
-        """Is the trial decided?"""
+        """Decide the trial, if its result is clear."""
         cdef bint upwards = self.trial > self.settled, undisturbed = quiet(&self.trying), won, is_long
         cdef double lost = self.took_ns - self.expected_ns, share
         share = self.took_ns / self.expected_ns if self.expected_ns else 1

@@ -1,8 +1,8 @@
-"""page: how 32 tokens of one KV head lie in memory: element types, store, seal, score, attend.
+"""page: the memory layout of 32 tokens of one KV head: element types, store, seal, score, attend.
 
-A page is a block of keys and a block of values, each of its own element type (layouts in kernels.h).  A vector arrives
-as floats in an open page and is quantised at most once, when the page is sealed.  No policy here: which pages there
-are, and who attends them, is the business of kv and attention.
+A page is a block of keys and a block of values, each with its own element type (layouts in kernels.h).  A vector
+arrives as floats in an open page and is quantised at most once, when the page is sealed.  Which pages exist, and which
+queries attend to them, is decided by kv and attention.
 """
 
 from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -37,9 +37,9 @@ ALIASES = {
 
 
 def page_types(text):
-    """Canonical spelling of a KV type: "int8", or "int8:f16" where keys and values differ.
+    """The standard spelling of a KV type: "int8", or "int8:f16" if keys and values differ.
 
-    Raises ValueError, one line that names the types there are.
+    Raises ValueError, one line that names the types.
     """
     cdef element_type k_type, v_type
     parse_types(text, &k_type, &v_type)
@@ -79,15 +79,17 @@ cdef int64_t block_bytes(element_type kind, bint values, int64_t head_dim) noexc
 
 
 cdef int64_t hadamard_block(int64_t head_dim) noexcept nogil:
-    """Dimensions that a rotation mixes: the largest power of two that divides head_dim, 1 where that is below 16."""
+    """Number of dimensions that a rotation mixes: the largest power of two that divides head_dim; 1 if that is below
+    16.
+    """
     return head_dim & -head_dim if (head_dim & -head_dim) >= 16 else 1
 
 
 def hadamard_helps(kv_type, int64_t head_dim):
-    """(whether a rotation of keys does anything, whether keys of this type gain by it).
+    """(whether a rotation of keys has an effect, whether keys of this type benefit from it).
 
-    It spreads outliers over a head, which pays where a scale is shared by a few dimensions of one token and codes are
-    coarse (INT4); scales per channel are a better cure.
+    It spreads outliers over a head, which helps if a few dimensions of one token share a scale and codes are coarse
+    (INT4); scales per channel help more.
     """
     cdef element_type k_type, v_type
     parse_types(kv_type, &k_type, &v_type)
@@ -212,7 +214,7 @@ cdef void score_page(
 cdef void add_values(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, float *p, float *o,
     float *scratch) noexcept nogil:
-    """o [n_q][head_dim] += the page's values times p [n_q][32], which is lost."""
+    """o [n_q][head_dim] += the page's values times p [n_q][32], which is overwritten."""
     cdef const void *values = <const uint8_t *>page + f.v_at
     cdef const void *behind = <const uint8_t *>next + f.v_at
     cdef int64_t D = f.head_dim

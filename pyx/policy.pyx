@@ -1,15 +1,15 @@
-"""policy: which pages each KV head holds, which of their tokens a query sees, and which page goes when room is needed.
+"""policy: which pages each KV head holds, which of their tokens a query sees, and which page is dropped for a new one.
 
-A KV head holds its sink pages (pinned, floats), a ring of pages behind them, and the page being written.  Policies:
+A KV head holds its sink pages (pinned, floats), a ring of pages after them, and the page being written.  Policies:
 
-recent   the query at position t sees {0 .. sinks-1} and {t-window+1 .. t}, exactly; the oldest page of the ring goes.
-         StreamingLLM (arXiv 2309.17453); its positions inside the cache are a matter of the query, see ``restart``.
-heavy    the query sees every token of the pages held; the page goes that got the least attention lately, a moving
-         average over queries (H2O, arXiv 2306.14048, sums up instead, which favours old tokens).  The newer half of the
-         ring is safe: the average of a young page says little.  Whole pages, because memory is pages: single tokens
-         could only be masked, and a vector that moved to another page would be quantised twice.
+recent   the query at position t sees {0 .. sinks-1} and {t-window+1 .. t}, exactly; the oldest page of the ring is
+         dropped.  StreamingLLM (arXiv 2309.17453); its positions inside the cache depend on the query, see ``restart``.
+heavy    the query sees every token of the pages held; the page with the least attention lately is dropped, by a moving
+         average over queries (H2O, arXiv 2306.14048, uses sums instead, which favour old tokens).  The newer half of
+         the ring is kept: the average of a new page means little.  Whole pages are dropped, because memory is pages:
+         single tokens could only be masked, and a vector moved to another page would be quantised twice.
 quarter  the window is a quarter of what was read and at most ``window``: the max_keep = min(128, seq_len // 4) of a
-         published guide, for comparison.  It forgets the beginning of a prompt while reading it.
+         published guide, for comparison.  It drops the beginning of a prompt while reading it.
 
 This module does not use element types; no other module uses policies.
 """
@@ -33,14 +33,14 @@ cdef float DECAY = 1.0 - 1.0 / 256
 
 
 cdef inline uint32_t below(int64_t n) noexcept nogil:
-    """The lowest n bits, n clamped to 0..32."""
+    """A mask of the lowest n bits, with n clamped to 0..32."""
     if n <= 0:
         return 0
     return 0xFFFFFFFFu if n >= 32 else (<uint32_t>1 << n) - 1
 
 
 cdef inline int64_t oldest_seen(const pages *kv, const stream *s, int64_t pos) noexcept nogil:
-    """First position of the window; negative when the window is longer than the text."""
+    """First position of the window; negative if the window is longer than the text."""
     if kv.heavy:
         return 0
     return pos + 1 - (min(s.window, max(<int64_t>1, (pos + 1) // 4)) if kv.quarter else s.window)
@@ -117,7 +117,7 @@ cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogi
 
 
 cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    """A free page for that page number, -1 if there is none just now."""
+    """A free page for that page number, -1 if there is none at the moment."""
     cdef int64_t own = kv.slab
     if ring:
         return take_page(kv.pool, own, s.ring_first, s.ring_pages, (number - s.sink_pages) % s.ring_pages)
@@ -125,8 +125,10 @@ cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept
 
 
 cdef int32_t surely_take(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    """A free page.  There is one: every cache brings as many as it may hold; only another thread may just be moving
-    them.  Should the counts be wrong, -1, and the cache is broken: better than to wait for ever without the GIL."""
+    """A free page.  There is always one, since every cache brings as many as it may hold; at most, another thread is
+    moving them at the moment.  If the counts are wrong, it returns -1 and the cache is broken, which is better than
+    waiting for ever without the GIL.
+    """
     cdef int32_t id = -1, tries = 0
     while id < 0 and not kv.broken:
         id = take_like(kv, s, number, ring)
@@ -149,7 +151,7 @@ cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
 
 
 cdef void find_runs(const pages *kv, stream *s) noexcept nogil:
-    """Cut the pages into work items that depend on nothing but the tokens read so far."""
+    """Divide the pages into work items that depend only on the tokens read so far."""
     cdef int32_t i
     s.n_run = 0
     for i in range(s.n_page):
@@ -161,7 +163,7 @@ cdef void find_runs(const pages *kv, stream *s) noexcept nogil:
 
 
 cdef int32_t least_wanted(const pages *kv, const stream *s, int32_t n) noexcept nogil:
-    """Index of the page to give up among the first n; n - sink_pages is ring_pages."""
+    """Index of the page to drop among the first n; n - sink_pages is ring_pages."""
     cdef int32_t i, least = <int32_t>s.sink_pages
     if kv.heavy:
         for i in range(least + 1, n - <int32_t>(s.ring_pages // 2)):
@@ -230,17 +232,17 @@ cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept n
 
 
 cdef int64_t came_to(const stream *s, int64_t oldest) noexcept nogil:
-    """The fewest pages a text has had whose ring begins at page `oldest`."""
+    """The smallest number of pages of a text whose ring begins at page `oldest`."""
     return oldest + s.ring_pages if oldest > s.sink_pages else 0
 
 
 cdef int64_t oldest_page(const stream *s, int64_t done) noexcept nogil:
-    """First page behind the sink pages that is held; where there is none, the one behind the `done` pages."""
+    """The first page held after the sink pages; if there is none, the page after the `done` pages."""
     return s.number[s.sink_pages] if s.n_page > s.sink_pages else max(done, s.sink_pages)
 
 
 cdef uint8_t *in_front(pages *kv, stream *s, int32_t number) noexcept nogil:
-    """One more page of the ring, in front of those there; NULL if none can be had."""
+    """Add a page at the front of the ring; NULL if there is none."""
     cdef int64_t S = s.sink_pages, later = s.n_page - S
     cdef int32_t id = surely_take(kv, s, number, True)
     if id < 0:

@@ -1,13 +1,13 @@
 """pool: pages that the caches of one plan share: slabs, reference counts, copy on write.
 
-Every cache brings a slab with room for all the pages of its plan, so a page can always be had and nothing is allocated
-while tokens are made.  The place of a page in its slab is that of its KV head and its turn in the ring, whichever slab
-it is: pages that follow each other in a head lie side by side, and where a shared page (of a fork) keeps a place busy,
-the same place of another slab is free.  Untouched places cost no memory, so a hundred sessions that share a long
-beginning take the memory of one beginning and of what each has of its own.
+Every cache brings a slab with room for all pages of its plan, so a page is always available and nothing is allocated
+while tokens are generated.  The place of a page in a slab follows from its KV head and its turn in the ring, in
+whichever slab it is: consecutive pages of a head are adjacent, and if a shared page (of a fork) occupies a place, the
+same place of another slab is free.  Untouched places take no memory, so a hundred sessions that share a long prefix
+take its memory once, and the memory of what each has of its own.
 
-A page that one block table names may be written; one that several name is copied first.  Counts are atomic: sessions
-may take and give back pages on their own threads.  Slabs come and go under the GIL only.
+A page that one block table refers to may be written; one that several refer to is copied first.  Counts are atomic:
+sessions may take and return pages in their own threads.  Slabs are added and removed under the GIL only.
 """
 
 cimport cython
@@ -55,17 +55,17 @@ cdef void release_page(slabs *pool, int32_t id) noexcept nogil:
 
 @cython.no_gc  # no part of a cycle; a collector that empties its lists first would take caches their pages
 cdef class PagePool:
-    """Pages of any number of caches, which must all be of the plan of the first.
+    """Pages of any number of caches, all of the same plan.
 
-    limit: bytes of pages in use at which a step is refused with MemoryError, None: no bound but the caches' own.
-    huge: 2 MiB pages for the first slab; a fork's own pages lie far apart, so its slab never has them.
+    limit: bytes of pages in use at which a step is refused with MemoryError; None: limited only by each cache. huge: 2
+    MiB pages for the first slab; a fork's own pages are far apart, so its slab never has them.
     """
 
     def __cinit__(self, limit=None, bint huge=False):
         self.arenas, self.owned, self.huge, self.limit = [], [], huge, limit
 
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1:
-        """Number of a slab for one more cache: one that is left over, or a new one."""
+        """Number of a slab for one more cache: an unused one, or a new one."""
         cdef slabs *s = &self.s
         cdef int64_t slab, i, nbytes = n_float * float_bytes + n_ring * ring_bytes
         cdef Arena data, refs
@@ -96,14 +96,16 @@ cdef class PagePool:
         return slab
 
     cdef leave(self, int64_t slab):
-        """The slab's cache is gone, its pages released; what no other cache names goes back to the system."""
+        """Release the slab of a cache that is gone; memory that no other cache refers to returns to the system."""
         self.owned[slab] = False
         for slab in range(self.s.n_slab):  # pages of other caches may have been the last in a slab left before
             if not self.owned[slab] and self.arenas[slab][0] is not None:
                 self._give_back(slab)
 
     cdef _give_back(self, int64_t slab):
-        """A slab without a cache, or its free pages; these are taken first, so that no step can have them meanwhile."""
+        """Return the memory of a slab without a cache, or of its free pages.  They are taken first, so that no step can
+        get them meanwhile.
+        """
         cdef slabs *s = &self.s
         cdef int64_t place = 0, begin, first, last, granule = sysconf(_SC_PAGESIZE)
         cdef bytearray taken = bytearray(s.n_place)
@@ -130,18 +132,18 @@ cdef class PagePool:
             place += 1
 
     cdef uint8_t *_where(self, int64_t slab, int64_t place):
-        """Address of a place; of the slab's end for the place behind the last."""
+        """Address of a place; for the place after the last, the end of the slab."""
         cdef slabs *s = &self.s
         return s.data[slab] + min(place, s.n_float) * s.float_bytes + max(<int64_t>0, place - s.n_float) * s.ring_bytes
 
     cdef view(self, int64_t id, int64_t n):
-        """Writable bytes of n pages that follow each other."""
+        """The writable bytes of n consecutive pages."""
         cdef int64_t start = page_at(&self.s, <int32_t>id) - self.s.data[id >> self.s.shift]
         size = self.s.ring_bytes if is_ring(&self.s, <int32_t>id) else self.s.float_bytes
         return self.arenas[id >> self.s.shift][0].view[start : start + n * size]
 
     def occupy(self):
-        """Take every free page for good, as wrong counts would; for tests of what a cache does then."""
+        """Take every free page for ever, as wrong counts would; tests use it to see what a cache does then."""
         cdef int64_t slab, place
         for slab in range(self.s.n_slab):
             for place in range(self.s.n_place):
@@ -149,18 +151,18 @@ cdef class PagePool:
 
     @property
     def nbytes(self):
-        """Bytes that all slabs have room for; what was never used takes no memory."""
+        """Bytes that all slabs have room for; unused places take no memory."""
         return sum(data.nbytes for data, _ in self.arenas if data is not None)
 
     @property
     def used(self):
-        """Bytes of the pages in use; one that several caches share counts once."""
+        """Bytes of the pages in use; a shared page counts once."""
         return (
             count_get(&self.s.float_used) * self.s.float_bytes + count_get(&self.s.ring_used) * self.s.ring_bytes)
 
     @property
     def references(self):
-        """How many block tables name each page, place by place: one list per slab, for tests and tools."""
+        """Number of block tables that refer to each page, place by place: one list per slab, for tests and tools."""
         cdef int64_t slab, place
         found = []
         for slab in range(self.s.n_slab):
@@ -170,6 +172,6 @@ cdef class PagePool:
 
     @property
     def pages(self):
-        """(pages in use, pages there is room for)."""
+        """(pages in use, pages that there is room for)."""
         slabs = sum(data is not None for data, _ in self.arenas)
         return count_get(&self.s.float_used) + count_get(&self.s.ring_used), self.s.n_place * slabs

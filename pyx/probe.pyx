@@ -1,6 +1,6 @@
-"""probe: where the last token looked: its attention over a cache, token by token, for measurements.
+"""probe: the attention of the last token over a cache, token by token, for measurements.
 
-Scores come out of the pages as attention itself takes them (page.score_page); the softmax and all sums are double.
+Scores are computed from the pages as in attention (page.score_page); the softmax and all sums are in double.
 """
 
 import array
@@ -18,11 +18,11 @@ from pyx.pool cimport is_ring, page_at
 
 
 def rows(KVCache kv not None, int64_t layer, queries):
-    """The attention that the last token's queries paid to every token read: array("d") [n_head][n_tokens] flat.
+    """The attention of the last token's queries to every token read: array("d") [n_head][n_tokens] flat.
 
-    queries: float32 [n_layer][n_head][head_dim], as Transformer.keep_queries has them.  Each row adds up to 1; tokens
-    that are no longer in sight have 0.  Raises ValueError for sizes that do not fit, an empty cache, or one whose
-    positions start again (its sinks answer another query).
+    queries: float32 [n_layer][n_head][head_dim], from Transformer.keep_queries.  Each row adds up to 1; tokens that are
+    no longer in the cache have 0.  Raises ValueError for sizes that do not fit, an empty cache, or one with positions
+    "cache" that has dropped tokens (its sinks are read by another query).
     """
     cdef const float[::1] asked = memoryview(queries).cast("B").cast("f")
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, T = kv.n_tokens, n_head, group, head, g, i, t
@@ -76,9 +76,9 @@ cdef void softmax(double *row, int64_t n) noexcept nogil:
 
 
 def kept(KVCache kv not None, int64_t layer, int64_t head, row):
-    """How much of an attention row [n_tokens] falls on tokens that a KV head of this cache has in sight, 0 to 1.
+    """The share of an attention row [n_tokens] that falls on tokens that a KV head of this cache sees, 0 to 1.
 
-    The row is that of the last token read, over a cache that has read as many tokens as this one.
+    The row is that of the last token, over a cache that has read as many tokens as this one.
     """
     cdef const double[::1] share = row
     cdef const stream *s = &kv.p.streams[layer * kv.p.n_kv_head + head]
@@ -96,10 +96,10 @@ def kept(KVCache kv not None, int64_t layer, int64_t head, row):
 
 
 def describe(row, int64_t sinks=4, double share=0.95):
-    """(entropy in bits, mass of the first ``sinks`` tokens, support, recency) of an attention row [n_tokens].
+    """(entropy in bits, share of the first ``sinks`` tokens, support, recency) of an attention row [n_tokens].
 
-    support: the fewest tokens that hold ``share`` of the mass.  recency: the fewest newest ones that, with the sinks,
-    do.
+    support: the smallest number of tokens that have ``share`` of the attention. recency: the smallest number of latest
+    tokens that have it together with the sinks.
     """
     cdef double[::1] p = array.array("d", row)
     cdef int64_t i, n = p.shape[0], support = 0, recency = 0

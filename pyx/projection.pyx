@@ -1,7 +1,8 @@
-"""projection: y = W x over packed ternary (or left-over dense) matrices, a range of rows at a time.
+"""projection: y = W x over packed ternary matrices (or dense ones that were left unquantised), a range of rows at a
+time.
 
-y = (sum code * x8 - sum x8) / s * scale, integers exact; the offset form of the integer sum is that of
-microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale for each 128 weights along K, one such sum for each of them.
+y = (sum code * x8 - sum x8) / s * scale, with exact integers; the offset form of the integer sum is that of
+microsoft/BitNet src/ggml-bitnet-mad.cpp.  With a scale per 128 weights along K there is one such sum for each group.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
@@ -10,12 +11,12 @@ from pyx.cpu cimport GROUP, MANY_ROWS, MATMUL_WORK, TERNARY_BLOCK, TERNARY_BLOCK
 
 
 cdef inline int64_t sums(int64_t n_token, int64_t n_row) noexcept nogil:
-    """Integers up to the next cache line."""
+    """A number of integers, rounded up to whole cache lines."""
     return (n_token * n_row + 15) // 16 * 16
 
 
 cdef int64_t accumulators(int64_t n_token, int64_t n_row) noexcept nogil:
-    """The sums of a pass, then the working memory of the kernel."""
+    """The size of the sums of a pass, followed by the working memory of the kernel."""
     cdef int64_t few = min(<int64_t>ROW_TILE, n_row), many = min(<int64_t>MANY_ROWS, n_row)
     cdef int64_t n = sums(min(n_token, <int64_t>MANY_TOKENS - 1), few) + MATMUL_WORK(few) // 4
     return n if n_token < MANY_TOKENS else max(n, sums(n_token, many) + MATMUL_WORK(many) // 4)
@@ -53,7 +54,7 @@ cdef void project(
 cdef void project_groups(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """Scales per group along K.  Activations with one scale for all of K get it for every group, a token at a time."""
+    """Scales per group along K. Activations with a single scale get it for every group, one token at a time."""
     cdef int64_t n = w.n_block, t, g, e
     cdef int32_t *sum = acc                     # [n]
     cdef float *d = <float *>(acc + n)          # [n]
@@ -87,7 +88,7 @@ cdef void group_rows(
 cdef void project_dense(
     const kernels *kernel, const matrix *w, const activations *a, int64_t row0, int64_t row1,
     bint accumulate, int32_t *acc, float *out, int64_t ld_out) noexcept nogil:
-    """A float projection in a ternary model: float activations, as the file's maker left it unquantised."""
+    """A float projection in a ternary model: with float activations, since the file's maker left it unquantised."""
     cdef int64_t row, n_row, r, t
     cdef float *y = <float *>acc    # [ROW_TILE]
     row = row0

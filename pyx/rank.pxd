@@ -36,7 +36,7 @@ cdef inline void heapify(Candidate *heap, int64_t n) noexcept nogil:
 
 
 cdef inline void sort_heap(Candidate *heap, int64_t n) noexcept nogil:
-    """Heap with the worst at the root -> best first."""
+    """Sort the heap: best first."""
     cdef int64_t last
     cdef Candidate c
     for last in range(n - 1, 0, -1):
@@ -47,10 +47,10 @@ cdef inline void sort_heap(Candidate *heap, int64_t n) noexcept nogil:
 
 
 cdef inline int64_t offer(Candidate *heap, int64_t n, int64_t most, float logit, int32_t id) noexcept nogil:
-    """Take a candidate among the best ``most``, of which n are held; returns how many are then.
+    """Insert a candidate into the best ``most``, of which n are held.  Returns the new n.
 
-    A heap from the moment it is full.  Ids are offered in ascending order, so that the lower of equals stays.  NaN and
-    -inf are never taken.
+    It becomes a heap when it is full.  Ids are offered in ascending order, so that of equals the lower one stays.  NaN
+    and -inf are never taken.
     """
     if n < most:
         if logit > -INFINITY:

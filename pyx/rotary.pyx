@@ -28,8 +28,8 @@ cdef void rotate_head(
 
 
 cdef class Rotary:
-    """The rotation of a model: config is an edge.config.ModelConfig, freqs float32 divisors [rope_dim / 2]
-    or None: then those of ``config.rope_scaling``, if there is one.  near: that of layers with a sliding window.
+    """The rotation of a model. config: an edge.config.ModelConfig. freqs: float32 divisors [rope_dim / 2]; None: those
+    of ``config.rope_scaling``, if any. near: the rotation of layers with a sliding window.
 
     Raises ValueError for the wrong number of divisors, and for one that is 0 or not finite.
     """

@@ -73,7 +73,7 @@ cdef inline double next_uniform(uint64_t *s) noexcept nogil:
 # ---- ranking --------------------------------------------------------------------------------------------------------
 
 cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *out) noexcept nogil:
-    """Every usable logit >= cutoff, in id order; returns how many."""
+    """Collect every usable logit >= cutoff, in id order.  Returns their number."""
     cdef int64_t i, m = 0
     cdef float l
     for i in range(n):
@@ -86,7 +86,8 @@ cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *o
 
 
 cdef int64_t best(const float *logits, int64_t n, int64_t k, Candidate *heap) noexcept nogil:
-    """The k best, best first: a heap of k keeps the worst at its root, so almost every logit costs one comparison."""
+    """The k best, best first.  A heap of k with the worst at its root, so that almost every logit costs one comparison.
+    """
     cdef int64_t i, m = 0
     for i in range(n):
         m = offer(heap, m, k, logits[i], <int32_t>i)
@@ -121,7 +122,7 @@ cdef void penalise(float *logits, int64_t n_vocab, const int *recent, int64_t n,
 
 
 cdef void forbid(float *logits, int64_t n, const uint8_t *mask) noexcept nogil:
-    """-inf for every id whose bit is 0 in mask [(n + 7) / 8], the lowest bit of a byte first."""
+    """Set the logit to -inf for every id whose bit is 0 in mask [(n + 7) / 8], the lowest bit of a byte first."""
     cdef int64_t at, i
     cdef uint8_t bits
     for at in range((n + 7) // 8):
@@ -133,7 +134,8 @@ cdef void forbid(float *logits, int64_t n, const uint8_t *mask) noexcept nogil:
 
 
 cdef int64_t argmax(float *logits, int64_t n) noexcept nogil:
-    """First arg-max, -1 if nothing is above -inf.  +inf becomes the largest float so that differences stay finite."""
+    """The first arg-max, -1 if nothing is above -inf. +inf becomes the largest float so that differences stay finite.
+    """
     cdef int64_t i, at = -1
     cdef float highest = -INFINITY
     for i in range(n):
@@ -148,7 +150,7 @@ cdef int64_t argmax(float *logits, int64_t n) noexcept nogil:
 
 
 cdef int64_t survivors(const float *logits, int64_t n, double highest, Filter f, Candidate *out) noexcept nogil:
-    """Apply top-k, top-p and min-p; returns how many candidates are in out (at least one)."""
+    """Apply top-k, top-p and min-p.  Returns the number of candidates in out (at least one)."""
     cdef double cutoff = highest + log(f.min_p) if f.min_p > 0 else -INFINITY
     cdef double total = 0, sum = 0, edge
     cdef int64_t i, m
@@ -182,7 +184,7 @@ cdef int64_t survivors(const float *logits, int64_t n, double highest, Filter f,
 
 
 cdef int64_t draw(const Candidate *c, int64_t m, double highest, double temp, double u) noexcept nogil:
-    """Which of the m candidates the uniform u falls on."""
+    """The one of the m candidates that the uniform number u selects."""
     cdef double total = 0, sum = 0, weight
     cdef int64_t i, last = 0
     for i in range(m):
@@ -198,7 +200,7 @@ cdef int64_t draw(const Candidate *c, int64_t m, double highest, double temp, do
 
 
 cdef class Sampler:
-    """Turns rows of ``n_vocab`` logits into ids.  Holds the random state and the scratch space."""
+    """Turns rows of ``n_vocab`` logits into token ids.  Holds the random state and the working memory."""
 
     cdef readonly int64_t n_vocab
     cdef uint64_t s[4]
@@ -220,7 +222,7 @@ cdef class Sampler:
         free(self.count)
 
     def reseed(self, seed):
-        """Start the random sequence of a seed (any integer; its low 64 bits count)."""
+        """Start the random sequence of a seed (any integer, of which the low 64 bits are used)."""
         cdef uint64_t x = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         cdef int i
         for i in range(4):
@@ -228,7 +230,7 @@ cdef class Sampler:
 
     @property
     def state(self):
-        """The random state as four 64-bit integers; assign it back to repeat what followed."""
+        """The random state as four 64-bit integers; assign it to repeat the numbers that followed it."""
         return (self.s[0], self.s[1], self.s[2], self.s[3])
 
     @state.setter
@@ -241,15 +243,16 @@ cdef class Sampler:
             self.s[i] = words[i]
 
     def uniform(self):
-        """The next uniform in [0, 1), as ``sample`` uses it."""
+        """The next random number, uniform in [0, 1), as used by ``sample``."""
         return next_uniform(self.s)
 
     def sample(self, float[::1] logits not None, double temp=0.0, int64_t top_k=0, double top_p=1.0,
                double min_p=0.0, double repeat_penalty=1.0, double presence_penalty=0.0,
                double frequency_penalty=0.0, const int[::1] recent=None, const uint8_t[::1] mask=None):
-        """Pick one id.  logits [n_vocab] float32, changed in place by mask and penalties; recent int32, any length.
+        """Choose one id. logits [n_vocab] float32, changed in place by mask and penalties; recent int32, any length.
 
-        mask: bytes of one bit a token, at least [(n_vocab + 7) // 8], the lowest bit of a byte first; 0: never chosen.
+        mask: one bit per token, at least [(n_vocab + 7) // 8] bytes, the lowest bit of a byte first; tokens with 0 are
+        never chosen.
         """
         cdef int64_t n = self.n_vocab, at, m
         cdef float *row
@@ -277,9 +280,11 @@ cdef class Sampler:
     def candidates(self, float[::1] logits not None, double temp=1.0, int64_t top_k=0, double top_p=1.0,
                    double min_p=0.0, double repeat_penalty=1.0, double presence_penalty=0.0,
                    double frequency_penalty=0.0, const int[::1] recent=None):
-        """What ``sample`` would draw from: (ids int32 array, probabilities float64 array), in walking order.
+        """The candidates from which ``sample`` would choose: (ids int32 array, probabilities float64 array), in its
+        order.
 
-        Same arguments, same change of logits; no random number is used.  Allocates: for tests and inspection.
+        Same arguments, and the same change of logits; no random number is used.  Allocates memory: for tests and
+        inspection.
         """
         cdef int64_t n = self.n_vocab, at, m = 1, i
         cdef double total = 0, highest

@@ -10,7 +10,7 @@ from pyx.projection cimport accumulators
 
 cdef int64_t place(
     scratch *w, unsigned char *base, const scratch_widths *p, int64_t C, int64_t n_threads) noexcept:
-    """Point w into the bytes from base on, each array on a cache line; returns how many bytes that takes."""
+    """Point w into the memory from base on, each array on a cache line.  Returns how many bytes that takes."""
     C = max(C, n_threads)  # a single token is quantised by every thread in a row of its own
     cdef int64_t q_dim = p.n_head * p.head_dim, kv_dim = p.n_kv_head * p.head_dim, half = p.half
     cdef int64_t wide = max(p.hidden, q_dim, p.ffn), at = 0
@@ -63,7 +63,7 @@ cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads):
 
 
 def bytes_for(config, int n_threads, int64_t chunk=128):
-    """Bytes of the working memory of a transformer, before there is one."""
+    """Bytes of the working memory of a transformer, computed before it exists."""
     cdef scratch unplaced
     cdef scratch_widths widths = widths_of(config, chunk, n_threads)
     return place(&unplaced, NULL, &widths, chunk, n_threads)

@@ -1,9 +1,9 @@
-"""spill: pages that have left a window, in a file, so that ``crop`` can bring them back instead of reading text again.
+"""spill: pages that have left a window, in a file, so that ``crop`` can restore them instead of reading text again.
 
-One file for each cache, without a name from its creation on: nobody else opens it, and it is gone when the process is,
-however that ends.  It has room for the latest pages of every KV head.  Each page is written once, as it leaves, into
-the system's file cache, and read only by a ``crop`` that needs it.  Whatever fails (a full disk, a page that came back
-changed) ends it: the cache then works without it, and ``error`` is the reason.
+Each cache has one file, unnamed from its creation on: no other process can open it, and it disappears with this
+process, however that ends.  It has room for the latest pages of every KV head.  Each page is written once, when it
+leaves, into the system's file cache, and read only by a ``crop`` that needs it.  After any failure (a full disk, a page
+that has changed) the cache works without the file, and ``error`` is the reason.
 """
 
 import os
@@ -20,7 +20,7 @@ cdef extern from "<unistd.h>" nogil:
 
 
 cdef uint64_t digest(const uint8_t *page, int64_t n) noexcept nogil:
-    """FNV-1a over words of 8 bytes: finds damage, not forgery.  n is a multiple of 8."""
+    """FNV-1a over words of 8 bytes: detects damage, not forgery. n is a multiple of 8."""
     cdef const uint64_t *word = <const uint64_t *>page
     cdef uint64_t sum = 0xCBF29CE484222325ull
     cdef int64_t i
@@ -78,8 +78,8 @@ cdef void outdate(spill *f, int64_t stream, int64_t number) noexcept nogil:
 cdef class Spill:
     """The file of one cache of ``n_stream`` KV heads, in ``folder``, of at most ``max_bytes``.
 
-    Raises ValueError where these hold not one page of each head.  The file is made when it is first needed; ``error``
-    tells why there is none, or no longer, in one line for people, and is None as long as all is well.
+    Raises ValueError if these cannot hold one page of each head.  The file is made when it is first needed.  ``error``:
+    why there is none, or no longer, in one line for people; None if all is well.
     """
 
     def __cinit__(self, str folder, int64_t max_bytes, int64_t n_stream, int64_t page_bytes):
@@ -108,22 +108,22 @@ cdef class Spill:
 
     @property
     def descriptor(self):
-        """Of the file, -1 where there is none (yet)."""
+        """Descriptor of the file; -1 if there is none."""
         return self.s.fd
 
     @property
     def max_bytes(self):
-        """Bytes of the file at most."""
+        """Largest size of the file in bytes."""
         return self.s.slots * self.s.n_stream * self.s.page_bytes
 
     @property
     def written(self):
-        """Bytes of pages written in all."""
+        """Bytes of pages written so far."""
         return count_get(&self.s.written)
 
     @property
     def read(self):
-        """Bytes of pages brought back in all."""
+        """Bytes of pages restored so far."""
         return count_get(&self.s.read)
 
     @property

@@ -1,4 +1,5 @@
-"""strings: where the texts of a stored list end; a vocabulary of 128 thousand has four hundred thousand of them."""
+"""strings: the ends of the texts in a stored list; a vocabulary of 128 thousand tokens has four hundred thousand texts.
+"""
 
 import array
 
@@ -8,9 +9,10 @@ from libc.string cimport memcmp, memcpy
 
 
 def ends(data, int64_t start, int64_t count):
-    """Walk ``count`` texts from byte ``start`` of a buffer on, each a little-endian uint64 length and its bytes (GGUF).
+    """Find the ends of ``count`` texts from byte ``start`` of a buffer, each a little-endian uint64 length and its
+    bytes (GGUF).
 
-    Gives the ends of those that lie in the buffer as a whole as array("q"): fewer than ``count`` when it ends before.
+    Returns those of complete texts as array("q"): fewer than ``count`` if the buffer ends before.
     """
     cdef Py_buffer buffer
     cdef int64_t pos = start, n = 0
@@ -35,7 +37,7 @@ def ends(data, int64_t start, int64_t count):
 
 
 def starting(data, int64_t start, stops, bytes prefix not None):
-    """Which of the texts that :func:`ends` has walked begin with these bytes: a list of indices."""
+    """Indices of those of the texts that :func:`ends` has found that begin with these bytes: a list."""
     cdef Py_buffer buffer
     cdef const int64_t[::1] stop = stops
     cdef int64_t at = start, i, size = len(prefix)

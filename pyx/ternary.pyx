@@ -1,12 +1,12 @@
 """ternary: packed ternary matrices: pack, unpack, encode.
 
 In memory a matrix is rows of 2-bit codes (code = weight + 1) in blocks of 128 codes = 32 bytes, the official I2_S
-layout, K padded with code 1.  An official I2_S tensor with K % 128 == 0 is used where it lies; other packings are
-repacked once (BitNet b1.58, arXiv 2402.17764).
+layout, with K padded with code 1.  An official I2_S tensor with K % 128 == 0 is used directly from the file's map;
+other packings are repacked once (BitNet b1.58, arXiv 2402.17764).
 
-A matrix with a scale for each 128 weights along K is rows of groups: the scale as half, then 128 codes.  These are the
-blocks of Q2_0 (in pairs) and PQ2_0, which are used where they lie; other packings with such scales become PQ2_0.
-A copy of such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast.
+A matrix with a scale per 128 weights along K is rows of groups: the scale as half float, then 128 codes.  These are the
+blocks of Q2_0 (in pairs) and PQ2_0, which are used directly; other packings with such scales become PQ2_0.  A copy of
+such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast.
 """
 
 import array
@@ -73,8 +73,9 @@ FLOATS = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
 
 
 cdef void whole_ends(float *w, int64_t k) noexcept nogil:
-    """A row of Q4_0 [k]: blocks of 32 whose magnitudes are 0, 8 d and 7 d were made of ternary weights, as codes
-    go from -8 to 7; there 7 d becomes 8 d."""
+    """A row of Q4_0 [k]: blocks of 32 whose magnitudes 0, 8 d and 7 d were made from ternary weights, because codes go
+    from -8 to 7; 7 d is replaced by 8 d.
+    """
     cdef int64_t start, i
     cdef float most, magnitude
     for start in range(0, k, 32):
@@ -92,9 +93,9 @@ cdef void whole_ends(float *w, int64_t k) noexcept nogil:
 
 
 cdef class TernaryMatrix:
-    """A matrix [n_row][k] of -1, 0, +1 with scales.  Make one with :meth:`pack`.
+    """A matrix [n_row][k] of -1, 0, +1 with scales.  Made by :meth:`pack`.
 
-    ``mapped`` tells that the codes are used where the file's map holds them.
+    ``mapped``: whether the codes are used directly from the file's map.
     """
 
     def __cinit__(self):
@@ -106,15 +107,15 @@ cdef class TernaryMatrix:
         bint groups=False):
         """Pack stored bytes of any supported type.
 
-        type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows a byte, a quarter of the
-        matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (of 64), "PQ2_0" (of 128, by whatever name a file has them),
-        or one of FLOATS: ternarised here, see :meth:`_from_floats`.
-        scale multiplies whatever scale the bytes hold.  data: a contiguous buffer of exactly the stored bytes.
-        quantize: whether latent float weights may be quantised (absmean); already ternary ones always are accepted.
-        groups: have a scale (as half) for each 128 weights along k in any case, as activations of kind "int8-128" need.
+        type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
+        matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
+        or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the scales in the
+        bytes. data: a contiguous buffer of exactly the stored bytes. quantize: whether float master weights may be
+        quantised (absmean); floats that are ternary already are always accepted. groups: always store a scale (as half
+        float) per 128 weights along k, as activations of kind "int8-128" need.
 
-        Raises ValueError with one line when sizes do not fit, the scale is not finite and positive, floats are
-        neither ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
+        Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
+        ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
         """
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
         cdef Py_buffer buffer
@@ -190,14 +191,16 @@ cdef class TernaryMatrix:
         return arena.data
 
     cdef _set_scales(self, scales, int64_t step):
-        """scales: one value per row, or one with step 0."""
+        """scales: one value per row, or a single one with step 0."""
         self.scale_arena = Arena(4 * len(scales))
         memoryview(self.scale_arena).cast("f")[:] = array.array("f", scales)
         self.m.scale = <const float *>self.scale_arena.data
         self.m.scale_step = step
 
     cdef _regroup(self, const float *scales, int64_t step, int64_t share):
-        """From rows of blocks to rows of groups.  scales: one per ``share`` blocks, ``step`` floats from row to row."""
+        """From rows of blocks to rows of groups. scales: one per ``share`` blocks; ``step``: number of floats from row
+        to row.
+        """
         cdef Arena arena = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
         repack_groups(self.m.codes, self.m.n_row, self.m.n_block, scales, step, share, arena.data)
         self._own_groups(arena)
@@ -208,7 +211,7 @@ cdef class TernaryMatrix:
         self.scale_arena, self.m.scale = None, NULL
 
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
-        """Q2_0 and PQ2_0: rows of groups as they lie, where k is a multiple of 128."""
+        """Q2_0 and PQ2_0: rows of groups without a copy, if k is a multiple of 128."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, n = n_row * self.m.n_block
         cdef int64_t block = 64 if type == "Q2_0" else 128
         cdef int group_bytes = GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE
@@ -230,7 +233,7 @@ cdef class TernaryMatrix:
             self._regroup(self.m.scale, self.m.n_block, 1)
 
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale):
-        """A half scale per 256 or 128 weights; one scale for all when they agree, else one per group."""
+        """A half-float scale per 256 or 128 weights; a single scale if all are equal, else one per group."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, n_group, i, width, size
         cdef Arena d
         cdef float *values
@@ -264,7 +267,7 @@ cdef class TernaryMatrix:
             self._regroup(values, n_group, width // TERNARY_BLOCK)
 
     cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale):
-        """Blocks of 64 of ik_llama.cpp: a scale for each row."""
+        """Blocks of 64 of ik_llama.cpp: one scale per row."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, i
         cdef int kind
         cdef Arena d
@@ -283,9 +286,10 @@ cdef class TernaryMatrix:
         self._set_scales(scales[:1] if min(scales) == max(scales) else scales, int(min(scales) != max(scales)))
 
     cdef _from_floats(self, str type, data, float scale, bint quantize):
-        """Ternarise floats: already ternary ones first (one magnitude per matrix, per block of rows, or per group of
-        128 or 256 along K), then absmean over latent weights.  Taking the absmean of weights that are ternary already
-        would shrink the scale by their density."""
+        """Ternarise floats: first test for ternary ones (one magnitude per matrix, per block of rows, or per group of
+        128 or 256 along K), then use absmean for master weights.  The absmean of weights that are ternary already would
+        shrink the scale by their density.
+        """
         cdef int64_t n_row = self.m.n_row, k = self.m.k, row, i, block, n_block = self.m.n_block
         cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
@@ -337,7 +341,7 @@ cdef class TernaryMatrix:
         self._set_scales([magnitude * scale], 0)
 
     cdef _block_scales(self, const float *low, const float *high, int64_t length):
-        """The magnitude of each run of ``length`` blocks, or None if one of them holds more than one magnitude."""
+        """The magnitude of each run of ``length`` blocks; None if one of them has more than one magnitude."""
         cdef int64_t start, i, n = self.m.n_row * self.m.n_block
         cdef float least, most
         scales = []
@@ -363,7 +367,7 @@ cdef class TernaryMatrix:
 
     @staticmethod
     def dense(str type not None, data, int64_t n_row, int64_t k, float scale=1.0):
-        """A float projection that its maker left unquantised; kept as float32 rows."""
+        """A float projection that its maker left unquantised, kept as float32 rows."""
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
         cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
@@ -380,28 +384,28 @@ cdef class TernaryMatrix:
 
     @property
     def code_bytes(self):
-        """Bytes of codes, with the scales that lie between them; 0 for a dense matrix."""
+        """Bytes of codes, including scales between them; 0 for a dense matrix."""
         if self.m.panels:
             return self.room
         return 0 if self.is_dense else self.m.n_row * self.m.n_block * (self.m.group_bytes or TERNARY_BLOCK_BYTES)
 
     @property
     def room(self):
-        """Bytes that :meth:`move_to` wants."""
+        """Bytes that :meth:`move_to` needs."""
         if self.m.group_bytes:
             return (self.m.n_row + PANEL_ROWS - 1) // PANEL_ROWS * self.m.n_block * PANEL_BYTES
         return self.code_bytes
 
     @property
     def stored(self):
-        """The tensor's bytes, while the codes are used where the file's map holds them; else None."""
+        """The tensor's bytes while the codes are used directly from the file's map; else None."""
         return self.owner if self.mapped else None
 
     def move_to(self, Arena arena not None, size_t offset):
         """Copy the codes into an arena from byte ``offset`` on and use them there (large pages: fewer TLB misses);
         groups become panels.
 
-        Raises ValueError when they do not fit.
+        Raises ValueError if they do not fit.
         """
         cdef size_t n = self.room
         if offset + n > arena.nbytes or self.is_dense:
@@ -434,7 +438,9 @@ cdef class TernaryMatrix:
 
     @property
     def scales(self):
-        """All scales as a list of floats: one, one per row, or for each row one per 256 or 128 weights along k."""
+        """All scales as a list of floats: a single one, one per row, or for each row one per 256 or 128 weights along
+        k.
+        """
         if self.is_dense:
             return [1.0]
         if self.m.group_bytes:
@@ -462,7 +468,7 @@ cdef class TernaryMatrix:
         return out.base, d.base
 
     cdef Arena _rows(self):
-        """Panels as rows of GROUP_WHOLE again; None where there are no panels."""
+        """Panels as rows of GROUP_WHOLE again; None if there are no panels."""
         cdef Arena rows
         if not self.m.panels:
             return None
@@ -472,13 +478,13 @@ cdef class TernaryMatrix:
 
     @property
     def zero_fraction(self):
-        """Share of zero weights; 0.3 to 0.5 in BitNet models, near 0 when never ternarised."""
+        """Share of zero weights; 0.3 to 0.5 in BitNet models, near 0 in models that were never ternarised."""
         return self.unpack().count(0) / (self.m.n_row * self.m.k)
 
     def encode(self):
         """The bytes of an I2_S tensor, layout 128: flat code stream, float32 scale, 28 zero bytes.
 
-        Raises ValueError when there is more than one scale, which I2_S cannot hold.
+        Raises ValueError if there is more than one scale, which I2_S cannot store.
         """
         scales = set(self.scales)
         if self.is_dense or self.m.group_bytes or len(scales) != 1:
@@ -528,8 +534,9 @@ cdef class TernaryMatrix:
         return out.base
 
     def matvec(self, x, bint groups=False):
-        """y = W x for float32 x [n][k], each vector rounded to int8 as a whole, as BitNet does, or with ``groups`` by
-        128 values (for a matrix with groups); array("f") [n][n_row]."""
+        """y = W x for float32 x [n][k], each vector rounded to int8 with one scale, as in BitNet, or with ``groups``
+        with one per 128 values (for a matrix with groups); array("f") [n][n_row].
+        """
         cdef const float[::1] given = x
         cdef int64_t k = self.m.k, n_group = self.m.n_block, k_pad = n_group * TERNARY_BLOCK, t
         cdef int64_t n = given.shape[0] // k, each = n_group if groups else 1

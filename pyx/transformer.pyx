@@ -1,9 +1,9 @@
 """transformer: one model, one step: tokens in, logits out.  The only caller of ternary, stored_rows, kv and attention.
 
-A step takes a batch of segments: tokens of different caches.  They lie behind each other, so that embedding, norms,
-projections and head run over all of them at once and weights are read once; rotation, append and attention run per
-segment over its own cache.  The arithmetic of a token does not depend on what else is in the step: its logits and its
-keys and values are the same bits alone or among others.
+A step evaluates a batch of segments: tokens of different caches, one after the other in memory.  Embedding, norms,
+projections and head run over all of them at once, so that weights are read once; rotation, append and attention run per
+segment over its own cache.  The arithmetic of a token does not depend on what else is in the step: its logits, keys and
+values are the same bits alone or among others.
 
 One parallel region per step: embedding rows, the layers (layer.pyx), final norm, output head, with barriers between
 their stages.  No Python object is touched inside and the GIL is released.
@@ -46,7 +46,7 @@ STAGES = (
 
 
 cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:
-    """The model's multiplier of embedding rows, h [hidden]."""
+    """Multiply embedding rows, h [hidden], by the model's factor."""
     cdef int64_t i
     if p.embedding_scale != 1:
         for i in range(p.hidden):
@@ -110,12 +110,12 @@ cdef void run_on(const cores *c, step_plan *p, StoredRows embedding, Head head, 
 
 
 cdef class Segment:
-    """Tokens that a step appends to one cache: ids (int32 buffer [n]) behind what kv holds.
+    """Tokens to append to one cache in a step: ids (int32 buffer [n]), after the tokens that kv holds.
 
     logits: float32 buffer [n_vocab] for the last of them, or [n][n_vocab] flat with all_logits, or None: nothing is
-    computed past the last layer.  winners > 0: only so many logits of a token, the largest, are wanted, ties included;
-    if the head has a shorter way to them, the others are -inf.  May be used for any number of steps, its buffers
-    changed in between.  Raises ValueError for buffers of another type.
+    computed after the last layer. winners > 0: only that many of the largest logits of a token are needed, ties
+    included; if the head can find them faster, the others are -inf.  May be used for any number of steps, and its
+    buffers may change in between.  Raises ValueError for buffers of another type.
     """
 
     cdef readonly object kv, ids, logits
@@ -136,17 +136,16 @@ cdef class Segment:
 cdef class Transformer:
     """Weights of one model and its compiled step.
 
-    config: an edge.config.ModelConfig.  layers: one mapping per layer, GGUF names without the prefix:
-    attn_norm, ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down
-    (TernaryMatrix); where the model has them attn_sub_norm, ffn_sub_norm, post_attention_norm, post_ffw_norm,
-    attn_q_norm and attn_k_norm [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm in front of a projection,
-    such as ffn_up_norm_in.
-    rope_freqs: float32 divisors [rope_dim / 2] or None.
-    chunk: most tokens per step, of all its segments.  adapt: steps take fewer threads while other programs need the
-    cores (see pyx.pace).  cores: numbers of those on which the threads stay, the caller's own during a step; None: any.
-    One call at a time; the GIL is released inside.
+    config: an edge.config.ModelConfig. layers: one mapping per layer, with GGUF names without the prefix: attn_norm,
+    ffn_norm (float32 buffers), attn_q, attn_k, attn_v, attn_output, ffn_gate, ffn_up, ffn_down (TernaryMatrix); if the
+    model has them, also attn_sub_norm, ffn_sub_norm, post_attention_norm, post_ffw_norm, attn_q_norm and attn_k_norm
+    [head_dim], attn_q_bias, attn_k_bias, attn_v_bias, and a norm before a projection, such as ffn_up_norm_in.
+    rope_freqs: float32 divisors [rope_dim / 2] or None. chunk: most tokens per step, of all its segments together.
+    adapt: steps use fewer threads while other programs need the cores (see pyx.pace). cores: numbers of the cores on
+    which the threads stay, including the caller's thread during a step; None: any.  One call at a time; the GIL is
+    released inside.
 
-    Raises ValueError naming the tensor whose shape does not fit the configuration.
+    Raises ValueError that names the tensor whose shape does not fit the configuration.
     """
 
     cdef readonly int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim, n_vocab, chunk
@@ -220,7 +219,7 @@ cdef class Transformer:
         return <const float *>arena.data
 
     cdef const float *_optional(self, given, str key, int64_t n, str prefix) except? NULL:
-        """The vector of a key, NULL where the layer has none."""
+        """The vector with this name; NULL if the layer has none."""
         values = given.get(key)
         if values is None:
             return NULL
@@ -270,7 +269,7 @@ cdef class Transformer:
         w.down = self._matrix(given["ffn_down"], self.hidden, self.ffn, prefix + ".ffn_down")
 
     cdef _prepare(self, config):
-        """Fill the plan with all that does not change from step to step, and allocate its scratch."""
+        """Set everything in the plan that does not change from step to step, and allocate its scratch."""
         cdef step_plan *p = &self.plan
         cdef scratch unplaced
         cdef scratch_widths widths = widths_of(config, self.chunk, self.n_threads)
@@ -291,7 +290,7 @@ cdef class Transformer:
 
     @property
     def scratch_bytes(self):
-        """Bytes of working memory, without the decode partials that grow with the context."""
+        """Bytes of working memory, without the partial results of decode, which grow with the context."""
         return self.scratch_arena.nbytes + self.head.scratch
 
     @property
@@ -301,38 +300,38 @@ cdef class Transformer:
 
     @property
     def matrices(self):
-        """The projections (TernaryMatrix), in the order in which a step reads them."""
+        """The projections (TernaryMatrix) in the order in which a step reads them."""
         return [w for w in self.owners if isinstance(w, TernaryMatrix)]
 
     @property
     def movable(self):
-        """The ternary matrices that can be copied out of the file's map, the output head at last if it is one."""
+        """The ternary matrices that can be copied from the file's map; the output head is the last, if it is one."""
         found = [w for w in self.matrices if not w.is_dense]
         return found if self.head.matrix is None else [*found, self.head.matrix]
 
     @property
     def weight_bytes(self):
-        """Bytes of projections read per token."""
+        """Bytes of projections that a token reads."""
         return sum(w.nbytes for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
     def weight_bytes_allocated(self):
-        """Bytes of projections held beside the file's map."""
+        """Bytes of projections held in memory besides the file's map."""
         return sum(w.nbytes - w.mapped * w.code_bytes for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
     def weight_bytes_copied(self):
-        """Bytes of projections once all are copied."""
+        """Bytes of projections in memory once all are copied."""
         return sum(w.nbytes - w.code_bytes + w.room for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
     def head_bytes(self):
-        """Bytes of the output head read per token."""
+        """Bytes of the output head that a token reads."""
         return self.head.nbytes
 
     @property
     def head_bytes_mapped(self):
-        """Of these, bytes in the file's map."""
+        """Those of them that are in the file's map."""
         return self.head.nbytes if self.head.mapped else 0
 
     @property
@@ -342,7 +341,7 @@ cdef class Transformer:
 
     @property
     def head_bytes_copied(self):
-        """Bytes of the output head held beside the file's map once all that can be copied is."""
+        """Bytes of the output head in memory besides the file's map, once everything that can be copied is copied."""
         return self.head.allocated if self.head.matrix is None else self.head.matrix.room
 
     @property
@@ -350,19 +349,22 @@ cdef class Transformer:
         return self.head.kind
 
     def keep_queries(self):
-        """Each step leaves here what its last token asked: float32 [n_layer][n_head][head_dim]."""
+        """A buffer for the queries of the last token of each step: float32 [n_layer][n_head][head_dim]."""
         self.queries = Arena(4 * self.n_layer * self.n_head * self.head_dim)
         self.plan.queries = <float *>self.queries.data
         return self.queries
 
     def keep_times(self):
-        """Each step adds here what each thread did, nanoseconds: int64 [n_threads][16], the first ones by STAGES."""
+        """A buffer to which each step adds the nanoseconds of each thread: int64 [n_threads][16], the first ones named
+        by STAGES.
+        """
         self.times = Arena(self.n_threads * sizeof(stage_clock))
         self.plan.clocks = <stage_clock *>self.times.data
         return self.times
 
     cdef int64_t _check(self, Segment given, int64_t room) except -1:
-        """Tokens of a segment that fits this model, its cache and `room` more tokens in the step."""
+        """The number of tokens of a segment, which must fit this model, its cache and `room` more tokens in the step.
+        """
         cdef int64_t i, n = given.tokens.shape[0], answers = n if given.all_logits else 1
         cdef KVCache kv = given.kv
         if n < 1 or n > room:
@@ -398,7 +400,7 @@ cdef class Transformer:
             p.n_answer += 1
 
     cdef _prepare_sinks(self, KVCache cache):
-        """Where positions start again behind the sinks: room for a second query, and its angles."""
+        """For caches whose positions start again after the sinks: room for a second query, and its angles."""
         cdef step_plan *p = &self.plan
         cdef pages *kv = &cache.p
         cdef int64_t i
@@ -416,9 +418,9 @@ cdef class Transformer:
     def step(self, batch):
         """Evaluate the segments of a batch (:class:`Segment`): append their keys and values, write their logits.
 
-        At most ``chunk`` tokens in all, each segment to a cache of its own.  Raises ValueError for a cache that comes
+        At most ``chunk`` tokens in all, each segment to its own cache.  Raises ValueError for a cache that occurs
         twice, an id out of range, a buffer that does not fit, a cache of another model, or a full context, and
-        MemoryError where a pool's limit forbids it; all caches are untouched then.
+        MemoryError at the limit of a pool; all caches are unchanged then.
         """
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention

@@ -19,10 +19,10 @@ from edge.errors import EXIT_CODES, UsageError
 #: settings of every command
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-#: the heading that comes last in ``--help-all``: options that only serve measurements
+#: the last heading of ``--help-all``: options for measurements
 COMPARISONS = "For comparisons"
 
-#: headings in the order of the help; others come before them
+#: headings in the order of the help; other headings come first
 HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", COMPARISONS)
 
 #: in ``Context.meta``: help shows the advanced options, too

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from edge.kiosk.visit import Reads, Visit
     from edge.serve.socket import Listener
 
-#: of the banner, on a terminal
+#: the banner, on a terminal
 ABOUT = """\
 {name}: a kiosk. It understands orders, bookings, and questions about the facts that /facts lists.
 It says only what its owner wrote; it cannot chat. To chat, get a model: bitnet-edge pull bonsai-1.7b
 /help lists the commands, Ctrl-D quits."""
 
-#: of one answer, on a terminal
+#: the note after one answer, on a terminal
 NOTE = "(the example kiosk answers; to talk with a model: bitnet-edge pull bonsai-1.7b, then use -m bonsai-1.7b)"
 
 HELP = """\

@@ -129,10 +129,10 @@ def model_options(command: Any) -> Any:
     return _model_options(_loading(command))
 
 
-#: for commands that choose everything else themselves
+#: for commands that set everything else themselves
 isa_options = heading("Loading", _ISA)
 
-#: how the weights lie in memory, for commands that only plan
+#: the placement of the weights, for commands that only plan
 placement_options = heading("Loading", _HEAD, _WEIGHTS, _DRAFT)
 
 _kv_options = heading(

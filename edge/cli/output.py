@@ -17,7 +17,7 @@ from edge.errors import EdgeError
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 
-#: what a terminal must not receive from a model: every control character but newline and tab
+#: characters that a terminal must not receive from a model: all control characters except newline and tab
 _UNSAFE = {c: None for c in (*range(0x00, 0x20), 0x7F, *range(0x80, 0xA0)) if c not in (0x09, 0x0A)}
 
 

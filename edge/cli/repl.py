@@ -42,7 +42,7 @@ class Interrupted(Exception):
 class Reader(Protocol):
     """Where the lines of a conversation come from."""
 
-    interactive: bool  # a person sits there: show prompts, hints, and go on after errors
+    interactive: bool  # for a person: show prompts and hints, and continue after errors
 
     def read(self, prompt: str) -> str:
         """The next line, without its newline; bytes that are not UTF-8 become surrogates.

@@ -48,7 +48,7 @@ If standard input is not a terminal, it is read to its end and appended to the p
 blank line. In a shell loop that reads a list, use </dev/null.
 """
 
-#: on a terminal, where the bundled model answers because of another option
+#: shown on a terminal when the bundled model answers because of another option
 NOTE = "(the bundled model answers: a small demonstration; for a better one: bitnet-edge pull bonsai-1.7b)"
 
 

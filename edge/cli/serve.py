@@ -16,7 +16,7 @@ from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, UsageError
 
-#: at the start without -m
+#: shown at the start without -m
 BUNDLED = "without -m the bundled model answers; it is for demonstrations only (try bitnet-edge pull bonsai-1.7b)"
 BUNDLED_BESIDE_KIOSK = (
     "the kiosk answers on the page and at /kiosk/turn; without -m the other paths, such as /v1/chat/completions, are "

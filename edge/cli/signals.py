@@ -54,7 +54,7 @@ def in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-#: this program was unpacked by PyInstaller's one-file start-up, which stays as our parent
+#: whether PyInstaller's one-file start-up has unpacked this program, and is its parent
 ONE_FILE = os.path.basename(getattr(sys, "_MEIPASS", "")).startswith("_MEI")
 ECHO_SECONDS = 0.5
 

@@ -18,17 +18,17 @@ from edge.errors import UsageError
 
 MOST_TEXT = 1 << 14  # characters of a form; and again with repetitions and terminals written out: 700 bytes each
 MOST_SCHEMA = 1 << 15  # characters of a schema, and of all functions' schemas, without remarks: 450 bytes each
-MOST_PARTS = 400  # properties, items and alternatives of these: each may be a place to go on from
+MOST_PARTS = 400  # properties, items and alternatives of these: llguidance may continue at each of them
 MOST_RULES = 512  # rules and terminals of a grammar, and so the longest chain of them; a few thousand overflow a stack
-MOST_LEVELS = 768  # levels of a schema and of everything its references name, one behind the other
+MOST_LEVELS = 768  # levels of a schema, including everything its references name
 MOST_REPEATS = 400  # signs of repetition; memory grows with their square
 MOST_MULTIPLES = 5000  # the sum of all multipleOf without their points: a state for each remainder
 
-#: keys of a schema -> what they hold are parts
+#: keys of a schema whose values are parts of it
 _PARTS = ("properties", "patternProperties", "prefixItems", "anyOf", "oneOf", "allOf")
-#: one sign of a regular expression: a class is found sign by sign
+#: one element of a regular expression: a class is read character by character
 _REGEX = re.compile(r"\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.|\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}|.", re.DOTALL)
-#: one sign of a Lark grammar: comment, text, regular expression, embedded part, repetition, definition, name
+#: one element of a Lark grammar: comment, text, regular expression, embedded part, repetition, definition, name
 _LARK = re.compile(
     r"""(?P<skip>//[^\n]*|\#[^\n]*|\s+)
       | (?P<text>"(?:\\.|[^"\\])*"i?)

@@ -10,7 +10,7 @@ from edge.constrain.vocabulary import Vocabulary
 LOOKED_AT = 12  # tokens tried at one place
 
 
-#: tokens at the beginning of a way that one other token may take the place of
+#: number of tokens at the beginning of an ending that one other token may replace
 REPLACED = 4
 
 

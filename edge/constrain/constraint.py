@@ -14,9 +14,9 @@ from edge.constrain.spec import Spec, why
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError
 
-#: tokens before the limit of an answer from which on a way to end it validly is kept at hand, beside twice that way
+#: when fewer than this many tokens are left, plus twice the length of the ending, a valid ending is kept ready
 WATCHED = 32
-#: white space between the parts of JSON; a model that is unsure would write it for ever
+#: most white space between the parts of JSON; a model that is unsure could write it without end
 _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from edge.constrain.bounds import MOST_SCHEMA, check_schema, check_text
 from edge.errors import UsageError
 
-#: keys that llguidance obeys, by what their values are
+#: keys that llguidance supports, by the kind of their values
 _PLAIN = frozenset((
     "type", "const", "enum", "required", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
     "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -23,9 +23,9 @@ _PLAIN = frozenset((
 _ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
 _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schemas
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))  # name -> schema
-#: keys that describe; they are left out before llguidance sees the schema
+#: keys that only describe; they are removed before llguidance reads the schema
 _DESCRIPTIONS = frozenset(("$comment", "title", "description", "default", "examples", "example"))
-#: keys without effect on which values are valid; discriminator (OpenAPI, pydantic) repeats anyOf
+#: keys that do not change which values are valid; discriminator (OpenAPI, pydantic) repeats anyOf
 _REMARKS = _DESCRIPTIONS | {
     "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
     "discriminator",

@@ -11,7 +11,7 @@ from edge.constrain import bounds, lark
 from edge.errors import UsageError
 
 MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar; a state takes one or two kB
-#: how JSON is written where it is free to choose: these are tried as drafts, see Constraint.forced
+#: the usual ways to write JSON: they are tried as drafts, see Constraint.forced
 _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
 
 

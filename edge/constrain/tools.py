@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST = 128
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OBJECT = '{"type":"object"}'
-#: text before a call; where calls are the whole answer it must not look like one
+#: text before a call; if the whole answer is a call, it must not look like one
 _TEXT = r"TEXT: /(?s:.+)/"
 _NO_BRACE = r"TEXT: /[^\s{](?s:.*)/"
 _NO_MARK = r"TEXT: /[^<](?s:.*)/"

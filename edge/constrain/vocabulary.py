@@ -16,7 +16,7 @@ from edge.errors import UsageError
 if TYPE_CHECKING:
     from edge.prompt.tokenizer import Tokenizer
 
-#: bytes of llguidance's trees and tables, by tokens; measured, see docs/constrain.md
+#: bytes of llguidance's trees and tables, by number of tokens; measured, see docs/constrain.md
 BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
 FORM_BYTES = 24 << 20  # of the largest form that edge/constrain/bounds.py accepts, while an answer follows it
 KEPT, KEPT_TEXT = 16, MOST_TEXT  # grammars that are not compiled again: their number, their characters
@@ -42,11 +42,11 @@ class Vocabulary:
         self.token_bytes = tokenizer.token_bytes
         self.silent = frozenset(i for i, text in enumerate(texts) if not text)
         self.stop_ids = frozenset(stop_ids)
-        #: sets of tokens, a bit each
+        #: sets of tokens, one bit each
         self.stops, self.blank = _bits(self.stop_ids), _bits(i for i, text in enumerate(texts) if text.isspace())
         self._speaking = ~_bits(self.silent)
         single = {text: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
-        #: tokens of one byte that end something, those that always do, and that end a string or a line
+        #: one-byte tokens that may end something, those that always do, and those that end a string or a line
         self.closers = [single[c] for c in (bytes((b,)) for b in b"\"}])>.,;!?0tnf{[:'-/1") if c in single]
         self.ends = [single[c] for c in (b"}", b"]", b"\"", b")") if c in single]
         self.newline = single.get(b"\n", -1)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.formats.safetensors import Stored
 
-#: how activations are rounded for models that were not trained with rounded ones
+#: how activations are rounded in models that were not trained with rounded ones
 WEIGHT_ONLY = "int8-128"
 
-#: ternary with a scale per group of K: blocks of 64 and of 128 (34 bytes, under whatever id and name a file has them)
+#: ternary with a scale per group of K: blocks of 64 and of 128 (34 bytes, whatever their id and name in a file)
 GROUP_TYPES = ("Q2_0", "PQ2_0")
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
@@ -24,7 +24,7 @@ TERNARY_TYPES = (
     *GROUP_TYPES,
 )  # fmt: skip
 FLOAT_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q4_0", "Q4_K")
-#: what an embedding or an output head may be stored as
+#: types in which an embedding or an output head may be stored
 TABLE_TYPES = (*FLOAT_TYPES, "MLX", *GROUP_TYPES)
 
 
@@ -37,8 +37,8 @@ class Tensor(NamedTuple):
     data: memoryview  # format "B", exactly the stored bytes (I2_S: codes, scale, tail)
     scale: float = 1.0  # further multiplier of the matmul's output: HF weight_scale (as a multiplier), GGUF .scale
     layout: str = "128"  # I2_S only: "128", "64" or "1x4"
-    #: how a matrix of floats is meant: "ternary" (scale x {-1, 0, 1}, or the file is refused), "latent" (to be rounded
-    #: to that by its absmean), "dense" (floats on purpose) or "either" (ternary if it is, else dense)
+    #: the meaning of a float matrix: "ternary" (scale x {-1, 0, 1}, or the file is refused), "latent" (to be rounded to
+    #: that by its absmean), "dense" (stays float) or "either" (ternary if possible, else dense)
     floats: str = "ternary"
     beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
 
@@ -85,7 +85,7 @@ class Checkpoint:
     metadata: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
     options: Mapping[str, Any] = field(default_factory=dict)  # of open_checkpoint, as it was opened
-    #: what the file leaves open: option of open_checkpoint -> choices, the one that was taken first
+    #: what the file does not state: option of open_checkpoint -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     keep: tuple[object, ...] = ()  # owners of the bytes behind Tensor.data
 

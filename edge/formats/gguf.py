@@ -50,27 +50,27 @@ __all__ = [
 LAYOUTS = ("128", "64", "1x4")
 #: other names of activations
 _ACTIVATION_NAMES = {"relu_squared": "relu2", "relu_sqr": "relu2", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
-#: names of the files of a model in parts, and how many there may be
+#: file names of a model in several parts, and their largest number
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 MOST_PARTS = 256
-#: a scale is the mean size of latent weights, and far below this; its reciprocal, which some converters stored, above
+#: a scale is the mean size of latent weights and far below this; its reciprocal, stored by some converters, is above
 LARGE_SCALE = 4.0
 #: tokens of the Llama-3 vocabulary
 LLAMA3_TOKENS = 128256
 
-#: names of pre-tokenisers that split like Llama 3, whose tokenizers put BOS first
+#: pre-tokenisers that split like Llama 3 and whose tokenizers put BOS first
 _LLAMA3_PRE = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "falcon_e")
 
 _AGAIN = "download or convert the model again as I2_S or TQ2_0"
-#: ids whose meaning depends on who wrote the file, or that we name only to refuse them well
+#: ids whose meaning depends on the program that wrote the file, or that are only named in messages
 _FOREIGN: dict[int, str] = {
     37: f"I8_S; {_AGAIN}",
     38: f"TL1, a table layout that can only be decoded with the tile sizes of the machine that wrote it; {_AGAIN}",
     40: f"NVFP4 (or an early Q1_0); {_AGAIN}",
     41: "Q1_0, which is binary rather than ternary (Bonsai 1-bit); use a ternary model such as Ternary-Bonsai",
 }
-#: what an id may mean: (type, weights of a block, its bytes, bytes in front of a row); the span of the largest tensor
-#: tells which
+#: possible meanings of an id: (type, weights per block, bytes per block, bytes before a row); the size of the largest
+#: tensor decides
 _FORKS: dict[int, tuple[tuple[str, int, int, int], ...]] = {
     42: (("Q2_0", 64, 18, 0), ("PQ2_0", 128, 34, 0), ("STQ1_0", 256, 42, 0)),
     43: (("STQ1_0", 256, 42, 0),),
@@ -80,7 +80,7 @@ _FORKS: dict[int, tuple[tuple[str, int, int, int], ...]] = {
     335: (("IQ2_BN_R4", 64, 16, 4),),
 }
 
-#: keys behind ``<arch>.`` that change the arithmetic and are not implemented -> the values with which they do not
+#: keys after ``<arch>.`` that change the arithmetic and are not implemented -> the values with which they do not
 _NEUTRAL: dict[str, tuple[float, ...]] = {
     "logit_scale": (0, 1),
     "embedding_scale": (0, 1),
@@ -105,7 +105,7 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "rope.scaling.yarn_ext_factor": (1, -1),
     "rope.scaling.yarn_log_multiplier": (0,),
 }
-#: and those that are understood, or change nothing
+#: and those that are supported, or have no effect
 _KNOWN = frozenset((
     "context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size", "hidden_activation",
     "activation_quantization", "attention.head_count", "attention.head_count_kv", "attention.key_length",

@@ -14,7 +14,7 @@ from edge.model.families import FAMILIES
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41}
 
-#: our own keys: what GGUF has no word for
+#: our own keys, for what GGUF has none
 KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
 KEY_LAYOUT = "bitnet_edge.i2s_layout"

@@ -22,7 +22,7 @@ from edge.formats.gguf_header import (
     tensor_bytes,
 )
 
-#: not in TYPES, as readers must tell from the bytes of a tensor which of two types it is
+#: not in TYPES, since for a reader two types have this id, which differ in the bytes of the tensor
 Q2_0 = 42
 
 Buffer = bytes | bytearray | memoryview

@@ -26,7 +26,7 @@ from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
 from edge.model.families import BY_HUGGINGFACE, Family, refusal
 
-#: "model." is missing where the checkpoint is of the model without its head
+#: "model." is missing if the checkpoint is of the model without its head
 _TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
 _LAYER = {
     "input_layernorm": "attn_norm",
@@ -47,13 +47,13 @@ _LAYER = {
     "self_attn.query_layernorm": "attn_q_norm",  # Hunyuan
     "self_attn.key_layernorm": "attn_k_norm",
 }
-#: of models with a norm behind each block, whose names say something else
+#: for models with a norm after each block, where the usual names have another meaning
 _POST_NORMS = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-#: norms that a family may keep less 1
+#: norms that a family may store minus 1
 _FROM_ONE = ("attn_norm", "ffn_norm", "output_norm", "attn_q_norm", "attn_k_norm", *_POST_NORMS.values())
 _LAYER |= {
     f"{name}.rms_norm": f"{target}_norm_in" for name, target in _LAYER.items() if target in names.PROJECTIONS

@@ -19,7 +19,7 @@ from edge.formats.mapped import shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import fail
 
-#: weights that share a scale -> the type that has both together
+#: weights per scale -> the type that stores codes and scales together
 _WHOLE = {128: "PQ2_0", 64: "Q2_0"}
 _NEGATED = bytes(byte ^ 0x80 for byte in range(256))
 

@@ -20,14 +20,14 @@ PROJECTIONS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up"
 #: types a norm (or any other vector) may have
 VECTOR_TYPES = ("F32", "F16", "BF16")
 
-#: fewer zeros than this and the weights were never ternarised (typical: 0.3 to 0.5)
+#: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
 GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 
-#: four codes -> as many bits as there are zeros among them
+#: four codes -> as many bits as zeros among them
 _ZEROS = bytes((1 << sum(byte >> shift & 3 == 1 for shift in (0, 2, 4, 6))) - 1 for byte in range(256))
 _BAD = bytes(byte for byte in range(256) if any(byte >> shift & 3 == 3 for shift in (0, 2, 4, 6)))
 

@@ -27,7 +27,7 @@ class SentencePieceModel:
     eos_id: int | None = 2
     pad_id: int | None = None
     add_dummy_prefix: bool = True
-    #: its normaliser leaves a text as it is, but for blanks, which it writes as "\u2581" in front of words
+    #: whether its normaliser leaves texts unchanged, except that blanks become "\u2581" before words
     plain: bool = False
 
 
@@ -38,7 +38,7 @@ def parse(data: bytes | memoryview, what: str) -> SentencePieceModel:
     model = SentencePieceModel()
     try:
         view = memoryview(data)
-        #: what changes a text, as the format's defaults have it
+        #: settings that change a text, with the defaults of the format
         remove_blanks, escape, suffix, rules = True, True, False, False
         for number, value in _fields(view):
             if number == 1:

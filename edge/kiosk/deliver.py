@@ -72,7 +72,7 @@ class Command:
     start.
     """
 
-    #: the order's own shell: runs the command, then removes the spool file; holds its lock until then
+    #: the shell of one order: runs the command, then removes the spool file; holds its lock until then
     SCRIPT = 'exec 9<"$0"; flock 9; [ -e "$0" ] || exit 0; "$@" <"$0" && rm -f "$0"'
 
     def __init__(self, command: tuple[str, ...], folder: str) -> None:

@@ -15,7 +15,7 @@ from edge.kiosk import vectors
 from edge.kiosk.house import House
 from edge.kiosk.words import distance
 
-#: characters of a turn; more than a person says at once
+#: most characters of a turn; people say less at once
 LONGEST = 600
 #: characters of a longer turn that are searched for an emergency, half of them at its end
 READ = 8000
@@ -58,7 +58,7 @@ _CONTRACTED = [
     (re.compile(r"\b(i)(m|ve)\b", re.IGNORECASE), r"\1'\2"),
 ]
 
-#: words that only another language uses, at least two of which make a turn foreign
+#: words that only another language uses; a turn with at least two of them is foreign
 _FOREIGN = frozenset(
     "ich und der das ist nicht möchte bitte haben wir ein eine einen mit für gibt auf wo wie "
     "je vous une des est avez pour avec s'il plaît voudrais bonjour merci où combien les "

@@ -40,9 +40,9 @@ else:
 
 from edge.errors import InvalidFile
 
-#: the house that ships
+#: the example house, which ships with the program
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "example.toml")
-#: the fixed texts of a house, and what is said where the owner wrote none
+#: the fixed texts of a house, with their defaults
 TEXTS = {
     "greeting": "Hello. What would you like?",
     "emergency": "Please call the emergency number 112 now, or ask the nearest member of staff for help.",
@@ -51,9 +51,9 @@ TEXTS = {
     "long": "That was too long for me. Please tell me one thing at a time.",
     "unclear": "I did not understand that. Please say it in other words.",
 }
-#: what a field of a booking can hold, beside a list of choices
+#: kinds of fields of a booking, besides a list of choices
 KINDS = ("day", "time", "count", "name", "phone", "text")
-#: the largest file and the most entries of one kind that are read
+#: the largest file, and the largest number of entries of one kind
 MAX_BYTES, MAX_ENTRIES, MAX_TEXT = 1 << 18, 500, 2000
 
 

@@ -39,7 +39,7 @@ SIZES = {
 }
 #: sign of a currency -> stems of what guests call it
 _COINS = {"£": ("pound", "quid"), "€": ("euro",), "$": ("dollar", "buck")}
-#: words that say nothing by themselves about which item is meant
+#: words that do not tell which item is meant
 _WEAK = frozenset(
     """of and with the a an in on set pack pot glass bottle plate full price extra double single hot cold iced fresh big
     small large black green white red still sparkling plain whole day side set soft""".split()
@@ -101,7 +101,7 @@ class Vocabulary:
                 if sum(words(other.name)[-1].fold == head for other in house.bookings) == 1:
                     self._add("booking", booking.name, head)
         self.entries = list(dict.fromkeys(self.entries))
-        #: stem -> the items that have it in a name; what they are (the last word of a name), what tells them apart
+        #: stem -> the items whose names contain it; ``heads``: the last words of names
         self.parts: dict[str, dict[str, None]] = {}
         self.heads = {entry.stems[-1] for entry in self.entries if entry.kind == "item"}
         own = {item.name for item in house.items}
@@ -110,7 +110,7 @@ class Vocabulary:
                 whole = " ".join(entry.folds) in {folded(name) for name in own}
                 if part not in _WEAK and len(part) > 2 and (part == entry.stems[-1] or whole):
                     self.parts.setdefault(part, {})[entry.value] = None
-        #: stem -> the extra that alone has it as first or last word of its name
+        #: stem -> the only extra with it as first or last word of its name
         first: dict[str, set[str]] = {}
         for entry in self.entries:
             if entry.kind == "extra" and len(entry.stems) > 1 and entry.stems[0] not in _WEAK | COMMON:

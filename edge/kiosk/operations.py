@@ -25,7 +25,7 @@ from edge.errors import InvalidFile
 
 #: kinds of small talk; order: what have I ordered so far?
 TALK = ("greeting", "thanks", "goodbye", "apology", "help", "order", "other")
-#: the most of one thing that is ordered in one go
+#: the largest count of one item in one operation
 MAX_COUNT = 99
 
 

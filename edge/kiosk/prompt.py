@@ -20,7 +20,7 @@ from edge.kiosk.say import booking_text
 from edge.kiosk.state import State, apply
 from edge.kiosk.words import words
 
-#: the longest run of words that is a value, and the most tokens of an answer
+#: most words of a value, and most tokens of an answer
 MAX_SPAN, MAX_TOKENS = 5, 160
 
 _OPERATIONS = """You take orders at a counter. Write what the guest's last message means, one operation on a line:

@@ -9,7 +9,7 @@ from edge.kiosk.operations import MAX_COUNT, Answer, Book, Cancel, Change, Name,
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
-#: what is asked for a field of a booking, by its kind
+#: the question for a field of a booking, by its kind
 _ASK = {
     "day": "For which day?",
     "time": "At what time?",

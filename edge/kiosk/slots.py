@@ -39,7 +39,7 @@ TIME = re.compile(
     rf"\b(?:{_HALF} {_HOUR}{_PART}?|\d{{1,2}}[:.]\d{{2}}{_PART}?|{_HOUR} (?:thirty|fifteen|forty[ -]five){_PART}?"
     rf"|{_HOUR}{_PART}|noon|midday|midnight)(?!\w)"
 )
-#: a bare hour counts only where these words stand before it
+#: an hour alone is a time only after these words
 _AT = re.compile(
     rf"\b(?:at|around|about|from|by|till|until|for|@|make it|say)(?: (?:around|about))? ({_CLOCK}{_PART}?)(?![\w:])"
 )
@@ -53,7 +53,7 @@ _PARTY = re.compile(
     r"\b(?:for|party of|group of|we are|we're|we'll be|we would be|we'd be|we make|us"
     rf"|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
 )
-#: what a count of a booking counts -> what guests call it
+#: unit of a count in a booking -> what guests call it
 UNITS = {
     "people": {"people", "person", "persons", "guest", "adult", "of us", "pax", "friends", "seat", "place", "visitor"},
     "nights": {"night"},
@@ -98,7 +98,7 @@ def day(text: str) -> str | None:
     return _last_meant(DAY, text, low)
 
 
-#: what stands before or behind a day or a time that is not wanted: "I can't do Friday", "not Friday"
+#: words before or after a day or a time that is not wanted: "I can't do Friday", "not Friday"
 _NOT_BEFORE = re.compile(
     r"(?:\bnot|\bcan'?t(?: do| make| come| manage)?|\bcannot(?: do| make| come)?|\bcouldn'?t(?: do| make)?|\binstead of"
     r"|\brather than|\bno longer)(?: it)?(?: on| at| for)?(?: the)? $"

@@ -23,9 +23,9 @@ from edge.kiosk.words import folded, stem
 
 Vector = tuple[float, ...]
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vectors.bin")
-#: words of a text that are read; what follows is not compared
+#: number of words of a text that are compared; the rest is ignored
 MOST = 40
-#: unknown words share so many directions
+#: number of directions that unknown words share
 BUCKETS = 512
 _PIECE = re.compile(r"[£$€]|\d+(?:[.:]\d+)*|[a-z]+(?:'[a-z]+)?|%")
 

@@ -18,7 +18,7 @@ from edge.kiosk.state import State, apply, as_dict, line_price, total
 from edge.kiosk.understand import Understood, understand
 from edge.kiosk.words import words
 
-#: turns beside the point after which an open question is given up
+#: number of turns about something else after which an open question is dropped
 ASIDES = 3
 
 Reads = Callable[[House, State, str], Understood]

@@ -15,11 +15,11 @@ from edge.kiosk.words import COMMON, Word, folded, number
 
 _WITH = frozenset({"with", "without", "no", "w/o", "minus"})
 _ARTICLES = frozenset({"a", "an", "any", "some", "the", "extra", "more", "just", "only", "lots", "plenty", "%"})
-#: what may stand before an adjective
+#: words that may come before an adjective
 _OPENERS = DEFINITE | {"a", "an", "some", "another", "and", "plus", ",", "want", "like", "have", "get", "take", "me"}
-#: what stands before a size that ends a clause
+#: words before a size that ends a clause
 _BEFORE_SIZE = frozenset({"a", "an", "the", "to", "it", "that", "them", "those", "in", "one", "mine", "size"})
-#: words of size that say nothing special
+#: words of size that have no special meaning
 _USUAL = frozenset({"regular", "normal", "standard", "usual", "full", "whole", "single", "piece"})
 
 

@@ -123,5 +123,5 @@ def close(a: str, b: str) -> bool:
     return distance(a, b, 2) <= (1 if shorter < 7 else 2)
 
 
-#: stems that are never a slip for a word of the house
+#: stems that are never a typing error for a word of the house
 COMMON = frozenset(stem(word) for word in listed("common"))

@@ -348,7 +348,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-#: key of the header -> is the value of the right kind?
+#: key of the header -> whether its value has the right type
 _KINDS = {
     "model": lambda v: isinstance(v, str),
     "name": lambda v: isinstance(v, str) and _is_text(v),

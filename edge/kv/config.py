@@ -17,7 +17,7 @@ from edge.errors import MemoryRefused, UsageError
 from edge.kv.policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, read_budget, without_layers
 from edge.model.footprint import Footprint
 
-#: what ``memory`` may take by itself, most exact first
+#: KV types that ``memory`` may choose, the most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
 #: rotation of keys
 HADAMARD = ("auto", "on", "off")
@@ -27,12 +27,13 @@ DEFAULT_SINKS = 4
 LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 SENSIBLE = 64  # tokens that a short question takes, with its template and its answer
 PAGE = 32
-#: pages kept behind a window, so that an undo in a long talk need not read the whole of it again; long windows only
+#: pages kept after they leave a window, so that an undo in a long conversation need not read all of it again; for long
+#: windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
-#: a number without a unit that cannot be an amount of memory in bytes
+#: a number without a unit below this cannot be an amount of memory in bytes
 A_SLIP = 1_000_000
-#: tokens of an answer, at least, that is taken for endless
+#: an answer of at least this many tokens counts as endless
 ENDLESS = 1 << 15
 
 def parse_kv_type(value: str) -> str:
@@ -77,7 +78,7 @@ class KVPlan(NamedTuple):
     policy: str = "recent"  # what goes when room is needed, see edge.kv.policy
     positions: str = "absolute"
     budgets: tuple[tuple[int, ...], ...] | None = None  # tokens kept, for each layer and KV head
-    spare: int = 0  # pages behind the window, for going back
+    spare: int = 0  # additional pages, so that an undo can go back
     hadamard: bool = False  # keys are rotated before they are stored
     windows: tuple[int, ...] | None = None  # of the model itself: tokens that each layer sees at most, 0: all
     limit: int | None = None  # bytes that the whole process may take

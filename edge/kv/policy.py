@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from edge.config import ModelConfig
 from edge.errors import InvalidFile, UsageError
 
-#: name -> what it does; the last is there to be compared with
+#: name -> description; the last one is for comparisons
 POLICIES = {
     "recent": "the oldest tokens after the sinks are dropped first",
     "heavy": "the pages with the least recent attention are dropped first",

@@ -23,10 +23,10 @@ from edge.model.model import Model, Segment
 FIRST_CHUNK = 32  # tokens of prompt in the first step, before its speed is known
 LEAST_CHUNK = 16
 CHUNK_SECONDS = 1.0
-#: rows of a step beyond which one more costs as much as the first: drafts of several answers stay within it together
+#: rows of a step beyond which one more costs as much as the first; the drafts of several answers together stay below
 FEW_ROWS = 8
 
-#: called with (tokens done, tokens in all, tokens that were held already)
+#: called with (tokens done, tokens in total, tokens cached)
 OnPrefill = Callable[[int, int, int], None]
 
 
@@ -64,7 +64,7 @@ class KVState:
         self._one: Segment | None = None  # of a single token
         self._row = -1  # where the logits of the token at hand are, if it was drafted
         self.logits = self._rows[0]
-        self.busy = True  # somebody goes on with it; otherwise its memory may be taken back
+        self.busy = True  # in use; the memory of an idle state may be freed
         self.used = 0  # when it was last given free, counted by its space
         self._model = model
 

@@ -18,7 +18,7 @@ from edge.kv.config import PAGE, KVConfig, parse_kv_type
 from edge.kv.policy import Budget
 from pyx.page import MARKS, NAMES
 
-#: all of them, and the usual one with two
+#: all KV types, and the usual combination of two
 TYPES = (*NAMES, "int8:int4")
 TERNARY_BITS = 2.0  # of a weight in memory
 GROUP_BITS = TERNARY_BITS + 16 / 128  # with a float16 scale for each 128 weights (Ternary-Bonsai)

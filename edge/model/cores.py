@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-#: cores at least so fast, as a share of the fastest, count as fast.  Three more cores of 0.7 make the threads of one
+#: cores at least this fast, as a share of the fastest, count as fast.  Three more cores of 0.7 make the threads of one
 #: fast core 2.8 times as fast together (a phone with 1 + 3 + 4 cores); little cores have 0.2 to 0.6.
 FAST = 0.7
 #: variables by which a user sets the cores of OpenMP's threads
 OPENMP = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-#: what tells how fast a core is, the best first; /sys/devices/cpu_core/cpus lists the fast cores of Intel's hybrids
+#: sources of the speed of a core, the best first; /sys/devices/cpu_core/cpus lists the fast cores of Intel's hybrids
 SPEEDS = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
 
 

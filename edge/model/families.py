@@ -38,10 +38,10 @@ class Family:
     weight_only: bool = False
     multipliers: bool = False  # has keys for embedding, residual and logit multipliers
     root_embedding: bool = False  # embedding rows are multiplied by the square root of their width
-    post_norm: bool = False  # a norm behind attention and one behind feed-forward
+    post_norm: bool = False  # a norm after attention and one after feed-forward
     norms_from_one: bool = False  # Hugging Face folders keep the norms of hidden states and heads less 1
     rope_theta: float = 10000.0  # of a config.json that does not say
-    window_period: int = 0  # of so many layers all but the last see a sliding window
+    window_period: int = 0  # of each N layers, all but the last have a sliding window; 0: none
     sampling: Sampled | None = None  # for answers
     thinking: Sampled | None = None  # for answers with thoughts in front; None: it has none
 
@@ -77,7 +77,8 @@ _HYBRID = ("its recurrent layers (Gated DeltaNet) are not implemented; use Terna
 _OTHER_KIND = "a kind of model that is not supported; use BitNet-b1.58-2B-4T or Ternary-Bonsai instead"
 _MOE = "a mixture of experts, which is not implemented; use a dense model such as Ternary-Bonsai 8B"
 
-#: what is known and not run, by a part of the architecture's name in small letters -> what it is, and what to do
+#: models that are known but not supported, by a part of the architecture's name in small letters -> what they are, and
+#: what to use instead
 REFUSED = {
     "qwen35": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",
     "qwen3_5": f"a Qwen3.5 hybrid (Ternary-Bonsai 27B, Bonsai 2): {_HYBRID}",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
 WHOLE = 16 << 10  # bytes; tensors up to this size (norms, scales) are read whole
-SAMPLES, SAMPLE = 8, 256  # of larger ones so many samples of so many bytes, evenly spaced from the first to the last
+SAMPLES, SAMPLE = 8, 256  # number and bytes of the samples of larger ones, evenly spaced over the tensor
 
 
 def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:

@@ -11,7 +11,7 @@ class Footprint(NamedTuple):
     """Bytes that a model takes without its KV cache."""
 
     mapped: int = 0  # weights used straight from the file: shared with other processes, reclaimable
-    allocated: int = 0  # weights copied into memory of our own
+    allocated: int = 0  # weights copied into memory of this process
     head_mapped: int = 0
     head_allocated: int = 0
     scratch: int = 0  # activations, logits, sampler; with those of one session

@@ -84,7 +84,7 @@ class Pulled:
     converted: bool = False  # rewritten by `convert` after the download, so that it starts faster
 
 
-#: the name of the model that ships inside the package, and of the folder it lies in
+#: the name of the model that ships inside the package, and of its folder
 BUNDLED = "bundled"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.constrain.vocabulary import Vocabulary
 
-#: where codes of weights may lie, see edge.model.placement; "map" is where they are when a model has been built
+#: where the codes of weights may be, see edge.model.placement; "map" is their place when a model was built
 MAP = "map"
 
 
@@ -102,10 +102,10 @@ class Model:
         self.special = frozenset(tokenizer.special.values())
         self.answer_lead: str = template.answer_lead()
         family = FAMILIES.get(config.arch)
-        #: whether answers in a conversation may begin with thoughts
+        #: whether answers in a conversation may begin with thinking
         self.thinks = family is not None and family.thinking is not None
         advised = family and (family.sampling if not self.thinks or template.think is False else family.thinking)
-        #: how the makers of the model advise to choose tokens; the same as everywhere where they advise nothing
+        #: the sampling that the makers of the model recommend, else the usual one
         self.sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
         self.closed = False
         from pyx.memory import lost

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from edge.kv.config import KVPlan
     from pyx.ternary import TernaryMatrix
 
-#: fewer bytes of codes than this gain nothing: their 4 KiB pages stay in the translation buffers
+#: with fewer bytes of codes 2 MiB pages gain nothing: their 4 KiB pages stay in the translation buffers
 LEAST = 32 << 20
-#: a map with this share of its pages in 2 MiB is as good as a copy
+#: a map with this share of its pages in 2 MiB pages is as good as a copy
 ENOUGH = 0.8
-#: of the memory that is available, what a copy leaves to others
+#: the share of the available memory that a copy leaves free
 LEAVE = 2
-#: seconds between two matrices moved in the background, in which a step may begin
+#: seconds between two matrices that are copied in the background, so that a step can begin
 PAUSE = 1e-3
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"

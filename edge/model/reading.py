@@ -34,17 +34,17 @@ TEXT = (
     "of Italy is Rome. There are seven days in a week and twelve months in a year. One, two, three, four, five, six, "
     "seven, eight, nine, ten."
 )
-#: tokens of it that a first opening scores: the week and the capitals
+#: number of its tokens that are scored when a file is first opened: the week and the capitals
 BEGINNING = 36
 #: nats per token below which the usual reading is right
 FLUENT = 2.5
 #: nats per token by which another reading must be better
 CLEAR = 0.75
-#: of what guessing costs (the logarithm of the vocabulary): a model that has learned something stays below
+#: share of the cost of guessing (the logarithm of the vocabulary): a model that has learned something is below it
 LEARNED = 0.8
-#: tokens of it that show whether another reading than the usual one is worth more: one step
+#: number of its tokens that show whether another reading is worth scoring further: one step
 FIRST = 9
-#: tokens of a step, each with logits of its own: 4 MB for a vocabulary of 128 k
+#: tokens per step, each with its own logits: 4 MB for a vocabulary of 128 k
 CHUNK = 8
 
 

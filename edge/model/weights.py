@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: projections whose output is added to the residual stream
 RESIDUAL = ("attn_output", "ffn_down")
-#: norms that carry a multiplier of the model: those of the residual stream, if they come last, and that of queries
+#: norms that include a multiplier of the model: those of the residual stream, if they come last, and that of queries
 _VECTOR_FACTORS: dict[str, Callable[[ModelConfig], float]] = {
     "post_attention_norm": lambda config: config.residual_scale,
     "post_ffw_norm": lambda config: config.residual_scale,

@@ -29,8 +29,8 @@ Definitions = Sequence[Mapping[str, Any]] | None  # of tools, in OpenAI's form
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MAX_FILE = 1 << 20
-#: stands in the template of the official 2B-4T files, which is not the one that the model was trained with; fine-tunes
-#: of it bring one of their own
+#: part of the template in the official 2B-4T files, which is not the one the model was trained with; fine-tuned models
+#: have their own templates
 OUTDATED = "BITNETAssistant"
 
 
@@ -54,7 +54,7 @@ class Family(NamedTuple):
     stops: tuple[str, ...] = ()  # control tokens that end an answer besides the tokenizer's own
     unthought: str = ""  # begins an answer that is to come without thoughts
     answerer: str = "assistant"  # what the role of the assistant is called
-    system_end: str = ""  # ends a system message in front, which then stands at the head of the turn behind it
+    system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
 
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
         before = messages[0] if self.system_end and messages and messages[0]["role"] == "system" else None
@@ -255,8 +255,8 @@ def _is_llama3(spec: TokenizerSpec) -> bool:
 
 # ---- Jinja -----------------------------------------------------------------------------------------------------------
 
-#: characters whose twins are tried in turn: all, all but the model's own thinking marks, all but letters and digits,
-#: only what control tokens are framed with
+#: characters replaced by twins, tried in this order: all, all but the model's own thinking marks, all but letters and
+#: digits, only those that frame control tokens
 _OPAQUE: tuple[tuple[Callable[[str], bool], bool], ...] = (
     (lambda c: True, False),
     (lambda c: True, True),

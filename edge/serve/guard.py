@@ -25,7 +25,7 @@ class Guard:
     another Origin.  Both are refused before a route sees the request.
     """
 
-    #: paths that are answered without the key: a probe and the page have none
+    #: paths that need no key: probes and the page send none
     OPEN = ("/", "/health", "/v1/health")
 
     def __init__(self, app: Any, service: Service) -> None:

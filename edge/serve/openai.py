@@ -19,7 +19,7 @@ from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
 from edge.session.sampling import Sampling
 
-#: key of a request -> field of Sampling; the last ones are extensions that llama.cpp's server has, too
+#: key of a request -> field of Sampling; the last ones are extensions of llama.cpp's server
 SAMPLING = {
     "temperature": "temperature",
     "top_p": "top_p",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: version of the JSONL protocol
 PROTOCOL = 1
 
-#: code of an error event -> what it means, as docs/contract.md lists them
+#: code of an error event -> its meaning, as listed in docs/contract.md
 CODES = {
     "bad_json": "the line is not a JSON object",
     "bad_request": "a key of the request, an option or an id is invalid",

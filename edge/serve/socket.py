@@ -23,12 +23,12 @@ from edge.serve import records
 from edge.serve.client import Channel, Client
 from edge.serve.notify import Notifier
 
-#: bytes of a path in sockaddr_un.sun_path, its terminating NUL left out (unix(7))
+#: most bytes of a path in sockaddr_un.sun_path, without its terminating NUL (unix(7))
 PATH_LIMIT = 107
 CLIENTS = 64  # connections at a time
-BACKLOG = 1024  # that wait to be accepted, if only to be told that there is no place
+BACKLOG = 1024  # connections that wait to be accepted, if only to receive an error because all places are taken
 BUFFER = 512 << 10  # bytes that may wait for a client to read them
-TICK = 0.2  # seconds between two looks at those who only listen, and at the watchdog
+TICK = 0.2  # seconds between two checks of clients that send nothing, and of the watchdog
 LAST_SECONDS = 5.0  # for the last events: when the service ends, and for clients that are done
 
 

@@ -27,7 +27,7 @@ TURNS = 24  # messages kept of each
 SPOKEN = 200  # tokens of an answer that is spoken, at most
 PATIENCE = 30.0  # seconds for the rest of an event, and for a client to read one
 CONNECTIONS = 64  # at a time; beyond that the one that has said nothing for the longest time is closed
-TEXT_LIMIT = 1 << 14  # characters of what somebody said
+TEXT_LIMIT = 1 << 14  # most characters of a transcript
 
 
 class Door:

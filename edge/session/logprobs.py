@@ -32,7 +32,7 @@ class Scored(NamedTuple):
     """The probability of a text as the answer.  ``share``: its probability divided by that of all compared texts."""
 
     text: str
-    logprob: float  # nats, of all its tokens; whatever comes behind them
+    logprob: float  # nats, of all its tokens; any text may follow
     n_tokens: int
     share: float = 1.0
 

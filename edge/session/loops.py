@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from array import array
 
-#: the answer is looked at once in so many tokens: a few microseconds each time
+#: the answer is tested once per this many tokens, which takes a few microseconds
 EVERY = 32
-#: tokens that must be a repetition; how often the repeated part stands there at least; tokens that it has at most
+#: number of tokens that must be a repetition; least number of repetitions; most tokens of the repeated part
 REPEATED, TIMES, LONGEST = 160, 4, 256
 _KEY = 16  # latest tokens that are looked for in front of themselves
 

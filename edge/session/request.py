@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_TOKENS = 512
 MOST_TIMEOUT = 1e9  # seconds: thirty years
 MOST_LOGPROBS = 100  # alternatives that may be asked for
-#: what the answer has to be: one of these
+#: the arguments for the form of an answer, of which one may be given
 _FORMS = ("schema", "regex", "choices", "grammar")
 _SAMPLING = tuple(field.name for field in dataclasses.fields(Sampling))
 ROLES = ("system", "user", "assistant", "tool")

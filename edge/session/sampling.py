@@ -8,7 +8,7 @@ from typing import Any
 
 from edge.errors import UsageError
 
-#: field -> (least, most); NaN and infinities never pass
+#: field -> (least, most); NaN and infinities are always refused
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0.0, 100.0),
     "top_k": (0, 1 << 31),
@@ -78,7 +78,7 @@ class Sampling:
         return first + self.repeat_last_n if lowers and self.repeat_last_n > 0 else 0
 
 
-#: the small models this runtime is for repeat themselves: the livelier presets lean against that
+#: small models repeat themselves: the more varied presets counteract that
 PRESETS = {
     "precise": Sampling(temperature=0.0),
     "balanced": Sampling(temperature=0.7, top_k=40, top_p=0.9, min_p=0.05, repeat_penalty=1.1),

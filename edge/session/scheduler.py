@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Need: TypeAlias = "Segment | Place"  # what an answer waits for
 
-#: of the time that a step takes, what is waited for answers that took part in the one before
+#: the share of a step's time for which answers of the last step are waited for
 LINGER = 0.25
-#: a step that reads prompts beside answers that write takes at most so many times of one that does not
+#: a step that reads prompts beside answers takes at most this many times as long as one without prompts
 BESIDE = 2.0
-#: rows of prompts beside writers, at least; and until their cost is known
+#: least rows of prompts beside answers; also used until their cost is known
 LEAST_BESIDE = 8
 #: seconds without work after which the stepping thread ends
 IDLE = 1.0
-#: seconds between two looks whether an answer that waits for its place was cancelled
+#: seconds between two checks whether a waiting answer was cancelled
 LOOK = 0.05
 #: answers that may wait for a place
 QUEUE = 64

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from edge.engine import Engine
     from edge.session.sampling import Sampling
 
-#: bytes of the summing loop: more than the caches of a board, little beside its memory
+#: bytes that the plain sum reads: more than the caches of a board, little of its memory
 YARDSTICK = 256 << 20
-#: beyond this ``of_memory`` is not noise: the weights come from the caches
+#: above this ``of_memory`` is not noise: the weights are in the processor's caches
 CACHED = 1.25
-#: conversations at the same time, as many as ``serve`` takes
+#: most conversations at the same time, the same as for ``serve``
 MOST_PARALLEL = 64
 
 
@@ -55,7 +55,7 @@ class Row:
     weights: str  # "map", "huge" or "memory", see placement
     head: str
     kv: str
-    depth: int  # tokens in front of the answer
+    depth: int  # tokens before the answer
     parallel: int  # conversations that write at the same time
     pp: float
     tg: float
@@ -74,7 +74,7 @@ class Row:
     tg_samples: list[float]
 
 
-#: what a line of CSV has in front of its row
+#: columns before those of Row in a line of CSV
 CSV_HEADER = ("date", "version", "board", "cpu", "model", "repeats", "top_k")
 
 

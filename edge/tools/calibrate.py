@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from edge.engine import Engine
 
 METHODS = ("uniform", "entropy", "inverse", "support", "greedy", "joint")
-#: what joint chooses from
+#: the types that joint chooses from
 JOINT = ("int8", "int8:int4", "int4", "int4c")
 BATCH = 8  # caches that are filled side by side
 

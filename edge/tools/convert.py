@@ -37,7 +37,7 @@ EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
 
 _ROWS = 256  # embedding rows per piece
-#: what must come back as it was, beside the tensors
+#: parts that must be read back unchanged, besides the tensors
 _CONVENTIONS = (
     "n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "post_norm",
     "windows", "tied",
@@ -163,7 +163,7 @@ class Target:
         if self.permute and self.config.qkv_bias:
             raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
                              "use the original model")
-        #: whether matrices have a scale for each 128 weights of a row, which only PQ2_0 holds
+        #: whether matrices have a scale per 128 weights of a row, which only PQ2_0 can store
         self.grouped = self.config.activation_quant == "int8-128"
         if self.permute and self.config.rope_dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "

@@ -28,7 +28,7 @@ from edge.model.footprint import available_memory
 if TYPE_CHECKING:
     from edge.engine import Engine
 
-#: dialogues of our own, for those who bring no text
+#: our own dialogues, used when no text is given
 DIALOGUES = Path(__file__).resolve().parents[1] / "bundled" / "dialogues.jsonl"
 LOGIT_BYTES = 16 << 20  # of one block of logits; two are held
 TIMED = 32  # tokens read one by one for the speed

@@ -14,7 +14,7 @@ from edge.tools.plot import Bar, Column, Point, Series, bars, lines, scatter
 if TYPE_CHECKING:
     from edge.kv.table import Table
 
-#: what tells one row of bench from another
+#: the columns by which rows of bench differ
 _NAMED = ("isa", "threads", "weights", "head", "kv", "depth", "parallel")
 LEAST_KL = 1e-9  # nats; a cache that changes nothing has 0, which has no logarithm
 

@@ -42,13 +42,13 @@ SPARE = 64 << 20  # bytes that stay free on the disk
 BLOCK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 6  # in a row without a new byte
-#: what to do without a network
+#: the remedy without a network
 OFFLINE = "check the network and https_proxy, or copy a model file here and name it: -m FILE"
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
 _REPO = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
-#: a repository as people copy it: owner/name, or the address of a page of it or of a file
+#: a repository in the forms that people copy: owner/name, or the address of its page or of a file
 _PAGE = re.compile(r"(?:https?://[\w.:-]+/)?(?P<repo>[\w.-]+/[\w.-]+)/?"
                    r"(?:(?:tree|blob|resolve)/[\w.-]+/?(?P<file>[\w./-]+\.gguf)?(?:\?.*)?)?")
 _FILE = re.compile(r"[\w.+-]+(?:/[\w.+-]+)*", re.ASCII)

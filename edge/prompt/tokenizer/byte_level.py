@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
 
 MAX_PATTERN = 8192
-#: longest run of white space handed to a split pattern at once; its look-ahead fails somewhere above 100 thousand
+#: longest run of white space given to a pattern at once; its look-ahead fails somewhere above 100 thousand
 MAX_BLANKS = 16384
-#: characters, and pieces, between two looks whether the work is still wanted
+#: number of characters, and of pieces, between two checks for an interrupt
 BLOCK = 1 << 16
-#: pieces at the end of a block that are cut again
+#: number of pieces at the end of a block that are split again
 OVERLAP = 8
-#: what makes a split pattern recursive: no tokenizer needs it, and it takes all the memory there is
+#: what makes a pattern recursive: no tokenizer needs it, and it can take all memory
 _RECURSION = re.compile(r"(?<!\\)(?:\\\\)*\(\?(?:R|[+-]?\d|&|P>)")
-#: seconds a split pattern that a file brought may take for one text
+#: seconds that the pattern of a file may take for one text
 PATTERN_SECONDS = 10.0
 
 
@@ -48,7 +48,7 @@ def _alphabet() -> str:
 
 
 ALPHABET = _alphabet()
-#: kind of token -> what its text is; markers add no bytes to an answer, user-defined texts are not letters
+#: type of token -> the meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
 _ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
@@ -62,7 +62,7 @@ _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
 #: Chinese, hiragana and katakana
 _CJK = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
-#: one pattern for three that cut one after another: numbers by threes, runs of Chinese and Japanese, and the rest
+#: one pattern for three that split one after another: numbers by threes, runs of Chinese and Japanese, and the rest
 _HUNYUAN = (
     rf"\p{{N}}{{1,3}}|[{_CJK}]+"
     r"|[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
@@ -98,9 +98,9 @@ PATTERNS: dict[str, str] = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "grok-2"), _QWEN2),
 }  # fmt: skip
 
-#: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces all the same
+#: patterns that leave nothing out; that of Hunyuan leaves out control characters, which are pieces, too
 TRUSTED = frozenset(PATTERNS.values()) - {_HUNYUAN}
-#: what properties mean among ASCII characters, inside brackets
+#: the meaning of properties among ASCII characters, inside brackets
 _ASCII = {r"\p{L}": "A-Za-z", r"\p{N}": "0-9", r"\p{P}": r"!-#%-*,-/:;?@\[-\]_{}",
           r"\p{S}": r"$+<=>\^`|~", r"\p{M}": ""}  # fmt: skip
 _BLANKS = re.compile(rf"\s{{{MAX_BLANKS}}}")

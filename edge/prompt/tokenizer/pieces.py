@@ -40,7 +40,7 @@ from edge.prompt.tokenizer.vocabulary import (
 if TYPE_CHECKING:
     from edge.formats.checkpoint import TokenizerSpec
 
-#: bytes of text in one call of the library, and at the end of it those that the next call reads again
+#: bytes of text in one call of the library, and those at its end that the next call reads again
 BLOCK = 8192
 OVERLAP = 512
 

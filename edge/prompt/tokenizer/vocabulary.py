@@ -24,13 +24,13 @@ NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 Encode = Callable[[str], "list[int]"]
 
-#: tokens that end an answer wherever a vocabulary has them as control tokens (besides its stated EOS)
+#: tokens that end an answer in every vocabulary that has them as control tokens (besides its EOS)
 END_OF_TURN = frozenset((
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "</s>",
     "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<end_of_utterance>", "<｜end▁of▁sentence｜>",
 ))  # fmt: skip
 
-#: tags of HTML that vocabularies (Gemma's) have as tokens of their own, and that are text; "<s>" is a marker elsewhere
+#: tags of HTML that some vocabularies (Gemma's) have as tokens; they are text, while "<s>" is a marker elsewhere
 _HTML = re.compile("</?(table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|sub|sup|code)>")
 
 
