@@ -58,6 +58,8 @@ class BuildExt(build_ext):
 
     def finalize_options(self):
         super().finalize_options()
+        # pip would throw the object files away; the tests link those of the kernels
+        self.build_temp = f"build/temp-{MACHINE}"
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import platform
 import runpy
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "pyx" / "kernels"
+HARNESS = ROOT / "tests" / "kernels" / "harness.c"
 MACHINE = platform.machine()
 BASELINE_FILES = ["scalar.c", "dispatch.c", "repack.c", "dequantize.c", "exact_page.c", "packed_page.c"]
 TARGET_FILES = {
@@ -50,12 +53,13 @@ def compiler(machine: str) -> str:
 
 
 def objects(
-    machine: str, directory: Path, extra: tuple[str, ...] = (), cc: tuple[str, ...] = ()
+    machine: str, directory: Path, extra: Sequence[str] = (), cc: Sequence[str] = (), names: Sequence[str] = ()
 ) -> dict[str, Path]:
-    """Compile every kernel file of one machine to NAME.s and NAME.o; a warning is an error.  File -> its object."""
+    """Compile kernel files of one machine, or every one, to NAME.s and NAME.o; a warning is an error.  File -> its
+    object."""
     jobs = []
     command = [*(cc or [compiler(machine)])]
-    names = [*BASELINE_FILES, *TARGET_FILES[machine]]
+    names = names or [*BASELINE_FILES, *TARGET_FILES[machine]]
     for name in names:
         flags = [*flags_of(machine, name), "-Wall", "-Wextra", "-Werror", *extra]
         compile_one = [*command, *flags, "-S", str(KERNELS / name), "-o", str(directory / f"{name}.s")]
@@ -69,8 +73,55 @@ def objects(
     return {name: directory / f"{name}.o" for name in names}
 
 
-def compiled_once(once: Callable[[str, Callable[[Path], object]], Path], machine: str) -> dict[str, Path]:
-    """:func:`objects` of a machine, compiled once in a run; ``once`` is the fixture."""
-    compiler(machine)
-    folder = once(f"kernels-{machine}", lambda folder: objects(machine, folder))
+def shipped(tree: Path = ROOT) -> dict[str, Path]:
+    """File -> the object that setup.py has made of it in this tree, and linked into an extension."""
+    folder = tree / "build" / f"temp-{MACHINE}" / "pyx" / "kernels"
+    return {name: folder / f"{Path(name).stem}.o" for name in [*BASELINE_FILES, *TARGET_FILES[MACHINE]]}
+
+
+def compiled(machine: str) -> dict[str, Path]:
+    """File -> its object: those of this tree's extensions, or else, and for another machine, those of :func:`kept`."""
+    if machine == MACHINE:
+        built = shipped()
+        newest = max(path.stat().st_mtime_ns for path in [ROOT / "setup.py", *KERNELS.glob("*.[ch]")])
+        if all(path.is_file() and path.stat().st_mtime_ns > newest for path in built.values()):
+            return built
+    return kept_objects(machine)
+
+
+def kept_objects(machine: str) -> dict[str, Path]:
+    """:func:`objects` of a machine, compiled when something has changed."""
+    folder = kept(f"kernels-{machine}", compiler(machine), (), lambda folder: objects(machine, folder))
     return {name: folder / f"{name}.o" for name in [*BASELINE_FILES, *TARGET_FILES[machine]]}
+
+
+def build_harness(machine: str, built: dict[str, Path], directory: Path, *extra: str) -> Path:
+    """Link the harness with these objects."""
+    program = directory / "harness"
+    flags = [*flags_of(machine, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", *extra]
+    sources = [str(HARNESS), *(str(path) for path in built.values())]
+    subprocess.run([compiler(machine), *flags, *sources, "-o", str(program), "-lm"], check=True)
+    return program
+
+
+def kept(name: str, cc: str, flags: Sequence[str], fill: Callable[[Path], object]) -> Path:
+    """build/tests/NAME, which fill(folder) has filled with what this compiler makes of the kernels with these flags.
+
+    It stays for the next run, and is filled again when the compiler, a flag, a kernel or the harness has changed.
+    The first process to come fills it; the others wait.
+    """
+    digest = hashlib.sha256(subprocess.run([cc, "--version"], capture_output=True, check=True).stdout)
+    digest.update(" ".join(flags).encode())
+    for path in [ROOT / "setup.py", Path(__file__), HARNESS, *sorted(KERNELS.glob("*.[ch]"))]:
+        digest.update(path.name.encode() + path.read_bytes())
+    folder = ROOT / "build" / "tests" / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = folder / "made-of"
+        if not stamp.exists() or stamp.read_text() != digest.hexdigest():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            fill(folder)
+            stamp.write_text(digest.hexdigest())
+    return folder

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kernel_builds import compiled_once, flags_of
+from kernel_builds import flags_of, kept_objects
 
 from benchmarks import board_model, mca
 
@@ -39,13 +38,13 @@ PEAK = {"neon": 16, "dotprod": 32, "i8mm": 64}
 
 
 @pytest.fixture(scope="module")
-def cycles(once: Any) -> Iterator[list[mca.Cycles]]:
-    """Every loop on every processor, of the kernels compiled once in a run; skips where a tool is missing."""
+def cycles() -> Iterator[list[mca.Cycles]]:
+    """Every loop on every processor, of kernels that are compiled once; skips where a tool is missing."""
     try:
         mca.compiler(), mca.analyser()
     except mca.Missing as missing:
         pytest.skip(str(missing))
-    built = compiled_once(once, "aarch64")
+    built = kept_objects("aarch64")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mca, "assembly", lambda row, _: built[f"{row}.c"].with_suffix(".s").read_text())
         yield mca.everything()
