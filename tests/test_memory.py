@@ -257,7 +257,7 @@ def test_a_head_made_ahead_is_the_same(wide: Path, monkeypatch: pytest.MonkeyPat
         ("Q8_0", {}, "two-stage"),
         ("Q8_0", {"parallel": 2}, "q8_0"),
         ("Q8_0", {"constrained": True}, "q8_0"),
-        ("Q8_0", {"memory": "300M"}, "q8_0"),  # what a limit allows goes to the context
+        ("Q8_0", {"memory": 2}, "q8_0"),  # what a limit allows goes to the context; 2: of what is taken without one
         ("Q8_0", {"head": "q8_0"}, "q8_0"),
     ],
 )
@@ -269,6 +269,8 @@ def test_a_large_head_is_read_in_two_stages_where_that_is_faster(
     path = make_wide(tmp_path, embedding)
     with edge.load(path, ctx=64, threads=1) as engine:  # 34 MB of codes
         assert engine.model.transformer.head_kind == ("int8" if embedding == "F16" else "q8_0")
+        if "memory" in options:  # the plan includes this process, which has run other tests before
+            options = {"memory": 2 * engine.plan.total_bytes}
     monkeypatch.setattr(loading, "LARGE_HEAD", WIDE.n_vocab * WIDE.hidden)
     plans: list[object] = []
     with edge.load(path, ctx=64, threads=1, on_plan=plans.append, **options) as engine:  # type: ignore[arg-type]
