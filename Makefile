@@ -48,7 +48,7 @@ chat: $(VENV)/.compiled
 bench: $(VENV)/.compiled
 	@$(PY) -m edge bench $(ARGS)
 
-# one process on each core; a process without work takes tests over from another
+# one process more than cores (tests/conftest.py); one without work takes tests over from another
 test: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -n auto --dist worksteal -m "not compilers" $(ARGS)
 

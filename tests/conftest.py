@@ -66,7 +66,7 @@ def bundled_model() -> Path:
     return models[0]
 
 
-# ---- built once for all processes of a run (make test starts one on each core) ---------------------------------------
+# ---- built once for all processes of a run ---------------------------------------------------------------------------
 
 Once = Callable[[str, Callable[[Path], object]], Path]
 
@@ -107,6 +107,12 @@ def frozen(bundled_model: Path) -> dict[str, Path]:
     subprocess.run([str(script)], check=True, env={**os.environ, "FREEZE_PYTHON": sys.executable})
     dist = ROOT / "dist"
     return {"file": dist / "bitnet-edge", "folder": dist / f"bitnet-edge-{platform.machine()}" / "bitnet-edge"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores: many tests wait for a program or a terminal."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -119,6 +119,11 @@ def _ours() -> set[str]:
 
 
 @functools.cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@functools.cache
 def imports(path: Path, lazy: bool = True) -> tuple[str, ...]:
     """Modules that a file imports, as dotted names; without ``lazy`` not those in functions and for type checkers."""
 
@@ -135,7 +140,7 @@ def imports(path: Path, lazy: bool = True) -> tuple[str, ...]:
                     yield whole if whole in _ours() else child.module
             yield from walk(child)
 
-    return tuple(walk(ast.parse(path.read_text())))
+    return tuple(walk(parsed(path.read_text())))
 
 
 def cimports(path: Path) -> set[str]:
@@ -195,15 +200,15 @@ NOT_PRIVATE = {
 
 def privates_of_others(path: Path) -> Iterator[str]:
     """Where a file reaches for a ``_name`` that it does not define: an attribute, or an import of ours."""
-    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(parsed(path.read_text())))
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    own = {node.name for node in ast.walk(tree) if isinstance(node, defined)}
-    own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    bases = {name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in map(ast.unparse, node.bases)}
-    for node in ast.walk(tree):
+    own = {node.name for node in nodes if isinstance(node, defined)}
+    own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bases = {name for node in nodes if isinstance(node, ast.ClassDef) for name in map(ast.unparse, node.bases)}
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
             own.add(node.attr)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and re.match("_(?!_)", node.attr) and node.attr not in own | NOT_PRIVATE:
             if ast.unparse(node.value) != "self" or not bases:  # a subclass has what its base gave it
                 yield f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
@@ -241,7 +246,7 @@ def test_only_the_command_line_prints() -> None:
     for module, path in modules().items():
         if floor(module) == FLOORS["edge.cli"]:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in last:
                 called = ast.unparse(node.func)
                 assert called not in printing, (
