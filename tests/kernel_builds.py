@@ -95,12 +95,13 @@ def kept_objects(machine: str) -> dict[str, Path]:
     return {name: folder / f"{name}.o" for name in [*BASELINE_FILES, *TARGET_FILES[machine]]}
 
 
-def build_harness(machine: str, built: dict[str, Path], directory: Path, *extra: str) -> Path:
-    """Link the harness with these objects."""
-    program = directory / "harness"
-    flags = [*flags_of(machine, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}", *extra]
-    sources = [str(HARNESS), *(str(path) for path in built.values())]
-    subprocess.run([compiler(machine), *flags, *sources, "-o", str(program), "-lm"], check=True)
+def build_harness(machine: str, built: dict[str, Path], directory: Path, *link: str) -> Path:
+    """The harness, linked with these objects."""
+    program, main = directory / "harness", directory / "main.o"
+    flags = [*flags_of(machine, "scalar.c"), "-Wall", "-Wextra", "-Werror", f"-I{KERNELS}"]
+    subprocess.run([compiler(machine), *flags, "-c", str(HARNESS), "-o", str(main)], check=True)
+    objects = [str(main), *(str(path) for path in built.values())]
+    subprocess.run([compiler(machine), "-fopenmp", *link, *objects, "-o", str(program), "-lm"], check=True)
     return program
 
 
