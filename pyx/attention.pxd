@@ -1,4 +1,4 @@
-# attention: softmax attention straight over KV pages.
+# attention: softmax attention directly over KV pages.
 from libc.stdint cimport int8_t, int64_t
 
 from pyx.cpu cimport kernels
@@ -15,12 +15,12 @@ cdef struct segment:
     int64_t first           # its first token among those of the step
     int64_t n_token
     int64_t pos0
-    float *parts            # [n_kv_head][max_chunks][partial_floats], where it is one token
+    float *parts            # [n_kv_head][max_chunks][partial_floats], if it is one token
     int64_t max_chunks
     float *marks            # [n_kv_head][KV_PAGE][max_pages][2][n_head / n_kv_head], policy heavy only
     float *mass             # [n_kv_head][KV_PAGE][max_pages], policy heavy only
 
-# The tokens of a step in one layer, segment behind segment, shared by the team of threads.
+# The tokens of a step in one layer, one segment after the other, shared by the team of threads.
 cdef struct attention_plan:
     const kernels *kernel
     team *team
@@ -29,7 +29,7 @@ cdef struct attention_plan:
     int64_t n_token         # of all segments
     int64_t n_head, n_kv_head, head_dim
     const float *q          # [n_token][n_head][head_dim], rotated, times 1/sqrt(head_dim)
-    const float *q_sink     # [n_token][n_head][head_dim], rotated for the sinks; where positions start again
+    const float *q_sink     # [n_token][n_head][head_dim], rotated for the sinks; if positions start again
     const int8_t *q8        # [n_token][n_head][head_dim], for quantised pages
     const float *qs         # [n_token][n_head]
     const float *k          # [n_token][n_kv_head][head_dim], rotated
@@ -43,7 +43,7 @@ cdef inline int64_t share(int64_t n, int64_t unit, int tid, int n_thread) noexce
 
 # Every segment is one token: number n of the step goes to cache n.
 cdef bint all_single(const attention_plan *p) noexcept nogil
-# Append, attend and seal: every thread of a team calls it.  A thread needs the (token, KV head) pairs ready that are
+# Append, attend and seal: every thread of a team calls it.  It needs those (token, KV head) pairs ready that are
 # its share where all segments are single tokens, all pairs otherwise; p.out is ready for all on return.
 cdef void attend(const attention_plan *p, int64_t layer, int tid, int n_thread) noexcept nogil
 # Floats of one partial result: m, l and o of the query heads of one KV head.
@@ -55,5 +55,5 @@ cdef class Workspace:
     cdef Arena arena, batch
     # Point the n segments at room for them, which grows to the largest seen.
     cdef aim(self, segment *segments, int64_t n, int64_t n_head)
-    # As many bytes, which stay the same from call to call.
+    # Their bytes, which stay the same from call to call.
     cdef void *room(self, int64_t nbytes) except NULL

@@ -1,4 +1,4 @@
-# bit_planes: an int8 head, or a smaller one, in bit planes, and the exact best logits from few of them.
+# bit_planes: an int8 head, or a smaller one, in bit planes, and the exact largest logits from few of them.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from pyx.cpu cimport kernels
@@ -8,8 +8,8 @@ from pyx.stored_rows cimport StoredRows
 from pyx.team cimport team
 
 cdef enum:
-    PLANE_TOKENS = 8        # hidden vectors asked about at once
-    PLANE_TOP = 256         # most winners that can be asked for
+    PLANE_TOKENS = 8        # most hidden vectors in one call
+    PLANE_TOP = 256         # most winners that can be requested
     PLANE_STAGES = 3        # bounds: after four, five and six bits
 
 # One hidden vector x, as the bounds need it.
@@ -19,14 +19,14 @@ cdef struct question:
     int64_t sum                 # sum of x
     double share                # a in x = a m + y
     double reach                # norm of y, from above
-    double mid[PLANE_STAGES]    # what the middle of the unread bits and of the rounding of x amounts to
-    double slack[PLANE_STAGES]  # how far the rounding of x can reach
+    double mid[PLANE_STAGES]    # contribution of the middle of the unread bits and of the rounding of x
+    double slack[PLANE_STAGES]  # most that the rounding of x can change
 
-# Logits that are asked for.
+# A request for logits.
 cdef struct answer:
     const float *h      # [k]  the residual vector
     float *out          # [n_row]
-    int64_t top         # only so many, the largest, are wanted; 0: all
+    int64_t top         # number of largest logits needed; 0: all
 
 cdef class BitPlanes:
     cdef readonly int64_t n_row, k, k_pad
@@ -47,12 +47,12 @@ cdef class BitPlanes:
     cdef Candidate *heaps           # [n_threads][PLANE_TOP]
     cdef int64_t *held              # [n_threads][CELL] candidates in each heap, then rows read per stage
     cdef float limit
-    cdef StoredRows rows            # of Q8_0, from which the logits come; None: from all bits
+    cdef StoredRows rows            # Q8_0 rows from which logits are computed; None: from all bits
     cdef int16_t *anchor16          # [k]  m, for these
     cdef team team
     # Row `row` from its floats w [k]; u [k_pad], its codes + 128, is scratch.
     cdef void put(self, const kernels *kernel, int64_t row, const float *w, uint8_t *u) noexcept nogil
-    # Vector t of those that the next call of logits is about; x16 [k] and s from quantize_i16.
+    # Vector t for the next call of logits; x16 [k] and s from quantize_i16.
     cdef void ask(self, int64_t t, const int16_t *x16, float s) noexcept nogil
     # a [n_token]; a[t].out[row]: the exact logit of an int8 head, or of the rows given, if it is among the a[t].top
     # largest of its vector, ties included, else -inf; all exact with top = 0.  Executed by every thread of the team,

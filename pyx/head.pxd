@@ -13,20 +13,20 @@ cdef enum head_kind:
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call
-    MOST_WINNERS = PLANE_TOP        # most winners that a two-stage head is asked for
+    MOST_WINNERS = PLANE_TOP        # most winners of a two-stage head
 
 cdef class Head:
     cdef readonly str kind
     cdef readonly int64_t n_row, k
-    cdef bint as_stored             # the stored rows are used where they are
+    cdef bint as_stored             # the stored rows are used directly
     cdef readonly TernaryMatrix matrix  # ternary only
-    cdef readonly int n_threads     # most that may work at once
+    cdef readonly int n_threads     # most threads in a call
     cdef head_kind kind_id
     cdef object owner, placement
     cdef int64_t waits              # answers until the bit planes of Q8_0 rows are made
-    cdef int64_t made, making       # rows of which they are made, and will be after this answer
-    cdef StoredRows source          # what the rows are made of, None when they are
-    cdef bint fresh                 # nobody has asked yet
+    cdef int64_t made, making       # rows for which they are made now, and after this answer
+    cdef StoredRows source          # from which the rows are made; None once they are made
+    cdef bint fresh                 # no logits were requested yet
     cdef Arena weights, scale_arena, query_arena    # own rows, scale, x16
     cdef Arena row_arena            # [n_threads] a row as floats and as codes, until the rows are made
     cdef int64_t row_room
@@ -35,7 +35,7 @@ cdef class Head:
     cdef const void *rows           # int8, half or float [n_row][k], or Q8_0 [n_row][k/32]
     cdef float *scale               # [n_row], int8 only
     cdef readonly BitPlanes bit_planes  # HEAD_BIT_PLANES, or of Q8_0 rows, or None
-    # [HEAD_TOKENS][k], of those that want integers; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
+    # [HEAD_TOKENS][k], for heads with integer products; ternary: int8, then float and int32 [HEAD_TOKENS][k/128]
     cdef int16_t *x16
     cdef float s[HEAD_TOKENS]       # HEAD_XMAX / max|x| of each vector
     cdef team team
@@ -50,7 +50,7 @@ cdef class Head:
     cdef void go_on(self, const kernels *kernel, int tid, int n_thread) noexcept nogil
     # Whether the bit planes answer all of n_token vectors.
     cdef bint staged(self, int64_t n_token, const answer *a) noexcept nogil
-    # The logits a[t].out[row] for rows row0 <= row < row1, each row made for this once.
+    # The logits a[t].out[row] for rows row0 <= row < row1, each row made for this call only.
     cdef void pass_by(
         self, const kernels *kernel, StoredRows stored, int64_t n_token, const answer *a, int64_t row0, int64_t row1,
         int tid) noexcept nogil

@@ -11,7 +11,7 @@ from pyx.team cimport stage_clock, team
 cdef enum:
     FLOAT_LINE = 16     # floats per cache line: threads never write the same line
 
-# Norms that single projections have in front of them, each as wide as the projection's input, or NULL.
+# Norms before single projections, each as wide as the projection's input, or NULL.
 cdef struct input_norms:
     const float *q
     const float *k
@@ -41,7 +41,7 @@ cdef struct layer:
     const matrix *gate          # [ffn][hidden]
     const matrix *up            # [ffn][hidden]
     const matrix *down          # [hidden][ffn]
-    bint near                   # sees a sliding window, and turns by rotary_near
+    bint near                   # has a sliding window, and is rotated by rotary_near
 
 # out [n] = act(gate [n]) * up [n]
 ctypedef void (*gate_kernel)(const float *gate, const float *up, int64_t n, float *out) noexcept nogil
@@ -55,18 +55,18 @@ cdef struct step_plan:
     scratch w
     int64_t n_token         # of all segments
     int64_t n_layer, hidden, ffn, n_head, n_kv_head, head_dim
-    int64_t acc_ints        # integer accumulators of all threads, shared out over those that OpenMP gave
+    int64_t acc_ints        # integer accumulators of all threads, divided among those that OpenMP gave
     float eps, inner_eps    # of the norms of the layer, and of single projections
-    float embedding_scale   # what embedding rows are multiplied by
+    float embedding_scale   # factor of embedding rows
     gate_kernel gate        # the activation of the gate, times up
     bint a48, groups        # groups: activations have a scale for each 128 values
-    bint post_norm          # each block has a norm behind it
+    bint post_norm          # each block has a norm after it
     bint norm_rotated       # q_norm and k_norm come after the rotation, not before it
     attention_plan attention
     rotation rotary
     rotation rotary_near    # of layers with a sliding window; half 0: there are none
     const float *output_norm    # [hidden]
-    int64_t n_answer        # logits that are wanted
+    int64_t n_answer        # number of requested logits
     float *queries          # [n_layer][n_head][head_dim] of the last token, or NULL
 
 # One layer for the tokens of the step, from p.w.h to p.w.h: every thread of a team calls it.  Ends with a barrier.

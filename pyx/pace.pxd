@@ -4,22 +4,22 @@ from libc.stdint cimport int64_t
 cdef enum:
     N_KIND = 16     # steps of 1, 2, 3-4, 5-8 ... rows are compared with their own kind only
 
-# Time of the steps of one kind: a mean that forgets.
+# Time of the steps of one kind: a moving average.
 cdef struct mean:
     double ns
     double steps
 
-# Some steps in a row: their time, and how much of it the caller's thread was without a core.
+# Consecutive steps: their time, and how much of it the caller's thread was without a core.
 cdef struct stretch:
     double ns
     double away
     double steps
 
 cdef class Pace:
-    cdef readonly int most          # threads there are
-    cdef readonly int settled       # threads of a step, but for trials
+    cdef readonly int most          # largest number of threads
+    cdef readonly int settled       # threads of a step, except in trials
     cdef readonly int trial         # threads on trial; 0: none
-    cdef int more, fewer            # by how many the next trial changes the number
+    cdef int more, fewer            # change of the number in the next trial
     cdef bint disturbed             # in the last window
     cdef mean known[N_KIND]         # with `settled` threads
     cdef mean tried[N_KIND]         # with those on trial

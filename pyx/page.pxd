@@ -1,4 +1,4 @@
-# page: how 32 tokens of one KV head lie in memory, and the steps of attention over them.
+# page: the memory layout of 32 tokens of one KV head, and the steps of attention over them.
 from libc.stdint cimport int8_t, int64_t, uint32_t
 
 from pyx.cpu cimport kernels
@@ -54,5 +54,5 @@ cdef void score_page(
 cdef void attend_page(
     const kernels *kernel, const page_format *f, const void *page, const void *next, int64_t n_q, uint32_t valid,
     const float *q, const int8_t *q8, const float *qs, float *m, float *l, float *o, float *scratch) noexcept nogil
-# The Hadamard rotation of kernels.h, in place: where a cache has it, of every key and query.
+# The Hadamard rotation of kernels.h, in place: of every key and query, if the cache uses it.
 cdef void rotate_hadamard(float *x, int64_t head_dim) noexcept nogil

@@ -1,4 +1,4 @@
-# policy: which pages each KV head holds, which of their tokens a query sees, and which page goes when room is needed.
+# policy: which pages each KV head holds, which of their tokens a query sees, and which page is dropped.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from pyx.cpu cimport kernels
@@ -11,10 +11,10 @@ cdef enum:
 
 # The block table of one KV head in one layer: the pages it holds, oldest first.
 cdef struct stream:
-    int64_t window          # tokens seen behind the sinks
-    int64_t sinks           # first tokens that are seen for ever
+    int64_t window          # tokens seen after the sinks
+    int64_t sinks           # first tokens that are always seen
     int64_t sink_pages      # pages that hold them, pinned, never quantised
-    int64_t ring_pages      # most pages held behind those; the open page of a quantised cache is not counted
+    int64_t ring_pages      # most pages held after those; the open page of a quantised cache is not counted
     int64_t float_first     # its places in a slab: sink pages [and the open page]
     int64_t ring_first      # pages of the ring
     int32_t n_page          # pages held
@@ -32,16 +32,16 @@ cdef struct pages:
     int64_t head_dim
     page_format unsealed    # sink pages and the open page: floats
     page_format sealed      # pages of the ring
-    bint broken             # no page could be had in a step: what it holds is worth nothing
+    bint broken             # no page was free in a step: its contents are invalid
     bint hadamard           # keys and queries are rotated (page.rotate_hadamard)
-    bint quantised          # a full page is sealed once; the open page is apart
-    bint restart            # positions start again behind the sinks: these are scored with a query of its own
+    bint quantised          # a full page is sealed once; the open page is separate
+    bint restart            # positions start again after the sinks, which have their own query
     bint quarter            # policy quarter: a window of a quarter of what was read, at most `window`
-    bint heavy              # policy heavy: the page with the least attention goes, not the oldest
+    bint heavy              # policy heavy: drop the page with the least attention, not the oldest
     int64_t max_pages       # most pages any head holds
     slabs *pool
     int64_t slab            # the cache's own
-    spill *spilled          # where pages go that leave, NULL: nowhere
+    spill *spilled          # for pages that leave the window; NULL: they are lost
     stream *streams         # [n_layer][n_kv_head]
     float *sink_cos         # [n_layer][n_kv_head][head_dim / 2] angles of the sinks' queries, if restart
     float *sink_sin
@@ -50,7 +50,7 @@ cdef struct pages:
 cdef uint32_t attended(const pages *kv, const stream *s, int64_t page, int64_t pos) noexcept nogil
 # Those of them that are sinks.
 cdef uint32_t sinks_of(const stream *s, int64_t page) noexcept nogil
-# First page (behind the sink pages) that the query at pos sees.
+# First page (after the sink pages) that the query at pos sees.
 cdef int64_t first_page(const pages *kv, const stream *s, int64_t pos) noexcept nogil
 # Tokens among the n read that the next query does not see.
 cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil
@@ -60,12 +60,12 @@ cdef int64_t unseen(const pages *kv, const stream *s, int64_t n) noexcept nogil
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil
 # The page just written is full: quantise it, once.
 cdef void seal_newest(const kernels *kernel, pages *kv, stream *s) noexcept nogil
-# One more page, behind those held: of the ring, or of floats; False, and the cache is broken, if none can be had.
+# Add a page after those held, of the ring or of floats; False, and the cache is broken, if none is free.
 cdef bint hold(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil
-# Give back all pages from number `first` on.
+# Return all pages from number `first` on.
 cdef void forget(pages *kv, stream *s, int64_t first) noexcept nogil
-# After `forget`: have every head hold what the query at position `kept` sees, and where that must be read back, as much
-# of the ring as can be; False where something is lost, or takes more than `room` bytes.  most: tokens there were at
+# After `forget`: make every head hold what the query at position `kept` sees and, if pages must be read back, as much
+# of the ring as possible; False if something is lost, or takes more than `room` bytes.  most: tokens there were at
 # most, from which the pages held follow.
 cdef bint reach(pages *kv, int64_t kept, int64_t *most, int64_t room) noexcept nogil
 # Attention that each page got from the next token: share [n_page] of its probabilities.

@@ -24,9 +24,9 @@ cdef struct slabs:
     int64_t float_used          # pages in use, of each kind
     int64_t ring_used
     uint8_t *data[MAX_SLABS]    # float pages, then ring pages
-    int32_t *refs[MAX_SLABS]    # [n_place] block tables that name the page; 0: it is free
+    int32_t *refs[MAX_SLABS]    # [n_place] block tables that refer to the page; 0: it is free
 
-# Where a page lies.
+# Address of a page.
 cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
     cdef int64_t place = id & ((<int64_t>1 << pool.shift) - 1)
     cdef uint8_t *data = pool.data[id >> pool.shift]
@@ -34,18 +34,18 @@ cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
         return data + place * pool.float_bytes
     return data + pool.n_float * pool.float_bytes + (place - pool.n_float) * pool.ring_bytes
 
-# It is a page of the ring.
+# Whether it is a page of the ring.
 cdef inline bint is_ring(const slabs *pool, int32_t id) noexcept nogil:
     return (id & ((<int64_t>1 << pool.shift) - 1)) >= pool.n_float
 
-# Block tables that name the page.
+# Number of block tables that refer to the page.
 cdef int32_t references(const slabs *pool, int32_t id) noexcept nogil
 # Id of a free page among places [first, first + n), now named once; place first + hint of slab `own` where that is
 # free.  -1 if none is.
 cdef int32_t take_page(slabs *pool, int64_t own, int64_t first, int64_t n, int64_t hint) noexcept nogil
-# One more block table names the page.
+# Another block table refers to the page.
 cdef void share_page(slabs *pool, int32_t id) noexcept nogil
-# One block table less; the last one frees it.
+# A block table no longer refers to the page; the last one frees it.
 cdef void release_page(slabs *pool, int32_t id) noexcept nogil
 
 cdef class PagePool:
@@ -53,7 +53,7 @@ cdef class PagePool:
     cdef list arenas            # one [data, refs] per slab; data None for those given back
     cdef list owned             # a cache uses the slab
     cdef bint huge
-    cdef readonly object limit  # most bytes of pages in use, None: as many as there are
+    cdef readonly object limit  # most bytes of pages in use, None: no limit
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1
     cdef leave(self, int64_t slab)
     cdef _give_back(self, int64_t slab)

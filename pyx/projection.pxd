@@ -6,7 +6,7 @@ from pyx.cpu cimport kernels
 cdef struct matrix:
     const uint8_t *codes    # [n_row][n_block * 32], groups [n_row][n_block * group_bytes] or panels; NULL: dense
     const float *dense      # [n_row][k]; NULL for a ternary matrix
-    const float *scale      # [n_row or 1]; NULL where groups hold theirs
+    const float *scale      # [n_row or 1]; NULL if groups store theirs
     int64_t n_row
     int64_t k
     int64_t n_block

@@ -8,7 +8,7 @@ cdef struct rotation:
     int64_t half            # pairs rotated
     bint interleaved        # pairs (2j, 2j+1), else (j, j + half)
     const double *inv_freq  # [half] radians per position
-    double mscale           # what cosines and sines are multiplied by: 1, or what YaRN makes of a longer context
+    double mscale           # factor of cosines and sines: 1, or that of YaRN for a longer context
 
 # Cosines and sines [half] of a position: angles in float64, then rounded.
 cdef void angles_at(const rotation *r, int64_t position, float *cs, float *sn) noexcept nogil

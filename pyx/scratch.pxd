@@ -4,7 +4,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t
 from pyx.attention cimport segment
 from pyx.bit_planes cimport answer
 
-# What the sizes follow from.
+# The dimensions that determine the sizes.
 cdef struct scratch_widths:
     int64_t hidden
     int64_t ffn
@@ -12,14 +12,14 @@ cdef struct scratch_widths:
     int64_t n_kv_head
     int64_t head_dim
     int64_t half        # rotated pairs per head
-    int64_t half_near   # as many, where layers with a sliding window turn by angles of their own, else 0
-    int64_t block       # hidden, where a block has a norm behind it, else 0
+    int64_t half_near   # the same for layers with a sliding window and other angles, else 0
+    int64_t block       # hidden, if a block has a norm after it, else 0
     int64_t acc_ints    # integer accumulators per thread
 
 # Working memory of one step of up to `chunk` tokens (C below), of however many segments, one allocation.
 cdef struct scratch:
     segment *segments  # [C]             tokens of one cache each
-    answer *answers    # [C]             logits that are wanted
+    answer *answers    # [C]             requested logits
     int32_t *ids       # [C]             of all segments
     int64_t *position  # [C]             each in its cache
     float *h        # [C][hidden]            residual stream
@@ -28,7 +28,7 @@ cdef struct scratch:
     float *s        # [C]                    127 / absmax, or absmax / 127 of each 128 [C][k_pad / 128]
     int32_t *sum    # [C]                    sum of x8, or [C][k_pad / 128]
     float *q        # [C][q_dim]
-    float *q_sink   # [C][q_dim]             queries put to the sinks; apart, and only where positions start again
+    float *q_sink   # [C][q_dim]             queries for the sinks, if positions start again
     float *k        # [C][kv_dim]
     float *v        # [C][kv_dim]
     int8_t *q8      # [C][q_dim]
@@ -44,7 +44,7 @@ cdef struct scratch:
     int32_t *acc    # [n_threads][acc_ints]
     float *state    # [n_threads][thread_state_floats]
 
-# The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens on so many threads.
+# The sizes of a model (an edge.config.ModelConfig) and steps of up to `chunk` tokens on n_threads threads.
 cdef scratch_widths widths_of(config, int64_t chunk, int64_t n_threads)
 # Point w into the bytes from base on (NULL: only measure); returns how many bytes that takes.
 cdef int64_t place(

@@ -1,7 +1,7 @@
-# spill: pages that have left a window, in a file, so that the window can go back.
+# spill: pages that have left a window, in a file, so that crop can restore them.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-# Pages [first, next) of a stream are in the file; a page has one place there, which later ones take over.
+# Pages [first, next) of a stream are in the file; a page has one place there, which later ones reuse.
 cdef struct spill:
     int64_t broken          # 0, or what went wrong, an errno: nothing is written or read from then on
     int64_t n_stream
@@ -16,11 +16,11 @@ cdef struct spill:
 
 # Page `number` of a stream leaves the window.
 cdef void write_behind(spill *f, int64_t stream, int64_t number, const uint8_t *page) noexcept nogil
-# The page as it was when it left; False where it is not in the file or came back changed.
+# Restore the page; False if it is not in the file or has changed there.
 cdef bint read_back(spill *f, int64_t stream, int64_t number, uint8_t *page) noexcept nogil
-# First page of a stream from which on all before `number` can be read back; `number` where there is none.
+# First page of a stream from which all before `number` can be read back; `number` if there is none.
 cdef int64_t reaches(const spill *f, int64_t stream, int64_t number) noexcept nogil
-# Pages from `number` on will be others.
+# Pages from `number` on will be replaced.
 cdef void outdate(spill *f, int64_t stream, int64_t number) noexcept nogil
 
 cdef class Spill:

@@ -14,16 +14,16 @@ cdef class StoredRows:
     cdef int type_id
     cdef readonly str type
     cdef readonly int64_t n_row, k, row_bytes
-    cdef int fd                   # where rows are read from; -1: the map
+    cdef int fd                   # file from which rows are read; -1: the map
     cdef int64_t offset           # of the first row in that file
     cdef Arena rows               # [n_threads][row_step] a row as it is stored
     cdef int64_t row_step
     cdef readonly int n_threads   # that may read rows at once
-    # a row out of the map into out [k]: for whoever reads all of them
+    # a row out of the map into out [k]: for callers that read all rows
     cdef void row_into(self, int64_t row, float *out) noexcept nogil
     # rows [first, stop) of the map will be read at once: their pages come together, not one by one (half the time)
     cdef void bring(self, int64_t first, int64_t stop) noexcept nogil
-    # rows [first, stop) of the map will not be read again soon: their pages no longer count as ours
+    # rows [first, stop) of the map will not be read again soon: their pages no longer count as memory of this process
     cdef void let_go(self, int64_t first, int64_t stop) noexcept nogil
-    # a row out of the file, if there is one, else out of the map, into out [k]: for whoever reads few
+    # a row out of the file, if there is one, else out of the map, into out [k]: for callers that read few rows
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil

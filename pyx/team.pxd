@@ -1,12 +1,12 @@
 # team: the threads of one step, which wait for each other between its stages, the cores on which they stay, and the
-# clock that says what the stages take.
+# clock that measures the stages.
 from libc.stdint cimport int64_t
 
 cdef extern from "barrier.h" nogil:
     # all zero before the first barrier
     ctypedef struct team "struct team":
         pass
-    # Every one of the n threads calls it, and returns when all have.
+    # Each of the n threads calls it, and returns when all have called it.
     void team_barrier(team *, int n)
 
 cdef extern from "hold.h" nogil:
@@ -20,12 +20,12 @@ cdef extern from "hold.h" nogil:
     void cores_add(cores *, int core)
     # A worker of a step stays on the cores.
     void keep_on(const cores *)
-    # The caller's own thread goes there if it is elsewhere; if so, its mask is to be given back after the step.
+    # Move the caller's thread there; if it was elsewhere, its mask must be restored after the step.
     int move_to(const cores *, core_set *before)
     void give_back(const core_set *before)
 
 cdef extern from "clock.h" nogil:
-    # nanoseconds that only grow
+    # nanoseconds of a clock that only increases
     int64_t now_ns()
     # nanoseconds that the calling thread has had a core
     int64_t core_ns()
@@ -40,7 +40,7 @@ cdef struct stage_clock:
     int64_t last
     int64_t unused[15 - N_STAGE]
 
-# The time since the last call belongs to this stage; NULL: nobody asks.
+# The time since the last call belongs to this stage; NULL: not measured.
 cdef inline void lap(stage_clock *clock, stage which) noexcept nogil:
     cdef int64_t now
     if clock != NULL:

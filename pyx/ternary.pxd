@@ -9,7 +9,7 @@ cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n)
 
 cdef class TernaryMatrix:
     cdef matrix m
-    cdef object owner       # whoever owns the codes: an Arena, or the buffer of a mapped file
+    cdef object owner       # the owner of the codes: an Arena, or the buffer of a mapped file
     cdef Arena scale_arena  # float32 scales, or the dense rows
     cdef readonly bint mapped
     cdef _fill(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale, str layout, bint quantize)
