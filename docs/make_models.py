@@ -61,16 +61,17 @@ from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`
 test checks it. The published weights were not available when this was written: sizes are computed from the published
 dimensions, and each architecture is compared with `transformers` or NumPy on tiny models."""
 BY_MODEL = f"""Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
-size of the file that `pull` keeps, after it has converted an output head in F16 or another packing. Memory: weights,
-output head and an int8 KV cache of {CTX} tokens; the program itself needs another 30 to 60 MB. Speed: the tokens per
-second that the memory of a board allows at most, after 512 tokens, with the memory speeds assumed in
-`benchmarks/board_model.py`; nothing has been measured on these boards."""
+size of the file that `pull` keeps, after it has converted an output head in F16, matrices with a scale per 128 weights
+or another packing. Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program itself needs another
+30 to 60 MB. Speed: the tokens per second that the memory of a board allows at most, after 512 tokens, with the memory
+speeds assumed in `benchmarks/board_model.py`; nothing has been measured on these boards."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
-TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PTQ1_0, STQ1_0,
-IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose values are
-ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is sound."""
+TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
+PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
+values are ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is
+sound."""
 
 
 def ternary_bytes(c: ModelConfig) -> int:

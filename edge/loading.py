@@ -215,6 +215,7 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
 
     Raises UsageError for a head that the file does not have.
     """
+    from edge.formats.checkpoint import GROUP_TYPES
     from pyx.bit_planes import BLOCK
 
     table = checkpoint.tensors.get(checkpoint.head)
@@ -222,7 +223,7 @@ def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: b
     if head == "q8_0" and table is not None and table.type != "Q8_0":
         raise UsageError(
             "is 'q8_0', but the output head of this file has another type", argument="head", hint="leave head out")
-    if head != "auto" or table is None or table.type in ("Q2_0", "PQ2_0"):
+    if head != "auto" or table is None or table.type in GROUP_TYPES:
         return head
     alone = wishes.parallel in (None, 1) and not constrained
     wins = alone and k % BLOCK == 0 and checkpoint.config.n_vocab * k >= LARGE_HEAD
@@ -266,7 +267,7 @@ def arrange(
 
     ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
     """
-    from edge.formats.checkpoint import GROUP_TYPES
+    from edge.formats.checkpoint import GROUP_ROWS
     from edge.model import placement
 
     def plan(kind: str, available: int | None) -> KVPlan:
@@ -285,7 +286,8 @@ def arrange(
     codes = placement.advise(checkpoint)
     if weights == "auto":
         plan("map", available)
-        panels = any(tensor.type in GROUP_TYPES for tensor in checkpoint.tensors.values())
+        matrices = (tensor for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
+        panels = any(tensor.type in GROUP_ROWS for tensor in matrices)
         weights = placement.choose(codes, plan, available, placement.THP, panels)
     return weights, plan(weights, available)
 

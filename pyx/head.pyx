@@ -5,8 +5,8 @@ a float32 scale per row, half, float, "native" (exactly the values of the file),
 planes (see pyx.bit_planes), of which a token that needs few winners reads little more than half.  "int6" and "int4" are
 bit planes of coarser codes, for boards with little memory.
 
-A file whose rows are ternary with a scale per 128 weights (Q2_0 and PQ2_0, Ternary-Bonsai) has a head of two bits:
-"auto" uses it directly, as a projection ("ternary").
+A file whose rows are ternary with a scale per 128 weights (Q2_0, PQ2_0 and PQ2_0_R64) has a head of two bits: "auto"
+uses it directly, as a projection ("ternary").
 
 A file whose rows are Q8_0 has a head of eight bits already, with a scale per 32 weights: "auto" uses it directly from
 the map ("q8_0"), and nothing is made; other files get "int8".  "two-stage" with such a file gives the same logits, bit
@@ -45,6 +45,9 @@ cdef enum:
     PATIENCE = 32       # answers before the bit planes of Q8_0 rows are begun,
     PARTS = 64          # and over which they are made
 
+#: types of rows that a ternary head is made of
+TERNARY_ROWS = ("Q2_0", "PQ2_0", "PQ2_0_R64")
+
 #: kind -> (id, bits per weight); two-stage over Q8_0 rows: HEAD_Q8_0
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_BIT_PLANES, 8), "int6": (HEAD_BIT_PLANES, 6),
@@ -71,10 +74,10 @@ Placement = namedtuple("Placement", "kind nbytes mapped scratch allocated copied
 def placement(str kind not None, str type not None, int64_t n_row, int64_t k, int n_threads):
     """The :class:`Placement` of a head over rows of a type.  Raises ValueError for an unknown kind."""
     if kind == "auto":
-        kind = "q8_0" if type == "Q8_0" else "ternary" if type in ("Q2_0", "PQ2_0") and k % GROUP == 0 else "int8"
+        kind = "q8_0" if type == "Q8_0" else "ternary" if type in TERNARY_ROWS and k % GROUP == 0 else "int8"
     elif kind == "native":
         kind = "f16" if type == "F16" else "f32"
-    if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in ("Q2_0", "PQ2_0"):
+    if kind not in KINDS or kind == "q8_0" != type.lower() or kind == "ternary" and type not in TERNARY_ROWS:
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
     staged = id == HEAD_BIT_PLANES and kind == "two-stage" and type == "Q8_0"
@@ -87,8 +90,9 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
             beside, more = sizes(n_row, k, STAGED_BITS, n_threads)
             scratch += more
     elif id == HEAD_TERNARY:
-        nbytes = n_row * (k // GROUP) * (GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
         copied = (n_row + PANEL_ROWS - 1) // PANEL_ROWS * (k // GROUP) * PANEL_BYTES
+        nbytes = copied if type == "PQ2_0_R64" else n_row * (k // GROUP) * (
+            GROUP_PAIR if type == "Q2_0" else GROUP_WHOLE)
         scratch += 2 * 4 * HEAD_TOKENS * (k // GROUP) + n_threads * (GROUP_WORK + 4 * HEAD_TOKENS * GROUP_ROWS)
     elif id == HEAD_BIT_PLANES:
         nbytes, more = sizes(n_row, k, bits, n_threads)

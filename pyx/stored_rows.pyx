@@ -27,7 +27,8 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from "kernels.h" nogil:
     int64_t stored_row_bytes(int type, int64_t k)
-    void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
+    int64_t stored_rows_together(int type)
+    void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out)
 
 TYPES = {
     "F32": STORED_F32,
@@ -39,6 +40,7 @@ TYPES = {
     "Q4_K": STORED_Q4_K,
     "Q2_0": STORED_Q2_0,
     "PQ2_0": STORED_PQ2_0,
+    "PQ2_0_R64": STORED_PQ2_0_R64,
 }
 
 
@@ -58,11 +60,12 @@ cdef class StoredRows:
         self.row_bytes = stored_row_bytes(self.type_id, k)
         if self.row_bytes < 0:
             raise ValueError(f"rows of {k} do not fill whole {type} blocks")
+        self.together = stored_rows_together(self.type_id)
+        self.unit_bytes = self.together * self.row_bytes
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
-            if buffer.len != n_row * self.row_bytes:
-                raise ValueError(
-                    f"{buffer.len} bytes, but a {type} matrix of {n_row} x {k} takes {n_row * self.row_bytes}")
+            if buffer.len != self.nbytes:
+                raise ValueError(f"{buffer.len} bytes, but a {type} matrix of {n_row} x {k} takes {self.nbytes}")
             self.data = <const uint8_t *>buffer.buf
         finally:
             PyBuffer_Release(&buffer)
@@ -82,9 +85,9 @@ cdef class StoredRows:
         self.offset = self.data - <const uint8_t *>buffer.buf
         room = buffer.len
         PyBuffer_Release(&buffer)
-        if not 0 <= self.offset <= room - self.n_row * self.row_bytes:
+        if not 0 <= self.offset <= room - self.nbytes:
             raise ValueError("the rows are not inside this map")
-        self.row_step = (self.row_bytes + 63) // 64 * 64
+        self.row_step = (self.unit_bytes + 63) // 64 * 64
         self.rows, self.n_threads = Arena(n_threads * self.row_step), n_threads
         self.fd = fd
 
@@ -106,16 +109,19 @@ cdef class StoredRows:
             madvise(<void *>start, end - start, MADV_DONTNEED)
 
     cdef void read_row(self, int64_t row, int tid, float *out) noexcept nogil:
-        cdef uint8_t *stored    # [row_bytes]
+        cdef uint8_t *stored    # [unit_bytes]
         if self.fd >= 0:
             stored = self.rows.data + tid * self.row_step
-            if pread(self.fd, stored, self.row_bytes, self.offset + row * self.row_bytes) == self.row_bytes:
-                dequantize_row(self.type_id, stored, self.k, out)
+            if pread(self.fd, stored, self.unit_bytes, self.offset + self.unit(row)) == self.unit_bytes:
+                dequantize_row(self.type_id, stored, row % self.together, self.k, out)
                 return
         self.row_into(row, out)  # a file that cannot be read ends as its map does
 
     cdef void row_into(self, int64_t row, float *out) noexcept nogil:
-        dequantize_row(self.type_id, self.data + row * self.row_bytes, self.k, out)
+        dequantize_row(self.type_id, self.data + self.unit(row), row % self.together, self.k, out)
+
+    cdef int64_t unit(self, int64_t row) noexcept nogil:
+        return row // self.together * self.unit_bytes
 
     def row(self, int64_t index):
         """Row ``index`` as array("f") [k].  Raises IndexError."""
@@ -127,4 +133,5 @@ cdef class StoredRows:
 
     @property
     def nbytes(self):
-        return self.n_row * self.row_bytes
+        """Bytes of all rows as stored."""
+        return (self.n_row + self.together - 1) // self.together * self.unit_bytes

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint8_t
 from pyx.memory cimport Arena
 from pyx.projection cimport matrix
 
-# ValueError unless n groups have finite scales, one for each 128 weights.
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n)
+# ValueError unless n groups, of rows or of panels, have finite scales, one for each 128 weights.
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, bint panels=*)
 
 cdef class TernaryMatrix:
     cdef matrix m
@@ -20,6 +20,8 @@ cdef class TernaryMatrix:
     cdef _own_groups(self, Arena arena)
     cdef Arena _rows(self)
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
+    cdef _from_panels(self, data, const uint8_t *src, Py_ssize_t n_byte, float scale)
+    cdef _multiply(self, float scale)
     cdef _from_bn(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale)
     cdef _from_floats(self, str type, data, float scale, bint quantize)

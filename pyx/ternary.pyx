@@ -6,7 +6,8 @@ other packings are repacked once (BitNet b1.58, arXiv 2402.17764).
 
 A matrix with a scale per 128 weights along K is rows of groups: the scale as half float, then 128 codes.  These are the
 blocks of Q2_0 (in pairs) and PQ2_0, which are used directly; other packings with such scales become PQ2_0.  A copy of
-such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast.
+such a matrix consists of panels of 64 rows (pyx/kernels/panels.h), which are read up to twice as fast; tensors of type
+PQ2_0_R64 are stored as panels and used directly.
 """
 
 import array
@@ -35,6 +36,7 @@ cdef extern from "kernels.h" nogil:
     void repack_ptq1_0(const uint8_t *, int64_t, int64_t, uint8_t *, float *)
     void repack_bn(const uint8_t *, int, int64_t, int64_t, uint8_t *, float *)
     int group_faults(const uint8_t *, int, int64_t)
+    int panel_faults(const uint8_t *, int64_t)
     void repack_q2_0(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_groups(const uint8_t *, int64_t, int64_t, const float *, int64_t, int64_t, uint8_t *)
     void pack_panels(const uint8_t *, int, int64_t, int64_t, uint8_t *)
@@ -52,10 +54,10 @@ cdef double ONE_MAGNITUDE = 1.0 / 128
 MOST_K = 1 << 23
 
 
-cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n):
+cdef check_groups(const uint8_t *rows, int group_bytes, int64_t n, bint panels=False):
     cdef int faults
     with nogil:
-        faults = group_faults(rows, group_bytes, n)
+        faults = panel_faults(rows, n) if panels else group_faults(rows, group_bytes, n)
     if faults == 2:
         raise ValueError("a block scale is not a finite number of 16 bits")
     if faults == 1:
@@ -109,10 +111,11 @@ cdef class TernaryMatrix:
 
         type: "I2_S" (layout "128", "64" or "1x4"), "TQ1_0", "TQ2_0", "HF_U8" (four rows per byte, a quarter of the
         matrix apart), "I8" (weights -1, 0, +1), "Q2_0" (groups of 64), "PQ2_0" (groups of 128, under any of its names),
-        or one of FLOATS, which are ternarised here, see :meth:`_from_floats`. scale: multiplies the scales in the
-        bytes. data: a contiguous buffer of exactly the stored bytes. quantize: whether float master weights may be
-        quantised (absmean); floats that are ternary already are always accepted. groups: always store a scale (as half
-        float) per 128 weights along k, as activations of kind "int8-128" need.
+        "PQ2_0_R64" (the same in panels of 64 rows, the last one padded), or one of FLOATS, which are ternarised here,
+        see :meth:`_from_floats`. scale: multiplies the scales in the bytes. data: a contiguous buffer of exactly the
+        stored bytes. quantize: whether float master weights may be quantised (absmean); floats that are ternary already
+        are always accepted. groups: always store a scale (as half float) per 128 weights along k, as activations of
+        kind "int8-128" need.
 
         Raises ValueError with one line if sizes do not fit, the scale is not finite and positive, floats are neither
         ternary nor to be quantised, or 128 weights of Q2_0 have two scales.
@@ -168,6 +171,8 @@ cdef class TernaryMatrix:
             self._set_scales([scale], 0)
         elif type in ("Q2_0", "PQ2_0"):
             self._from_q2(type, data, src, n_byte, scale)
+        elif type == "PQ2_0_R64":
+            self._from_panels(data, src, n_byte, scale)
         elif type in _BLOCKS:
             self._from_tq(type, src, n_byte, scale)
         elif type in _BN:
@@ -208,7 +213,7 @@ cdef class TernaryMatrix:
     cdef _own_groups(self, Arena arena):
         check_groups(arena.data, GROUP_WHOLE, self.m.n_row * self.m.n_block)
         self.owner, self.mapped, self.m.codes, self.m.group_bytes = arena, False, arena.data, GROUP_WHOLE
-        self.scale_arena, self.m.scale = None, NULL
+        self.scale_arena, self.m.scale, self.m.panels = None, NULL, False
 
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
         """Q2_0 and PQ2_0: rows of groups without a copy, if k is a multiple of 128."""
@@ -226,11 +231,27 @@ cdef class TernaryMatrix:
         else:
             check_groups(src, group_bytes, n)
             self.owner, self.mapped, self.m.codes, self.m.group_bytes = memoryview(data), True, src, group_bytes
-        if scale != 1:
-            weights, d = self._unpack_groups()
-            repack_i8(<const int8_t *><size_t>weights.buffer_info()[0], n_row, k, self._new_codes())
-            self._set_scales([each * scale for each in d], self.m.n_block)
-            self._regroup(self.m.scale, self.m.n_block, 1)
+        self._multiply(scale)
+
+    cdef _from_panels(self, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
+        """PQ2_0_R64: panels, without a copy."""
+        if self.m.k % GROUP:
+            raise ValueError(f"K = {self.m.k} is not a multiple of {GROUP}, which PQ2_0_R64 needs")
+        self.m.group_bytes, self.m.panels = GROUP_WHOLE, True
+        self._expect(n_byte, self.room, "PQ2_0_R64")
+        check_groups(src, GROUP_WHOLE, n_byte // PANEL_BYTES, True)
+        self.owner, self.mapped, self.m.codes = memoryview(data), True, src
+        self._multiply(scale)
+
+    cdef _multiply(self, float scale):
+        """Multiply the scales of groups, in a copy."""
+        cdef int64_t n_row = self.m.n_row, k = self.m.k
+        if scale == 1:
+            return
+        weights, d = self._unpack_groups()
+        repack_i8(<const int8_t *><size_t>weights.buffer_info()[0], n_row, k, self._new_codes())
+        self._set_scales([each * scale for each in d], self.m.n_block)
+        self._regroup(self.m.scale, self.m.n_block, 1)
 
     cdef _from_tq(self, str type, const uint8_t *src, Py_ssize_t n_byte, float scale):
         """A half-float scale per 256 or 128 weights; a single scale if all are equal, else one per group."""
@@ -513,6 +534,19 @@ cdef class TernaryMatrix:
         for i in range(GROUP_WHOLE):
             whole[i::GROUP_WHOLE] = stored[i if i < GROUP_PAIR // 2 else i + 2 :: GROUP_PAIR]
         return bytes(whole)
+
+    def encode_panels(self):
+        """The bytes of a PQ2_0_R64 tensor.  Raises ValueError as :meth:`encode_groups` does."""
+        if self.m.group_bytes == 0 or self.m.k % GROUP:
+            raise ValueError("PQ2_0_R64 holds a scale for each 128 weights of a row; this matrix has none")
+        cdef int64_t n = self.room
+        cdef Arena panels
+        if self.m.panels:
+            return (<const char *>self.m.codes)[:n]
+        panels = Arena(n)
+        with nogil:
+            pack_panels(self.m.codes, self.m.group_bytes, self.m.n_row, self.m.n_block, panels.data)
+        return (<const char *>panels.data)[:n]
 
     def _stream(self):
         return (<const char *>self.m.codes)[: self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES]

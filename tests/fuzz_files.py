@@ -33,6 +33,7 @@ from edge.errors import EdgeError  # noqa: E402
 from edge.formats import open_checkpoint, safetensors  # noqa: E402
 from edge.kv.policy import VERSION, read_budget  # noqa: E402
 from edge.session.sampling import Sampling  # noqa: E402
+from edge.tools.convert import convert  # noqa: E402
 
 VECTORS = ROOT / "tests" / "vectors"
 #: what readers treat in a special way: limits of their integers, NaN, infinity
@@ -93,6 +94,8 @@ def formats(folder: Path) -> dict[str, tuple[bytes, Path, Callable[[], object]]]
     from benchmarks import make_model
 
     make_model.make(folder / "tiny.gguf", "tiny")
+    make_model.make(folder / "groups.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
+    convert(folder / "groups.gguf", folder / "panels.gguf")
     good = VECTORS / "oracle" / "relu2_gqa_tied" / "packed_auto_f32"
     model = folder / "hf"
     shutil.copytree(good, model)
@@ -105,6 +108,7 @@ def formats(folder: Path) -> dict[str, tuple[bytes, Path, Callable[[], object]]]
     facts = {"version": VERSION, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "keep": keep, "sinks": 4}
     return {
         "gguf": ((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
+        "panels": ((folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
         "session": ((folder / "talk.bes").read_bytes(), folder / "s.bes",
                     lambda: engine.load_session(folder / "s.bes")),
         "safetensors": ((good / "model.safetensors").read_bytes(), folder / "m.safetensors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import errno
 import hashlib
 import json
 import os
@@ -10,16 +11,20 @@ import re
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edge.errors import EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf, names, open_checkpoint
+import edge
+from benchmarks import make_model
+from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
+from edge.formats import gguf, gguf_part, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
+from edge.loading import expect
 from edge.model.weights import build
 from edge.tools.convert import convert, to_f16, to_q8_0
 from pyx.kv import KVCache
@@ -27,7 +32,8 @@ from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 from tests import handmade
-from tests.handmade import hf_config, hf_directory, hf_tensors
+from tests.handmade import HIDDEN, VOCAB, hf_config, hf_directory, hf_tensors
+from tests.test_family_oracles import panels, q2_0
 
 VECTORS = Path(__file__).parent / "vectors"
 TINY = sorted((VECTORS / "tiny_gguf").glob("*.gguf"))
@@ -239,18 +245,18 @@ def test_a_dense_projection_in_a_gguf_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["blk.1.ffn_up.weight", "token_embd.weight", "output_norm.weight"])
 def test_verification_finds_a_flipped_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    real = gguf.write
+    real = gguf_part.Part.complete
 
-    def bad_disk(path: Any, metadata: Any, entries: Any) -> None:
-        real(path, metadata, entries)
-        info = gguf.read_header(path).tensors[broken]
-        with open(path, "r+b") as file:
+    def bad_disk(self: gguf_part.Part) -> None:
+        real(self)
+        info = gguf.read_header(self.path).tensors[broken]
+        with open(self.path, "r+b") as file:
             file.seek(info.offset + 100)
             byte = file.read(1)[0]
             file.seek(info.offset + 100)
             file.write(bytes([byte ^ (1 if byte & 3 != 2 else 2)]))
 
-    monkeypatch.setattr(gguf, "write", bad_disk)
+    monkeypatch.setattr(gguf_part.Part, "complete", bad_disk)
     with pytest.raises(EdgeError, match=re.escape(broken)):
         convert(TINY[0], tmp_path / "m.gguf")
     assert list(tmp_path.iterdir()) == []
@@ -289,14 +295,218 @@ def test_sentencepiece_survives(tmp_path: Path) -> None:
     assert list(spec.scores) == [*golden.scores, 0.0, 0.0, 0.0]
 
 
-def test_what_killed_conversions_left_is_deleted(tmp_path: Path) -> None:
-    """A file of a process that is gone goes; one of a process that still runs, and any other file, stays."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    target = tmp_path / "m[1].gguf"
-    gone = [tmp_path / f"m[1].gguf.unverified-{int(dead.stdout)}{end}" for end in ("", ".part-7")]
-    kept = [tmp_path / f"m[1].gguf.unverified-{os.getpid()}x", tmp_path / "m[1].gguf.unverified-mine",
-            tmp_path / "m1.gguf.unverified-1"]  # fmt: skip
-    for path in gone + kept:
-        path.write_bytes(b"half")
-    convert(VECTORS / "tiny_gguf" / "silu_mha_tied.bitnet.tq2.f16.gguf", target)
-    assert target.exists() and not any(path.exists() for path in gone) and all(path.exists() for path in kept)
+# ---- panels ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a scale for each 128 weights, embedding and tied head, too."""
+    path = tmp_path_factory.mktemp("grouped") / "g.gguf"
+    make_model.make(path, "tiny-qwen3", "Q2_0", "Q2_0")
+    return path
+
+
+def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
+    """The same answers from the map, without any copy; the plan is exact; and back to rows for other programs."""
+    convert(grouped, tmp_path / "p.gguf")
+    source, again = open_checkpoint(grouped), open_checkpoint(tmp_path / "p.gguf")
+    matrices = {name for name, tensor in again.tensors.items() if len(tensor.shape) == 2}
+    assert {again.tensors[name].type for name in matrices} == {"PQ2_0_R64"}
+    data = (tmp_path / "p.gguf").read_bytes()
+    assert all(data.index(bytes(again.tensors[name].data)) % 64 == 0 for name in matrices)
+    assert source.config == again.config and not again.notes and again.open == {}
+    for head in ("auto", "int8", "f32"):
+        models = [build(each, head=head) for each in (source, again)]
+        assert all(model.weight_bytes_allocated == 0 for model in models)
+        runs = [array.array("f", bytes(4 * again.config.n_vocab)) for _ in models]
+        for model, run in zip(models, runs, strict=True):
+            c = again.config
+            cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, 32, "f32")
+            model.step([Segment(cache, array.array("i", IDS), run)])
+        assert runs[0].tobytes() == runs[1].tobytes(), head
+    for weights in ("map", "huge"):
+        expected = expect(again, "auto", weights, 0, 2)
+        with edge.load(tmp_path / "p.gguf", ctx=64, threads=2, weights=weights, draft="off") as engine:
+            engine.settle()
+            model, copied = engine.model.transformer, weights == "huge"
+            assert model.weight_bytes_allocated == (model.weight_bytes if copied else 0)
+            assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
+            assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
+                                                                       (model.head_bytes, 0))
+    convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
+    convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
+    assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()
+    convert(tmp_path / "rows.gguf", tmp_path / "q.gguf")
+    assert (tmp_path / "q.gguf").read_bytes() == data
+
+
+def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
+    """Only a head is read as a whole."""
+    codes = np.random.default_rng(1).integers(-1, 2, (VOCAB, HIDDEN)).astype(np.int8)
+    rows = q2_0(128, codes, np.full((VOCAB, 1), 0.5))
+    tables = dict.fromkeys(("token_embd.weight", "output.weight"), ((HIDDEN, VOCAB), 142, rows))
+    src = tmp_path / "s.gguf"
+    src.write_bytes(handmade.model("llama", tensors=dict(tables)))
+    convert(src, tmp_path / "m.gguf")
+    again = open_checkpoint(tmp_path / "m.gguf")
+    assert bytes(again.tensors["token_embd.weight"].data) == rows
+    assert bytes(again.tensors["output.weight"].data) == panels(codes, np.full((VOCAB, 1), 0.5))
+
+
+# ---- going on after an interruption ----------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """Like Ctrl-C."""
+
+
+def stop_after(n: int) -> Callable[[int, int, str], None]:
+    """A progress callback that stops the conversion before tensor n."""
+    calls: list[str] = []
+
+    def progress(_done: int, _total: int, name: str) -> None:
+        calls.append(name)
+        if len(calls) > n:
+            raise Stopped
+
+    return progress
+
+
+def recorder(calls: list[Any]) -> Callable[[int, int, str], None]:
+    return lambda *call: calls.append(call)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+PARTS = ["m.gguf.part", "m.gguf.part.jsonl"]
+
+
+@pytest.mark.parametrize("options", [{}, {"type": "TQ2_0", "embedding": "Q8_0"}])
+@pytest.mark.parametrize("n", [0, 7, 23])
+def test_an_interrupted_conversion_goes_on(tmp_path: Path, grouped: Path, options: dict[str, Any], n: int) -> None:
+    """Nothing that is left looks like a model; the tensors that were there are not made again, and the file is the same
+    to the byte."""
+    for src in (grouped, VECTORS / "oracle" / "silu_mha_tied" / "packed_auto_f32"):
+        folder = tmp_path / src.name
+        folder.mkdir()
+        plain = convert(src, folder / "plain.gguf", **options)
+        with pytest.raises(Stopped):
+            convert(src, folder / "m.gguf", progress=stop_after(n), **options)
+        assert left(folder) == [*PARTS, "plain.gguf"]
+        with pytest.raises(InvalidFile):
+            open_checkpoint(folder / "m.gguf.part")
+        made: list[Any] = []
+        again = convert(src, folder / "m.gguf", progress=recorder(made), **options)
+        assert len(made) == again.n_tensors - n + 1 and (made[0][0] > 0) is (n > 0)
+        assert again.sha256 == plain.sha256 and left(folder) == ["m.gguf", "plain.gguf"]
+        said = [f"went on with an interrupted conversion: {n} of {again.n_tensors} tensors were there"] * (n > 0)
+        assert again.notes == plain.notes + said
+
+
+def test_a_killed_conversion_goes_on(tmp_path: Path, grouped: Path) -> None:
+    """kill -9 in the middle of a tensor."""
+    code = "import sys, time\nfrom edge.formats import gguf_part as p\nput = p.put\n" \
+           "def slow(file, entry):\n    if entry.name.startswith('blk.1.ffn_up'):\n" \
+           "        file.write(bytes(100))\n        file.flush()\n        print('now', flush=True)\n" \
+           "        time.sleep(600)\n    return put(file, entry)\np.put = slow\n" \
+           "from edge.tools.convert import convert\nconvert(*sys.argv[1:])"
+    child = subprocess.Popen([sys.executable, "-c", code, str(grouped), str(tmp_path / "m.gguf")],
+                             cwd=VECTORS.parent.parent, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None and child.stdout.readline() == b"now\n"
+        with pytest.raises(Busy, match=r"m\.gguf: another process is writing it"):
+            convert(grouped, tmp_path / "m.gguf")
+    finally:
+        child.kill()
+        child.wait(300)
+        child.stdout.close()
+    assert left(tmp_path) == PARTS
+    (tmp_path / PARTS[1]).open("a").write('{"name": "blk.1.ff')  # a line that was not finished
+    result = convert(grouped, tmp_path / "m.gguf")
+    assert len(result.notes) == 1 and left(tmp_path) == ["m.gguf"]
+    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+@pytest.mark.parametrize("change", ["source", "time", "type", "option", "record", "about", "all"])
+def test_what_is_left_of_another_conversion_is_not_used(tmp_path: Path, grouped: Path, change: str) -> None:
+    source = tmp_path / "s.gguf"
+    source.write_bytes(grouped.read_bytes())
+    with pytest.raises(Stopped):
+        convert(source, tmp_path / "m.gguf", progress=stop_after(9))
+    options: dict[str, Any] = {}
+    record = tmp_path / PARTS[1]
+    if change == "source":  # of the same size, and the same header
+        data = bytearray(source.read_bytes())
+        data[-20] ^= 0x55
+        source.write_bytes(data)
+    elif change == "time":
+        os.utime(source, ns=(1, 1))
+    elif change == "type":
+        options["type"] = "TQ2_0"
+    elif change == "option":
+        options["ternarise"] = True
+    elif change == "record":
+        record.write_text(record.read_text().replace('"source"', '"sauce"'))
+    elif change == "about":
+        record.write_text(re.sub(r'"scales": \[[^]]*\]', '"scales": {"a": [[[', record.read_text()))
+    else:
+        record.write_bytes(b"\xff\0{" * 100 + b"[" * 100_000 + b"\n")
+    result = convert(source, tmp_path / "m.gguf", **options)
+    assert not result.notes
+    assert result.sha256 == convert(source, tmp_path / "n.gguf", **options).sha256
+
+
+@pytest.mark.parametrize("damage", ["byte", "shorter", "empty", "longer", "gone", "another"])
+def test_a_damaged_part_is_made_again_from_there(tmp_path: Path, grouped: Path, damage: str) -> None:
+    with pytest.raises(Stopped):
+        convert(grouped, tmp_path / "m.gguf", progress=stop_after(9))
+    part = tmp_path / PARTS[0]
+    data = bytearray(part.read_bytes())
+    if damage == "byte":
+        data[len(data) // 2] ^= 1
+    elif damage == "shorter":
+        del data[len(data) // 2 :]
+    elif damage == "empty":
+        data.clear()
+    elif damage == "longer":
+        data += b"x" * 1_000_000
+    elif damage == "another":
+        data = bytearray(b"GGUF" * (len(data) // 4))
+    part.write_bytes(data) if damage != "gone" else part.unlink()
+    result = convert(grouped, tmp_path / "m.gguf")
+    kept = [int(note.split(": ")[1].split()[0]) for note in result.notes]
+    assert {"longer": kept == [9], "byte": kept and kept[0] < 9, "shorter": kept and kept[0] < 9}.get(damage, not kept)
+    assert result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+def test_a_full_disk_keeps_what_is_there(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the disk ended in the middle of a tensor; the next conversion goes on."""
+    real = gguf_part.put
+
+    def full(file: Any, entry: gguf.Entry) -> int:
+        if entry.name == "blk.1.attn_q.weight":
+            file.write(b"x" * 50)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, entry)
+
+    monkeypatch.setattr(gguf_part, "put", full)
+    said = r"m\.gguf: cannot be written \(No space left on device\); what is finished is kept in .*m\.gguf\.part, "
+    with pytest.raises(EdgeError, match=said + "convert again to go on$"):
+        convert(grouped, tmp_path / "m.gguf")
+    assert left(tmp_path) == PARTS
+    monkeypatch.undo()
+    result = convert(grouped, tmp_path / "m.gguf")
+    assert len(result.notes) == 1 and result.sha256 == convert(grouped, tmp_path / "n.gguf").sha256
+
+
+def test_what_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
+    """To go on would end in the same way; what was there for the next one stays."""
+    tensors = hf_tensors()
+    tensors["model.embed_tokens.weight"] = ("F32", (16, 128), struct.pack("<f", 1e6) * (16 * 128))
+    folder = hf_directory(tmp_path / "m", tensors=tensors)
+    (tmp_path / "m.gguf").write_bytes(b"old")
+    with pytest.raises(InvalidFile, match="use F32"):
+        convert(folder, tmp_path / "m.gguf", force=True)
+    assert left(tmp_path) == ["m", "m.gguf"] and (tmp_path / "m.gguf").read_bytes() == b"old"

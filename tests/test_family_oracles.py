@@ -92,6 +92,18 @@ def q2_0(block: int, codes: np.ndarray, scales: np.ndarray) -> bytes:
     return np.concatenate([d.view(np.uint8), packed.astype(np.uint8)], -1).tobytes()
 
 
+def panels(codes: np.ndarray, scales: np.ndarray) -> bytes:
+    """PQ2_0 of 64 rows side by side, as kernels.h says of panel_matmul; the last rows are zeros."""
+    rows, k = codes.shape
+    d, q = by_block(scales, rows, k // 128)[..., 0], (codes + 1).astype(np.uint8)
+    d, q = (np.concatenate([part, np.zeros((-rows % 64, part.shape[1]), part.dtype)]) for part in (d, q))
+    turned = q.reshape(-1, k // 128, 32, 4).swapaxes(2, 3)  # element 4p + f stands at 32f + p
+    turned = turned.reshape(-1, 4, 16, k // 128, 32, 4).transpose(0, 3, 4, 2, 5, 1)  # [panel][group][step][i][b][f]
+    packed = (turned << np.array([0, 2, 4, 6], np.uint8)).sum(-1).astype(np.uint8)
+    halves = np.ascontiguousarray(d.reshape(-1, 64, k // 128).swapaxes(1, 2))
+    return np.concatenate([halves.view(np.uint8), packed.reshape(*halves.shape[:2], -1)], -1).tobytes()
+
+
 def tq2_0(codes: np.ndarray, scales: np.ndarray) -> bytes:
     """256 weights: 2 x 32 bytes, element 128r + m + 32l in bits 2l of byte 32r + m; then half d."""
     rows, k = codes.shape
@@ -127,6 +139,7 @@ ENCODERS: dict[str, tuple[int, Any]] = {
     "Q2_0 of 64": (42, lambda c, s: q2_0(64, c, s)),
     "Q2_0 of 128": (42, lambda c, s: q2_0(128, c, s)),
     "PQ2_0": (142, lambda c, s: q2_0(128, c, s)),
+    "PQ2_0_R64": (342, panels),
     "TQ2_0": (35, tq2_0),
     "TQ1_0": (34, tq1_0),
     "F16": (1, lambda c, s: (c * np.repeat(s, c.shape[1] // s.shape[1], 1)).astype("<f2").tobytes()),
@@ -210,15 +223,18 @@ def gguf_file(path: Path, name: str, form: str, table: str = "", keys: dict[str,
             number, data = 0, values.tobytes()
         tensors.append((gguf_name(key, model), values.shape[::-1], number, data))
     target = path / "m.gguf"
-    target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors))
+    aligned = 64 if form == "PQ2_0_R64" else 32
+    if aligned != 32:
+        metadata["general.alignment"] = value(U32, aligned)
+    target.write_bytes(gguf([*(metadata | (keys or {})).items()], tensors, alignment=aligned))
     return str(target)
 
 
 CASES = [
-    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "F16")),
+    *(("qwen3", form) for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0", "PQ2_0_R64", "F16")),
     *(("qwen3_yarn", form) for form in ENCODERS),
     *(("hunyuan", form) for form in ("TQ2_0", "F16")),
-    *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "F16")),
+    *(("gemma3", form) for form in ("Q2_0 of 64", "PQ2_0", "PQ2_0_R64", "F16")),
     ("qwen2", "Q2_0 of 64"), ("llama_yarn", "TQ1_0"), ("llama_yarn", "F16"),
 ]  # fmt: skip
 
@@ -265,7 +281,7 @@ def test_rounding_by_128_against_numpy(tmp_path: Path) -> None:
 
 def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
     """The tied table of Ternary-Bonsai in Q2_0: rows come out exactly, and the head answers like float rows."""
-    for form in ("Q2_0 of 64", "Q2_0 of 128"):
+    for form in ("Q2_0 of 64", "Q2_0 of 128", "PQ2_0_R64"):
         checkpoint = open_checkpoint(gguf_file(tmp_path, "qwen3", form))
         exact = logits(build(checkpoint, head="f32"), checkpoint.config, tiny.IDS)
         got = logits(build(checkpoint, head="auto"), checkpoint.config, tiny.IDS)
@@ -274,9 +290,9 @@ def test_a_ternary_embedding_and_head(tmp_path: Path) -> None:
 
 @given(
     places=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2, 4, 8]), st.one_of(
-        st.sampled_from([0, 1, 42, 142, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
+        st.sampled_from([0, 1, 42, 142, 342, 35, 0xFF, 0x7F, 1 << 31, (1 << 64) - 1]), st.integers(0, (1 << 64) - 1)
     )), max_size=4),
-    form=st.sampled_from(["Q2_0 of 64", "PQ2_0"]),
+    form=st.sampled_from(["Q2_0 of 64", "PQ2_0", "PQ2_0_R64"]),
 )  # fmt: skip
 @settings(max_examples=60)
 def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, int, int]],
@@ -304,8 +320,8 @@ def test_hostile_files(tmp_path_factory: pytest.TempPathFactory, places: list[tu
 @pytest.mark.parametrize("name", [name for name in tiny.MODELS if name != "qwen2"])
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -> None:
-    """One GGUF file that starts from the map; grouped scales and ternary tables in PQ2_0."""
-    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "llama3_rope": "F16"}
+    """One GGUF file that starts from the map; grouped scales and ternary tables in panels."""
+    forms = {"qwen3": "Q2_0 of 64", "gemma3": "PQ2_0", "hunyuan": "PQ2_0_R64", "llama3_rope": "F16"}
     if source == "file" and name == "llama3_rope":
         pytest.skip("its divisors are a tensor there, see tests/test_transformer.py")
     path = (folder(tmp_path / "m", name) if source == "folder"
@@ -314,9 +330,9 @@ def test_converted_models_are_the_same(tmp_path: Path, name: str, source: str) -
     convert(path, target, embedding="F16")
     back = open_checkpoint(target)
     grouped = not name.startswith("llama")
-    assert {t.type for n, t in back.tensors.items() if "_q.weight" in n} == {"PQ2_0" if grouped else "I2_S"}
+    assert {t.type for n, t in back.tensors.items() if "_q.weight" in n} == {"PQ2_0_R64" if grouped else "I2_S"}
     if name == "qwen3" and source == "file":
-        assert back.tensors["token_embd.weight"].type == "PQ2_0"
+        assert back.tensors[back.head].type == "PQ2_0_R64"
     here = open_checkpoint(path)
     runs = [logits(build(each, head="f32"), each.config, tiny.IDS) for each in (here, back)]
     assert np.abs(runs[0] - runs[1]).max() <= (1e-2 if name == "hunyuan" else 1e-6) * np.ptp(runs[0])
@@ -373,7 +389,7 @@ def test_mlx_folders(tmp_path: Path, name: str, group: int, scales: str) -> None
     if name != "llama_yarn":
         convert(path, tmp_path / "c.gguf")
         back = open_checkpoint(tmp_path / "c.gguf")
-        assert {back.tensors[n].type for n in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight")} == {"PQ2_0"}
+        assert {back.tensors[n].type for n in ("blk.0.attn_q.weight", "blk.1.ffn_up.weight")} == {"PQ2_0_R64"}
         again = logits(build(back), back.config, tiny.IDS)
         assert np.abs(got - again).max() <= 1e-6 * np.ptp(expected)
 
@@ -456,7 +472,7 @@ def test_ternary_inside_blocks_of_other_types(
     assert not any(matrix.is_dense for matrix in model.matrices)
     convert(path, tmp_path / "c.gguf")
     back = open_checkpoint(tmp_path / "c.gguf")
-    assert back.tensors["blk.0.attn_q.weight"].type in ("PQ2_0", "I2_S")
+    assert back.tensors["blk.0.attn_q.weight"].type in ("PQ2_0_R64", "I2_S")
     exact = with_floats(back)
     got = logits(build(exact, head="f32"), exact.config, tiny.IDS)
     assert np.abs(got - expected).max() <= near * np.ptp(expected)

@@ -586,6 +586,41 @@ def test_a_failing_producer_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
 
 
+def test_panels_are_whole_and_aligned(tmp_path: Path) -> None:
+    """PQ2_0_R64: a multiple of 64 rows is stored, at a multiple of 64 bytes; anything else is refused."""
+    first, second = bytes(range(256)) * 17, bytes(range(255, -1, -1)) * 17  # 2 groups of 64 rows: 4352 bytes
+    entries = [gguf.Entry("norm", "F32", (3,), bytes(12)), gguf.Entry("a", "PQ2_0_R64", (1, 256), first),
+               gguf.Entry("b", "PQ2_0_R64", (64, 256), second), gguf.Entry("end", "F32", (1,), bytes(4))]  # fmt: skip
+    path = tmp_path / "w.gguf"
+    gguf.write(path, METADATA, entries)
+    again = gguf.read_header(path)
+    assert again.alignment == 64 and len(again.view) % 64 == 0
+    for name, data in (("a", first), ("b", second)):
+        info = again.tensors[name]
+        assert info.type == "PQ2_0_R64" and info.offset % 64 == 0 and info.nbytes == 4352
+        assert bytes(again.view[info.offset : info.offset + 4352]) == data
+    with pytest.raises(ValueError, match="a brought 4352 bytes, PQ2_0_R64 needs 8704"):
+        gguf.write(path, {}, [gguf.Entry("a", "PQ2_0_R64", (65, 256), first)])
+    keys = [("general.alignment", handmade.value(handmade.U32, 64))]
+    for dims, content, keys_, alignment, message in [
+        ((256, 65), first, keys, 64, "ends beyond the file"),
+        ((256, 1), first[:-64], keys, 64, "ends beyond the file"),
+        ((192, 64), first, keys, 64, "rows of 192 are not a multiple of the block of 128"),
+        ((256, 1 << 62), first, keys, 64, "cannot be in this file"),
+        ((256, 64), first, [], 32, "is PQ2_0_R64, which needs an alignment of 64, not 32"),
+    ]:
+        path.write_bytes(handmade.gguf(keys_, [("a", dims, 342, content)], alignment=alignment))
+        with pytest.raises(InvalidFile, match=message):
+            gguf.read_header(path)
+    overlap = handmade.gguf(keys, [("a", (256, 65), 342, first), ("b", (256, 64), 342, second)], alignment=64)
+    path.write_bytes(overlap)
+    with pytest.raises(InvalidFile, match="'a' overlaps 'b'"):
+        gguf.read_header(path)
+    path.write_bytes(handmade.gguf(keys, [("a", (256, 1), 342, first)], alignment=64, offsets={"a": 32}))
+    with pytest.raises(InvalidFile, match="starts at 32, not a multiple of the alignment 64"):
+        gguf.read_header(path)
+
+
 def test_metadata_that_cannot_be_stored() -> None:
     with pytest.raises(ValueError, match="metadata k"):
         gguf_writer.encode_value("k", object())

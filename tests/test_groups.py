@@ -17,6 +17,7 @@ from pyx.head import Head, placement
 from pyx.memory import Arena
 from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
+from tests.test_family_oracles import panels
 from tests.test_transformer import logits
 
 
@@ -31,7 +32,9 @@ def halves(n_row: int, n: int, seed: int = 2) -> np.ndarray:
 
 
 def stored(w: np.ndarray, d: np.ndarray, block: int) -> bytes:
-    """Q2_0 (blocks of 64) or PQ2_0 (128): d, then element j in byte j // 4, bits 2 (j % 4)."""
+    """Q2_0 (blocks of 64) or PQ2_0 (128): d, then element j in byte j // 4, bits 2 (j % 4); 0: 64 rows side by side."""
+    if not block:
+        return panels(w, d)
     out = bytearray()
     for row, scales in zip(w, d, strict=True):
         for i in range(0, len(row), block):
@@ -61,7 +64,7 @@ def close(got: object, expected: np.ndarray) -> bool:
     return bool(np.abs(np.array(got).reshape(expected.shape) - expected).max() <= 2e-6 * np.abs(expected).max())
 
 
-FILES = {"Q2_0": 64, "PQ2_0": 128}
+FILES = {"Q2_0": 64, "PQ2_0": 128, "PQ2_0_R64": 0}
 
 
 @pytest.mark.parametrize("type_", FILES)
@@ -86,7 +89,7 @@ def test_the_same_bits_in_any_packing_and_company():
     kinds["F32"] = dense(w, d).astype(np.float32).tobytes()
     given = array.array("f", x.ravel())
     found = [TernaryMatrix.pack(type_, data, 33, 1024).matvec(given, groups=True) for type_, data in kinds.items()]
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == found[3]
     one = TernaryMatrix.pack("Q2_0", kinds["Q2_0"], 33, 1024)
     for t in (0, 7, 20):
         assert one.matvec(array.array("f", x[t]), groups=True) == found[0][33 * t : 33 * (t + 1)]
@@ -98,6 +101,7 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     w, d = weights(n_row, 384), halves(n_row, 3)
     x = np.random.default_rng(5).normal(size=(19, 384)).astype(np.float32)
     matrix = TernaryMatrix.pack(type_, stored(w, d, FILES[type_]), n_row, 384)
+    assert matrix.mapped and matrix.encode_panels() == stored(w, d, 0)
     before = [matrix.matvec(array.array("f", part.ravel()), groups=groups)
               for part in (x[:1], x[:5], x) for groups in (True, False)]
     with pytest.raises(ValueError, match="do not fit"):
@@ -112,6 +116,7 @@ def test_a_copy_is_panels_with_the_same_bits(type_, n_row):
     assert (np.array(matrix.unpack()).reshape(n_row, 384) == w).all()
     assert matrix.scales == d.astype(np.float32).ravel().tolist()
     assert matrix.encode_groups() == stored(w, d, 128)
+    assert matrix.encode_panels() == stored(w, d, 0)
 
 
 @pytest.mark.parametrize("type_", ["TQ2_0", "F16", "BF16", "F32"])
@@ -158,11 +163,11 @@ def test_half_a_group_at_the_end_of_a_row():
 
 def test_a_factor_beside_the_scales():
     w, d = weights(7, 320), halves(7, 3)
-    for k in (320, 256):
-        data = stored(w[:, :k], d[:, : -(-k // 128)], 64)
-        matrix = TernaryMatrix.pack("Q2_0", data, 7, k, scale=0.5)
+    for type_, k in (("Q2_0", 320), ("Q2_0", 256), ("PQ2_0_R64", 256)):
+        data = stored(w[:, :k], d[:, : -(-k // 128)], FILES[type_])
+        matrix = TernaryMatrix.pack(type_, data, 7, k, scale=0.5)
         assert not matrix.mapped and (np.array(matrix.unpack()).reshape(7, k) == w[:, :k]).all()
-        assert (np.array(TernaryMatrix.pack("Q2_0", data, 7, k).scales) / 2 == matrix.scales).all()
+        assert (np.array(TernaryMatrix.pack(type_, data, 7, k).scales) / 2 == matrix.scales).all()
 
 
 def test_what_is_refused():
@@ -183,6 +188,19 @@ def test_what_is_refused():
         TernaryMatrix.pack("Q2_0", bytes(17), 1, 64)
     with pytest.raises(ValueError, match="not known"):
         placement("ternary", "F16", 4, 256, 1)
+    whole = stored(weights(70, 256), halves(70, 2), 0)
+    with pytest.raises(ValueError, match="takes 8704"):
+        TernaryMatrix.pack("PQ2_0_R64", whole[: 70 * 2 * 34], 70, 256)
+    with pytest.raises(ValueError, match="takes 8704"):
+        StoredRows("PQ2_0_R64", whole[:-1], 70, 256)
+    with pytest.raises(ValueError, match="multiple of 128"):
+        TernaryMatrix.pack("PQ2_0_R64", whole, 70, 192)
+    for at in (0, 126, 2176 + 2, 3 * 2176 + 126):  # scales, that of a row behind the last among them
+        for bad in (float("nan"), float("-inf")):
+            with pytest.raises(ValueError, match="finite"):
+                TernaryMatrix.pack("PQ2_0_R64", whole[:at] + struct.pack("<e", bad) + whole[at + 2 :], 70, 256)
+    with pytest.raises(ValueError, match="holds a scale for each 128"):
+        TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_panels()
 
 
 @pytest.mark.parametrize("type_", FILES)
@@ -191,6 +209,9 @@ def test_a_ternary_embedding(type_):
     given = StoredRows(type_, stored(w, d, FILES[type_]), 9, 384)
     for row in (0, 8):
         assert np.array(given.row(row)).tolist() == dense(w, d)[row].tolist()
+    w, d = weights(200, 384), halves(200, 3)
+    given = StoredRows(type_, stored(w, d, FILES[type_]), 200, 384)
+    assert np.array([given.row(row) for row in range(200)]).tolist() == dense(w, d).tolist()
 
 
 @pytest.mark.parametrize("type_", FILES)

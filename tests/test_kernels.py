@@ -453,7 +453,7 @@ def test_dequantize_against_gguf(library, kind):
             want = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype(np.float32)
     got = np.zeros((64, k), np.float32)
     for i, row in enumerate(rows):
-        library.dequantize_row(kind, pointer(row), ctypes.c_int64(k), pointer(got[i]))
+        library.dequantize_row(kind, pointer(row), ctypes.c_int64(0), ctypes.c_int64(k), pointer(got[i]))
     nan = np.isnan(want)
     assert 0 < (~nan).mean() <= 1 and (np.isnan(got) == nan).all()
     assert (got.view(np.uint32)[~nan] == want.view(np.uint32)[~nan]).all()

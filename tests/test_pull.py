@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -296,6 +297,36 @@ def test_a_folder_is_converted_once(hub: hubs.Hub, tmp_path: Path) -> None:
         assert checkpoint.config.rope_scaling == open_checkpoint("kept").config.rope_scaling
         library.remove("kept")
         library.remove("made")
+
+
+def test_scales_per_group_are_stored_as_panels(hub: hubs.Hub, tmp_path: Path) -> None:
+    """Rows of the published types would be copied at every start; what an interrupted pull left is gone on with."""
+    from benchmarks import make_model
+    from tests.test_convert import PARTS, Stopped
+
+    source = tmp_path / "g.gguf"
+    make_model.make(source, "tiny-qwen3", "Q2_0", "Q2_0")
+    hub.files = {"g.gguf": source.read_bytes()}
+    hub.digests = {"g.gguf": hashlib.sha256(source.read_bytes()).hexdigest()}
+
+    def interrupt() -> Any:
+        def report(done: int, _total: int) -> None:
+            if done > 50_000:
+                raise Stopped
+
+        return report
+
+    with pytest.raises(Stopped):
+        pull("hf:owner/name/g.gguf", on_convert=interrupt)
+    place = tmp_path / "models" / "g"
+    assert library.pulled() == [] and {*PARTS} == {
+        name.replace("g-fast", "m") for name in os.listdir(place) if name.startswith("g-fast")}  # fmt: skip
+    begun: list[int] = []
+    pulled = pull("hf:owner/name/g.gguf", on_convert=lambda: lambda done, _: begun.append(done))
+    checkpoint = open_checkpoint("g")
+    assert begun[0] > 50_000 and pulled.converted and pulling.starts_at_once(checkpoint)
+    assert sorted(os.listdir(place)) == [".lock", "g-fast.gguf", "pull.json"]
+    assert {t.type for t in checkpoint.tensors.values() if len(t.shape) == 2} == {"PQ2_0_R64"}
 
 
 def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.MonkeyPatch) -> None:

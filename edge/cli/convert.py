@@ -16,7 +16,8 @@ from edge.cli.output import Output
 @click.command(
     cls=Command,
     help="Convert the model IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. The result is read back "
-    "and compared before it is moved to OUT.",
+    "and compared before it is moved to OUT. After an interruption the same command continues where it stopped; what "
+    "was finished is in OUT.part.",
     short_help="Convert a model to one GGUF file that loads quickly.",
 )
 @click.argument("source", metavar="IN", type=Text())
@@ -24,7 +25,9 @@ from edge.cli.output import Output
 @heading(
     "Conversion",
     option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",
-           help="Type of the ternary matrices: I2_S (default; exact, needs no copy) or TQ2_0 (for llama.cpp)."),
+           help="Type of the ternary matrices: I2_S (default; exact, needs no copy) or TQ2_0 (for llama.cpp). Matrices "
+           "with a scale for each 128 weights become PQ2_0_R64, which is read fastest, instead of I2_S, and PQ2_0 "
+           "instead of TQ2_0."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
            help="Type of the embedding table and of a separate output head (default F16); keep: unchanged. Q8_0 has "
            "half the size and is used from the mapped file: a smaller file, less memory, an earlier first token; "

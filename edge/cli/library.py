@@ -32,7 +32,7 @@ from edge.errors import EdgeError
            help="Name of the model on this machine. Default: the name of the known model, or of the file."),
     option("--as-is", is_flag=True,
            help="Keep the file as published. By default, a file that would need conversion at every start (an output "
-           "head in F16, other packings) is converted once."),
+           "head in F16, scales for each 128 weights, other packings) is converted once."),
     option("--force", is_flag=True, help="Download again even if a model of this name exists."),
 )  # fmt: skip
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))

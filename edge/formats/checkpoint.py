@@ -17,7 +17,10 @@ from edge.formats.safetensors import Stored
 WEIGHT_ONLY = "int8-128"
 
 #: ternary with a scale per group of K: blocks of 64 and of 128 (34 bytes, whatever their id and name in a file)
-GROUP_TYPES = ("Q2_0", "PQ2_0")
+GROUP_ROWS = ("Q2_0", "PQ2_0")
+#: blocks of 128 with 64 rows side by side, padded to whole panels: fastest to read (pyx/kernels/panels.h)
+PANELS = "PQ2_0_R64"
+GROUP_TYPES = (*GROUP_ROWS, PANELS)
 #: stored types that hold ternary weights; the rest of STORED_TYPES are tables of floats
 TERNARY_TYPES = (
     "I2_S", "TQ1_0", "TQ2_0", "HF_U8", "STQ1_0", "PTQ1_0", "IQ1_BN", "IQ2_BN", "IQ2_BN_R4", "MLX",

@@ -27,6 +27,7 @@ from pyx import strings
 MAGIC = b"GGUF"
 VERSION = 3
 ALIGNMENT = 32
+PANEL_ALIGNMENT = 64  # of files with panels: each step of a kernel is one cache line
 
 # Beyond these a header is hostile or damaged, not a model.
 MAX_KEYS = 1 << 16
@@ -67,6 +68,7 @@ TYPES: dict[int, tuple[str, int, int]] = {
     35: ("TQ2_0", 256, 66),
     36: ("I2_S", 4, 1),
     142: ("PQ2_0", 128, 34),
+    342: ("PQ2_0_R64", 128, 34),  # ours: PQ2_0 with 64 rows side by side, see tensor_bytes()
 }
 TYPE_IDS = {name: number for number, (name, _, _) in TYPES.items()}
 
@@ -175,6 +177,7 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
     ``dims``.
 
     I2_S is one stream of n/4 code bytes, one float32 scale and 28 bytes of tail (microsoft/BitNet, ggml_nbytes).
+    PQ2_0_R64 stores whole panels of 64 rows (panel_matmul in pyx/kernels/kernels.h): the last one is filled up.
     """
     if type_id not in TYPES:
         return None
@@ -186,6 +189,8 @@ def tensor_bytes(type_id: int, dims: Sequence[int]) -> int | None:
         return count // 4 + 32
     if dims[0] % elements:
         raise ValueError(f"rows of {dims[0]} are not a multiple of the block of {elements}")
+    if type_id == TYPE_IDS["PQ2_0_R64"]:
+        count = dims[0] * -(-count // dims[0] // 64) * 64
     return count // elements * size
 
 
@@ -311,6 +316,9 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         offset = cursor.u64(what)
         if offset % alignment:
             cursor.fail(f"{what} starts at {offset}, not a multiple of the alignment {alignment}; the file is damaged")
+        if type_id == TYPE_IDS["PQ2_0_R64"] and alignment % PANEL_ALIGNMENT:
+            cursor.fail(f"{what} is PQ2_0_R64, which needs an alignment of {PANEL_ALIGNMENT}, not {alignment}; convert "
+                        "the model again")
         try:
             nbytes = tensor_bytes(type_id, dims)
         except ValueError as error:

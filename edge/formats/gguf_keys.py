@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edge.config import ModelConfig
-from edge.formats.checkpoint import Checkpoint, TokenizerSpec
+from edge.formats.checkpoint import PANELS, Checkpoint, TokenizerSpec
 from edge.model.families import FAMILIES
 
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
-_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41}
+_FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41}
 
 #: our own keys, for what GGUF has none
 KEY_PATTERN = "bitnet_edge.tokenizer.pattern"

@@ -1,19 +1,22 @@
-"""Writes GGUF files: version 3, alignment 32.  The same input gives the same bytes."""
+"""Writes GGUF files: version 3, alignment 32 (64 for panels).  The same input gives the same bytes."""
 
 from __future__ import annotations
 
 import math
 import os
 import struct
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from edge.formats.checkpoint import PANELS
 from edge.formats.gguf_header import (
     ALIGNMENT,
     ARRAY,
     BOOL,
     MAGIC,
+    PANEL_ALIGNMENT,
     SCALARS,
     STRING,
     TYPE_IDS,
@@ -51,40 +54,62 @@ class Entry(NamedTuple):
         return found
 
 
-def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> None:
-    """Write a GGUF file: version 3, alignment 32, tensors in the given order.  The same input gives the same bytes.
+def layout(metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> tuple[bytes, list[int]]:
+    """The header of a file up to its first tensor; then the offset of each tensor, in the given order, and of the end.
 
     Metadata values: bool, int (stored as u32 where it fits), float (f32), str, lists of these, array.array, or values
-    from :func:`read_header`.  The file gets its name only when it is complete.
-
-    Raises ValueError if the size of data does not match type and shape.
+    from :func:`read_header`.
     """
-    path = os.fspath(path)
+    alignment = ALIGNMENT
+    if any(entry.type == PANELS for entry in tensors):
+        alignment = PANEL_ALIGNMENT
+        metadata = {**metadata, "general.alignment": alignment}
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
     for key, value in metadata.items():
         head += _string(key)
         head += encode_value(key, value)
     offset = 0
-    sizes = []
+    offsets = []
     for entry in tensors:
-        dims, type_id, size = entry.shape[::-1], entry.type_id, entry.nbytes
-        head += _string(entry.name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
-        sizes.append(size)
-        offset += -(-size // ALIGNMENT) * ALIGNMENT
-    head += bytes(-len(head) % ALIGNMENT)
+        dims = entry.shape[::-1]
+        head += _string(entry.name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, entry.type_id, offset)
+        offsets.append(offset)
+        offset += -(-entry.nbytes // alignment) * alignment
+    offsets.append(offset)
+    head += bytes(-len(head) % alignment)
+    return bytes(head), [len(head) + offset for offset in offsets]
 
+
+def put(file: BinaryIO, entry: Entry) -> int:
+    """Write the bytes of a tensor where the file stands, which is where :func:`layout` puts it; returns their CRC.
+
+    Raises ValueError for data that do not have the size of their type and shape.
+    """
+    done, crc, size = 0, 0, entry.nbytes
+    for piece in entry.data() if callable(entry.data) else (entry.data,):
+        file.write(piece)
+        done += memoryview(piece).nbytes
+        crc = zlib.crc32(piece, crc)
+    if done != size:
+        raise ValueError(f"tensor {entry.name} brought {done} bytes, {entry.type} needs {size}")
+    return crc
+
+
+def write(path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[Entry]) -> None:
+    """Write a GGUF file: version 3, tensors in the order given, same input same bytes.
+
+    The file appears under its name only when it is complete.  Raises ValueError as :func:`put` does.
+    """
+    path = os.fspath(path)
+    head, offsets = layout(metadata, tensors)
     part = f"{path}.part-{os.getpid()}"
     try:
         with open(part, "wb") as file:
             file.write(head)
-            for entry, size in zip(tensors, sizes, strict=True):
-                done = 0
-                for piece in entry.data() if callable(entry.data) else (entry.data,):
-                    file.write(piece)
-                    done += memoryview(piece).nbytes
-                if done != size:
-                    raise ValueError(f"tensor {entry.name} brought {done} bytes, {entry.type} needs {size}")
-                file.write(bytes(-size % ALIGNMENT))
+            for entry, offset in zip(tensors, offsets[:-1], strict=True):
+                file.seek(offset)
+                put(file, entry)
+            file.truncate(offsets[-1])  # what lies between tensors is zeros
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

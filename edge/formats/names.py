@@ -23,7 +23,7 @@ VECTOR_TYPES = ("F32", "F16", "BF16")
 #: with fewer zeros the weights were never ternarised (typical: 0.3 to 0.5)
 LEAST_ZEROS = 0.02
 #: bytes of a block that begins with its scale
-GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34}
+GROUP_SCALES = {"Q2_0": 18, "PQ2_0": 34, "PQ2_0_R64": 2176}
 _PIECE = 1 << 20  # bytes of codes counted at a time
 _SAMPLE = 1024  # bytes of codes looked at per matrix: 4096 weights, one page next to the scale
 

@@ -1,30 +1,32 @@
 """Convert: any supported ternary model -> one GGUF file that is used directly from the memory map.
 
 It works tensor by tensor (peak memory: about the largest matrix as int8), writes dimensions, tokenizer and chat
-template, reads back what it wrote, and only then gives the file its name.
+template, reads back what it wrote, and only then gives the file its name.  An interrupted conversion is continued
+(:mod:`edge.formats.gguf_part`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import glob
+import errno
 import hashlib
 import math
 import os
-import re
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from edge import __version__
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.formats import gguf, names, open_checkpoint
-from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
+from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, PANELS, TABLE_TYPES, TERNARY_TYPES, Checkpoint, Tensor
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
+from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
+from edge.formats.mapped import Map
 from edge.formats.mlx import whole
 from edge.model.families import FAMILIES
 from edge.model.reading import settle
@@ -37,6 +39,7 @@ EMBEDDINGS = ("F16", "Q8_0", "F32", "keep")
 _REVERSED = bytes(b >> 6 | (b >> 2 & 0x0C) | (b << 2 & 0x30) | (b << 6 & 0xC0) for b in range(256))
 
 _ROWS = 256  # embedding rows per piece
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: parts that must be read back unchanged, besides the tensors
 _CONVENTIONS = (
     "n_vocab", "activation", "activation_quant", "qk_norm", "qkv_bias", "inner_norm", "sub_norm", "post_norm",
@@ -62,6 +65,16 @@ class _Written:
     crc: int = 0
     scales: Sequence[float] = ()
 
+    @staticmethod
+    def parse(said: Any) -> _Written | None:
+        """Out of the record of an interrupted conversion; None if it is not one."""
+        if not isinstance(said, dict) or set(said) != {"crc", "scales"}:
+            return None
+        crc, scales = said["crc"], said["scales"]
+        if not isinstance(crc, int) or not isinstance(scales, list) or not all(isinstance(s, float) for s in scales):
+            return None
+        return _Written(crc, scales)
+
 
 def convert(
     src: str | os.PathLike[str],
@@ -78,15 +91,20 @@ def convert(
 ) -> Result:
     """Write the model at ``src`` (GGUF file or Hugging Face directory) to the GGUF file ``dst``.
 
-    ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16);
-    those of models with a scale per 128 weights (Ternary-Bonsai) always become PQ2_0.  ``embedding`` (and an untied
-    head): "F16", "Q8_0", "F32" or "keep" for the stored type.
+    ``type`` of the ternary matrices: "I2_S" (layout 128, exact) or "TQ2_0" (for llama.cpp; scales become float16).
+    Matrices with a scale per 128 weights (Ternary-Bonsai) become PQ2_0_R64 instead of I2_S, which kernels read fastest,
+    and PQ2_0, the same in plain rows, instead of TQ2_0; both are exact.  ``embedding`` (and an untied head): "F16",
+    "Q8_0", "F32" or "keep" for the stored type.
 
     ``progress(done, total, name)`` is called before each tensor with bytes, and at last with :data:`VERIFYING` as name.
     ``force``: replace ``dst`` if it exists.  ``ternarise``: round float matrices that are not ternary by their absmean,
     for master weights that are not marked as such.  ``extra``: further metadata, such as {"general.license": "mit"}.
 
-    Raises ModelNotFound, InvalidFile, UsageError, or EdgeError if the disk or the verification fails.
+    An interrupted conversion leaves ``dst.part`` and ``dst.part.jsonl``; the next one to ``dst`` with the same source
+    and options continues it.
+
+    Raises ModelNotFound, InvalidFile, UsageError, Busy if another process writes ``dst``, or EdgeError if the disk or
+    the verification fails.
     """
     if type not in TYPES:
         raise UsageError(f"{type!r} cannot be written", argument="type", hint=f"use one of {', '.join(TYPES)}")
@@ -107,45 +125,56 @@ def convert(
 
     target = Target(checkpoint, type, embedding)
     entries = target.entries()
-    done, total = 0, sum(entry.nbytes for entry in entries)
-    reported = []
-    for entry in entries:
-        reported.append(entry._replace(data=partial(_reporting, entry, progress, done, total)))
-        done += entry.nbytes
-    stored = "PQ2_0" if target.grouped else type
-    _clear(dst)
-    unverified = f"{dst}.unverified-{os.getpid()}"
+    stored = target.groups if target.grouped else type
     try:
-        gguf.write(unverified, metadata(checkpoint, stored, extra), reported)
-        if progress:
-            progress(total, total, VERIFYING)
-        digest = target.verify(unverified)
-        os.replace(unverified, dst)
+        with Part(dst, metadata(checkpoint, stored, extra), entries, _source(checkpoint)) as part:
+            try:
+                digest = _write(part, target, entries, progress)
+            except EdgeError:  # to go on would end in the same way
+                part.discard()
+                raise
     except OSError as error:
-        raise EdgeError(f"{dst}: cannot be written ({error.strerror})") from None
-    finally:
-        if os.path.exists(unverified):
-            os.unlink(unverified)
+        kept = f"; what is finished is kept in {dst}.part, convert again to go on" if error.errno in _FULL else ""
+        raise EdgeError(f"{dst}: cannot be written ({error.strerror}){kept}") from None
     return Result(dst, os.path.getsize(dst), digest, len(entries), checkpoint.notes + target.notes)
 
 
-def _clear(dst: str) -> None:
-    """Delete the remains of killed conversions to this file."""
-    for path in glob.glob(f"{glob.escape(dst)}.unverified-*"):
-        pid = re.match(r"\d+", path[len(dst) + len(".unverified-") :])
-        if pid is None or os.path.exists(f"/proc/{pid[0]}"):
-            continue
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-
-
-def _reporting(
-    entry: gguf.Entry, progress: Callable[[int, int, str], None] | None, done: int, total: int
-) -> Iterable[Buffer]:
+def _write(
+    part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None
+) -> str:
+    """Write the tensors that are not there yet, check the whole file and give it its name; returns its SHA-256."""
+    done, total = 0, sum(entry.nbytes for entry in entries)
+    there = 0
+    for entry in entries:
+        kept = _Written.parse(part.finished.get(entry.name))
+        if kept is not None:
+            target.written[entry.name], there = kept, there + 1
+        else:
+            if progress:
+                progress(done, total, entry.name)
+            crc = part.add(entry)
+            part.note(entry.name, crc, asdict(target.written[entry.name]))
+        done += entry.nbytes
+    if there:
+        target.notes.append(f"went on with an interrupted conversion: {there} of {len(entries)} tensors were there")
+    part.complete()
     if progress:
-        progress(done, total, entry.name)
-    assert callable(entry.data)
-    return entry.data()
+        progress(total, total, VERIFYING)
+    digest = target.verify(part.path)
+    part.publish()
+    return digest
+
+
+def _source(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What tells one source from another that would give a file of the same header, beside the options."""
+    files = {}
+    for tensor in checkpoint.tensors.values():
+        for view in (tensor.data, *(each.data for each in tensor.beside)):
+            if isinstance(view.obj, Map):
+                about = os.fstat(view.obj.file.fileno())
+                files[about.st_ino] = [about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns]
+    return {"program": __version__, "files": sorted(files.values()),
+            "options": {name: str(value) for name, value in sorted(checkpoint.options.items())}}  # fmt: skip
 
 
 class Target:
@@ -163,8 +192,8 @@ class Target:
         if self.permute and self.config.qkv_bias:
             raise UsageError(f"{checkpoint.path}: has biases of queries and keys, which cannot be reordered for GGUF; "
                              "use the original model")
-        #: whether matrices have a scale per 128 weights of a row, which only PQ2_0 can store
-        self.grouped = self.config.activation_quant == "int8-128"
+        #: whether matrices have a scale per 128 weights of a row, and the type that stores these
+        self.grouped, self.groups = self.config.activation_quant == "int8-128", PANELS if type == "I2_S" else "PQ2_0"
         if self.permute and self.config.rope_dim != self.config.head_dim:
             raise UsageError(f"{checkpoint.path}: rotates only {self.config.rope_dim} of {self.config.head_dim} "
                              "dimensions, whose rows cannot be reordered for GGUF")
@@ -193,8 +222,8 @@ class Target:
             if self.grouped:
                 if tensor.shape[1] % 128:
                     raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not "
-                                     "a multiple of 128 as PQ2_0 needs; use the original model")
-                return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
+                                     f"a multiple of 128 as {self.groups} needs; use the original model")
+                return gguf.Entry(tensor.name, self.groups, tensor.shape, partial(self._groups, tensor, self.groups))
             if self.type == "I2_S" and math.prod(tensor.shape) % 128:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has {math.prod(tensor.shape)} weights, "
                                  "not a multiple of 128 as I2_S needs; use the original model")
@@ -205,7 +234,9 @@ class Target:
         stored = "F32"
         if len(tensor.shape) == 2:
             if tensor.type in (*GROUP_TYPES, "MLX"):  # ternary too: any other type is larger and no better
-                return gguf.Entry(tensor.name, "PQ2_0", tensor.shape, partial(self._groups, tensor))
+                # of a table that is not the head only a row is read at a time
+                stored = self.groups if tensor.name == self.checkpoint.head else "PQ2_0"
+                return gguf.Entry(tensor.name, stored, tensor.shape, partial(self._groups, tensor, stored))
             stored = tensor.type if self.embedding == "keep" else self.embedding
             if stored == "Q8_0" and tensor.shape[1] % 32:
                 raise UsageError(f"{self.checkpoint.path}: tensor {tensor.name} has rows of {tensor.shape[1]}, not a "
@@ -266,8 +297,8 @@ class Target:
             matrix = TernaryMatrix.pack("I8", weights, rows, k)
         yield self._tq2(tensor, matrix.encode()[:-32], scales)
 
-    def _groups(self, tensor: Tensor) -> Iterator[Buffer]:
-        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes."""
+    def _groups(self, tensor: Tensor, stored: str) -> Iterator[Buffer]:
+        """PQ2_0: for each 128 weights a float16 scale and 32 bytes of codes; or panels of these."""
         from pyx.ternary import TernaryMatrix
 
         try:
@@ -277,11 +308,13 @@ class Target:
                                         layout=tensor.layout, quantize=tensor.floats == "latent", groups=True)
         except ValueError as error:
             raise InvalidFile(f"{self.checkpoint.path}: tensor {tensor.name}: {error}") from None
-        data = matrix.encode_groups()
         order = self.order(tensor.name)
         if order is not None:
+            data = matrix.encode_groups()
             size = len(data) // len(order)
             data = b"".join(data[row * size : (row + 1) * size] for row in order)
+            matrix = TernaryMatrix.pack("PQ2_0", data, rows, k)
+        data = matrix.encode_panels() if stored == PANELS else matrix.encode_groups()
         self.written[tensor.name].crc = zlib.crc32(data)
         yield data
 

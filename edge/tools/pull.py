@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
 from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
-from edge.formats.checkpoint import TERNARY_TYPES
+from edge.formats.checkpoint import GROUP_ROWS, TERNARY_TYPES
 from edge.model.library import KNOWN, NAME, Pulled, checked_name, find, folder, near, write_record
 
 if TYPE_CHECKING:
@@ -485,8 +485,8 @@ def check(model: Pulled) -> None:
 def _made_fast(
     model: Pulled, file: str | None, files: list[str], on_convert: Callable[[], OnProgress | None] | None
 ) -> tuple[Pulled, str | None]:
-    """Convert a model that would need work at every start (a head of floats, weights in another packing, a folder) to
-    one file.
+    """Convert a model that would need work at every start (a head of floats, weights in another packing, scales per 128
+    weights in rows, a folder) to one file.
 
     Returns the model unchanged if that is not needed, or cannot be done.
     """
@@ -515,13 +515,13 @@ def _made_fast(
 
 
 def starts_at_once(checkpoint: Checkpoint) -> bool:
-    """Whether projections and output head are used directly from the file, without work at the start."""
+    """Whether projections and output head are used directly from the file, at full speed, without work at the start."""
     from edge.formats import names
     from edge.model.placement import in_place
 
-    if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32"):
+    if checkpoint.tensors[checkpoint.head].type in ("F16", "BF16", "F32", *GROUP_ROWS):
         return False
-    return all(in_place(tensor) for name, tensor in checkpoint.tensors.items()
+    return all(in_place(tensor) and tensor.type not in GROUP_ROWS for name, tensor in checkpoint.tensors.items()
                if names.is_projection(name) and (tensor.type in TERNARY_TYPES or tensor.floats == "latent"
                                                  or (tensor.floats != "dense" and names.looks_ternary(tensor))))
 

@@ -10,15 +10,17 @@ static const struct {
 } block_of[] = {
     [STORED_F32] = {1, 4},     [STORED_F16] = {1, 2},      [STORED_BF16] = {1, 2},     [STORED_Q8_0] = {32, 34},
     [STORED_Q6_K] = {256, 210}, [STORED_Q4_0] = {32, 18}, [STORED_Q4_K] = {256, 144},
-    [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34},
+    [STORED_Q2_0] = {64, 18}, [STORED_PQ2_0] = {128, 34}, [STORED_PQ2_0_R64] = {GROUP, GROUP_WHOLE},
 };
 
 int64_t stored_row_bytes(int type, int64_t k)
 {
-    if (type < STORED_F32 || type > STORED_PQ2_0 || k < 0 || k % block_of[type].elements)
+    if (type < STORED_F32 || type > STORED_PQ2_0_R64 || k < 0 || k % block_of[type].elements)
         return -1;
     return k / block_of[type].elements * block_of[type].bytes;
 }
+
+int64_t stored_rows_together(int type) { return type == STORED_PQ2_0_R64 ? PANEL_ROWS : 1; }
 
 static uint16_t load_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 
@@ -79,43 +81,58 @@ static void q2(const uint8_t *b, int n, float *out)
         out[j] = (float)((b[2 + j / 4] >> j % 4 * 2 & 3) - 1) * d;
 }
 
-void dequantize_row(int type, const uint8_t *row, int64_t k, float *out)
+/* A group of one row of a panel (panel_matmul in kernels.h). */
+static void panel(const uint8_t *b, int64_t row, float *out)
+{
+    float d = half_float(load_u16(b + 2 * row));
+    const uint8_t *codes = b + 2 * PANEL_ROWS + row % 16 * 4;
+    for (int j = 0; j < GROUP; j++) { /* element 4p + f stands at 32f + p, as in activations */
+        int at = j / 4 + j % 4 * (GROUP / 4);
+        out[j] = (float)((codes[at / 4 * 64 + at % 4] >> row / 16 * 2 & 3) - 1) * d;
+    }
+}
+
+void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out)
 {
     switch (type) {
     case STORED_F32:
-        memcpy(out, row, (size_t)k * 4);
+        memcpy(out, rows, (size_t)k * 4);
         break;
     case STORED_F16:
         for (int64_t i = 0; i < k; i++)
-            out[i] = half_float(load_u16(row + 2 * i));
+            out[i] = half_float(load_u16(rows + 2 * i));
         break;
     case STORED_BF16:
         for (int64_t i = 0; i < k; i++)
-            out[i] = bits_float((uint32_t)load_u16(row + 2 * i) << 16);
+            out[i] = bits_float((uint32_t)load_u16(rows + 2 * i) << 16);
         break;
     case STORED_Q8_0:
         for (int64_t i = 0; i < k / 32; i++)
-            q8_0(row + i * 34, out + i * 32);
+            q8_0(rows + i * 34, out + i * 32);
         break;
     case STORED_Q4_0:
         for (int64_t i = 0; i < k / 32; i++)
-            q4_0(row + i * 18, out + i * 32);
+            q4_0(rows + i * 18, out + i * 32);
         break;
     case STORED_Q6_K:
         for (int64_t i = 0; i < k / 256; i++)
-            q6_k(row + i * 210, out + i * 256);
+            q6_k(rows + i * 210, out + i * 256);
         break;
     case STORED_Q4_K:
         for (int64_t i = 0; i < k / 256; i++)
-            q4_k(row + i * 144, out + i * 256);
+            q4_k(rows + i * 144, out + i * 256);
         break;
     case STORED_Q2_0:
         for (int64_t i = 0; i < k / 64; i++)
-            q2(row + i * 18, 64, out + i * 64);
+            q2(rows + i * 18, 64, out + i * 64);
         break;
     case STORED_PQ2_0:
         for (int64_t i = 0; i < k / 128; i++)
-            q2(row + i * 34, 128, out + i * 128);
+            q2(rows + i * 34, 128, out + i * 128);
+        break;
+    case STORED_PQ2_0_R64:
+        for (int64_t i = 0; i < k / GROUP; i++)
+            panel(rows + i * PANEL_BYTES, row, out + i * GROUP);
         break;
     }
 }

@@ -272,6 +272,8 @@ void repack_tq2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *codes, 
 /* Q2_0 and PQ2_0 have the layout that group_matmul reads if K is a multiple of 128.  Else repack_q2_0: k % 64 == 0 ->
  * GROUP_WHOLE.  group_faults of n groups: 1 if the two scales of a pair differ, 2 if a scale is not finite, else 0. */
 int group_faults(const uint8_t *rows, int group_bytes, int64_t n);
+/* The same of n groups of panels: 2 if a scale is not finite, else 0. */
+int panel_faults(const uint8_t *panels, int64_t n);
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups);
 /* Our rows of blocks and a scale for every `share` blocks of a row, scale_step floats from row to row -> GROUP_WHOLE */
 void repack_groups(const uint8_t *codes, int64_t n_row, int64_t n_block, const float *scale, int64_t scale_step,
@@ -343,11 +345,13 @@ void scale_fp8(const uint16_t *scale, int64_t n_q, float *s);
  * Its own inverse; q . k stays as it is when both are transformed. */
 void hadamard(float *x, int64_t n);
 
-/* dequantize.c: one stored row as floats; k elements.  The caller checks k against the block size. */
+/* dequantize.c: one stored row as floats; k elements.  The caller checks k against the block size.  Panels hold
+ * stored_rows_together rows side by side, other types one: `rows` is where these begin, `row` is one of them. */
 enum stored_type { STORED_F32, STORED_F16, STORED_BF16, STORED_Q8_0, STORED_Q6_K, STORED_Q4_0, STORED_Q4_K, STORED_Q2_0,
-                  STORED_PQ2_0 };
+                  STORED_PQ2_0, STORED_PQ2_0_R64 };
 int64_t stored_row_bytes(int type, int64_t k); /* -1 if k is not a multiple of the block */
-void dequantize_row(int type, const uint8_t *row, int64_t k, float *out);
+int64_t stored_rows_together(int type);
+void dequantize_row(int type, const uint8_t *rows, int64_t row, int64_t k, float *out);
 
 #ifdef __cplusplus
 }

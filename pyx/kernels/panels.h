@@ -1,7 +1,8 @@
 /* panels.h: a ternary matrix with scales per group laid out for speed: panels of 64 rows (panel_matmul of kernels.h).
  *
  * Stored rows must be turned before a register can hold many rows side by side, so that no sum crosses lanes; here that
- * is done once.  The four codes of a byte belong to four rows, so one load of activations serves 64 rows.  */
+ * is done once, for a copy in memory or for a file (type PQ2_0_R64).  The four codes of a byte belong to four rows, so
+ * one load of activations serves 64 rows.  */
 #ifndef BITNET_EDGE_PANELS_H
 #define BITNET_EDGE_PANELS_H
 

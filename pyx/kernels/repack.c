@@ -194,6 +194,15 @@ int group_faults(const uint8_t *rows, int group_bytes, int64_t n)
     return infinite ? 2 : differ ? 1 : 0;
 }
 
+int panel_faults(const uint8_t *panels, int64_t n)
+{
+    int infinite = 0;
+    for (int64_t i = 0; i < n; i++, panels += PANEL_BYTES)
+        for (int r = 0; r < PANEL_ROWS; r++)
+            infinite |= (load_u16(panels + 2 * r) & 0x7c00) == 0x7c00;
+    return infinite ? 2 : 0;
+}
+
 void repack_q2_0(const uint8_t *src, int64_t n_row, int64_t k, uint8_t *groups)
 {
     for (int64_t r = 0; r < n_row; r++)

@@ -262,9 +262,13 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
             const uint8_t *panel = panels + (r / PANEL_ROWS * n_group + i / GROUP) * PANEL_BYTES + 2 * PANEL_ROWS;
             const uint8_t *group = rows + (r * n_group + i / GROUP) * group_bytes;
             int64_t at = i % GROUP, p = at % 32; /* q[at] of the group: element 4p + at / 32 */
+            const uint8_t *scale = panel - 2 * PANEL_ROWS + r % PANEL_ROWS * 2;
+            ok &= scale[0] == (r < n_row ? group[0] : 0) && scale[1] == (r < n_row ? group[1] : 0);
             int code = panel[at / 4 * 64 + r % 16 * 4 + at % 4] >> r % PANEL_ROWS / 16 * 2 & 3;
             ok &= code == (r < n_row ? group[p < 16 ? 2 + p : p - 32 + group_bytes] >> at / 32 * 2 & 3 : 0);
         }
+    /* files hold panels: the same bytes on every architecture */
+    ok &= same(panels, panels, (size_t)(n_panel * n_group) * PANEL_BYTES);
     verdict(ok, "pack_panels of %d, rows %d groups %d", group_bytes, (int)n_row, (int)n_group);
     for (int add = 0; add < 2; add++)
         for (int64_t row0 = 0; row0 < n_row; row0 += 1 + n_row / 2) {
