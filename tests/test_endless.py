@@ -168,12 +168,12 @@ def test_penalties_over_all_tokens_keep_them(soon: None) -> None:
 
 
 def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
-    """A smaller form of benchmarks/endless.py: from 20,000 tokens to 60,000."""
+    """A smaller form of benchmarks/endless.py: from 20,000 tokens to 40,000."""
     code = (
         "import edge\n"
         "with edge.load(ctx=128, threads=1) as engine:\n"
         "    seen, n = [], 0\n"
-        "    for piece in engine.session().ask('Go on.', max_tokens=60_000, ignore_eos=True, temperature=1, seed=1):\n"
+        "    for piece in engine.session().ask('Go on.', max_tokens=40_000, ignore_eos=True, temperature=1, seed=1):\n"
         "        n += len(piece.ids)\n"
         "        if n >= 20_000 * (len(seen) + 1):\n"
         "            seen.append(engine.rss()['anon'])\n"
@@ -181,5 +181,5 @@ def test_memory_does_not_grow_with_the_answer(root: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    first, _, last = map(int, done.stdout.split())
-    assert last - first < 600_000  # ids and text alone were 8 bytes a token, and pieces in lists several times that
+    first, last = map(int, done.stdout.split())
+    assert last - first < 200_000  # ids and text alone were 8 bytes a token, and pieces in lists several times that

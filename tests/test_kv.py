@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import tracemalloc
 
@@ -232,19 +233,30 @@ def simulate_heavy(
     return np.array(outs), held
 
 
+@functools.cache
+def heavy_stream(n: int) -> Stream:
+    s = Stream(n, 4, 2, 32, seed=3, peak=3)
+    s.k[0, 100:104] += 1.5 * s.q[0, :, :1].mean(0)  # something worth remembering
+    s.q[0, :, :2] += 0.3 * s.k[0, 101, 0]
+    return s
+
+
+@functools.cache
+def simulated(n: int, head: int, ring: int, sink_pages: int, apart: bool) -> tuple[np.ndarray, list[int]]:
+    return simulate_heavy(heavy_stream(n), head, 2, ring, sink_pages, apart)
+
+
 @pytest.mark.parametrize("kv_type", TYPES)
 @pytest.mark.parametrize("sinks", [0, 4, 40])
 def test_heavy_hitters_stay(kv_type, sinks):
     """The pages that get attention stay, as a simulator in float64 has it; the same bits in any batching."""
     n, window = 700, 160
-    s = Stream(n, 4, 2, 32, seed=3, peak=3)
-    s.k[0, 100:104] += 1.5 * s.q[0, :, :1].mean(0)  # something worth remembering
-    s.q[0, :, :2] += 0.3 * s.k[0, 101, 0]
+    s = heavy_stream(n)
     cache = KVCache(1, 2, 32, n, kv_type, window, sinks, policy="heavy")
     out = s.run(cache, [1] * n)
     ring = (window - 1 + PAGE - 1) // PAGE + (kv_type != "int8")
     for head in range(2):
-        exact, held = simulate_heavy(s, head, 2, ring, (sinks + PAGE - 1) // PAGE, kv_type == "int8")
+        exact, held = simulated(n, head, ring, (sinks + PAGE - 1) // PAGE, kv_type == "int8")
         if kv_type == "f32":
             assert cache.held(0, head) == held
             assert np.abs(out[0, :, 2 * head : 2 * head + 2] - exact).max() < 2e-5
