@@ -37,6 +37,9 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["chat", "--socket", "/nowhere/at/all/x"], 2, "folder /nowhere/at/all does not exist"),
     (["-p", "hi"], 2, "bitnet-edge run -p"),
     (["runn"], 2, "did you mean 'run'?"),
+    (["kiosk", "chek", "my.toml"], 2, "kiosk has no command 'chek'; did you mean 'check'?"),
+    (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
+    (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
 ])
 def test_what_is_wrong_and_what_to_do(arguments: list[str], code: int, said: str) -> None:
     done = bitnet_edge(*arguments)

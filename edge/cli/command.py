@@ -309,6 +309,15 @@ class Whole(click.IntRange):
     name = "whole number"
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds above 0."""
+
+    name = "number of seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+
 class Threads(Whole):
     """A number of threads; a negative number is how many of the fast cores to leave free."""
 

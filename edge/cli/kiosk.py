@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import CONTEXT, Command, Context, Text, heading, option
+from edge.cli.command import CONTEXT, Command, Context, Text, heading, option, suggestion
 from edge.cli.output import Output, is_tty
 
 if TYPE_CHECKING:
@@ -44,7 +44,13 @@ class Kiosk(click.Group):
     context_class = Context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from difflib import get_close_matches
+
         names = [word for word in args if not word.startswith("-")]
+        if names and names[0] not in self.commands and not os.path.exists(names[0]) and "." not in names[0]:
+            known = [name for name in self.commands if name != "open"]
+            if get_close_matches(names[0], known, n=1):
+                raise click.UsageError(f"kiosk has no command '{names[0][:60]}'; {suggestion(names[0], known)}", ctx)
         if not names or names[0] not in self.commands:
             if "-h" not in args and "--help" not in args:
                 args = ["open", *args]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from edge.cli.command import COMPARISONS, Escaped, Text, Threads, Whole, heading, option
+from edge.cli.command import COMPARISONS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.cli.signals import guard_maps
 from edge.errors import EdgeError, InvalidFile, UsageError
@@ -197,7 +197,7 @@ _answer_options = heading(
            help="Maximum length of the answer in tokens (default 512)."),
     option("--temp", "--temperature", "temperature", type=float, metavar="T",
            help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
-    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SEC",
+    option("--timeout", type=Seconds(), metavar="SEC",
            help="End an answer after SEC seconds. What was written until then is kept; run exits with 124, and "
            "counts the time of loading, too."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,

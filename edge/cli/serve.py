@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, heading, option
+from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, UsageError
 
@@ -48,7 +48,7 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
     "Service",
     option("--host", type=Text(), metavar="ADDRESS", default="127.0.0.1",
            help="Address to listen on (default 127.0.0.1: this machine only)."),
-    option("--port", type=click.IntRange(0, 65535), metavar="N", default=8080,
+    option("--port", type=Whole(0, 65535), metavar="N", default=8080,
            help="Port (default 8080; 0: any free one)."),
     option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True,
            help="Listen on a Unix socket instead."),
@@ -61,9 +61,9 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
     option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
            advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
            "Default: none."),
-    option("--parallel", type=click.IntRange(1, 64), metavar="N", default=1,
+    option("--parallel", type=Whole(1, 64), metavar="N", default=1,
            help="How many answers are generated at the same time (default 1). The memory plan has a context for each."),
-    option("--queue", type=click.IntRange(0, 100000), metavar="N", default=64,
+    option("--queue", type=Whole(0, 100000), metavar="N", default=64,
            advanced=True, help="Maximum number of waiting requests (default 64); further ones receive status 429."),
     option("--state", type=Text(), metavar="DIR", advanced=True, help="Save the KV caches of conversations in "
            "DIR, so that they continue after a restart without being read again."),
