@@ -136,7 +136,7 @@ def load(
     n_threads, few = claim(n_threads)
     head = head_for(head, checkpoint, wishes, constrained)
     ahead = _head_ahead(checkpoint, wishes, head, weights, n_threads)
-    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    tokenizer = Tokenizer.of(checkpoint)
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
     if system:

@@ -15,6 +15,7 @@ from edge.cli.group import cli
 from edge.errors import UsageError
 from edge.formats.checkpoint import TokenizerSpec
 from edge.tools.embed import Embedder, cosine, npy
+from tests import handmade
 from tests.oracles import family
 from tests.test_families import BASE, IDS, made_up
 
@@ -76,3 +77,14 @@ def test_the_command(bundled_model: Path, tmp_path: Path) -> None:
     for nothing in ("", " \n"):
         empty = run.invoke(cli, ["embed", "-m", str(bundled_model), nothing])
         assert empty.exit_code == 2 and "an empty text has no vector" in str(empty.exception) + empty.stderr
+
+
+@pytest.mark.parametrize("command", ["embed -m {} tea", "run -m {} tea", "model show {}", "model check {}",
+                                     "tokens count tea -m {}"])
+def test_a_broken_vocabulary_names_the_file(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "broken.gguf"
+    tokens = handmade.value(handmade.ARR, (handmade.STR, [chr(97 + i // 2) for i in range(handmade.VOCAB)]))
+    path.write_bytes(handmade.model(keys={"tokenizer.ggml.tokens": tokens}))
+    done = CliRunner().invoke(cli, command.format(path).split())
+    said = f"{path}: merge 0 ('a b') gives no token of the vocabulary; it is damaged"
+    assert done.exit_code == 4 and done.stderr.count(said) == 1 and done.stderr.splitlines()[-1].endswith(said)

@@ -64,7 +64,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     checkpoint, found = _read(checkpoint, find().threads, every=False, out=out)
-    tokenizer = Tokenizer.build(checkpoint.tokenizer)
+    tokenizer = Tokenizer.of(checkpoint)
     facts = {
         "path": checkpoint.path,
         "format": checkpoint.format,

@@ -131,4 +131,4 @@ def _tokenizer(flags: dict[str, Any]) -> Tokenizer:
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    return Tokenizer.build(checkpoint.tokenizer)
+    return Tokenizer.of(checkpoint)

@@ -67,8 +67,10 @@ def shown(name: object) -> str:
 
 @contextmanager
 def located(path: str) -> Iterator[None]:
-    """A context manager: put the file's path in front of an InvalidFile raised by code that does not know it."""
+    """A context manager: put the file's path in front of an InvalidFile that does not begin with it."""
     try:
         yield
     except InvalidFile as error:
+        if str(error).startswith(f"{path}: "):
+            raise
         raise InvalidFile(f"{path}: {error}") from None

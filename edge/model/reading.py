@@ -78,7 +78,7 @@ def tokens(checkpoint: Checkpoint, text: str = TEXT, tokenizer: Tokenizer | None
     from edge.model import placement
     from edge.prompt.tokenizer import Tokenizer
 
-    made = tokenizer or Tokenizer.build(checkpoint.tokenizer)
+    made = tokenizer or Tokenizer.of(checkpoint)
     ids = made.encode(text)
     if made.add_bos and made.bos_id is not None:
         ids.insert(0, made.bos_id)

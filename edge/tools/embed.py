@@ -36,7 +36,7 @@ class Embedder:
         for i in range(n):
             struct.pack_into("<f", one, 4 * (i * n + i), 1.0)
         self.config = checkpoint.config
-        self._tokenizer = Tokenizer.build(checkpoint.tokenizer)
+        self._tokenizer = Tokenizer.of(checkpoint)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
         head = Head(StoredRows("F32", one, n, n), "f32", n_threads)
         self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)

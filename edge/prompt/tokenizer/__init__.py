@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edge.errors import InvalidFile, UsageError
-from edge.formats.mapped import shown
+from edge.formats.mapped import located, shown
 from edge.formats.texts import StringArray
 from edge.prompt.tokenizer.vocabulary import (
     CONTROL,
@@ -32,7 +32,7 @@ from edge.prompt.tokenizer.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from edge.formats.checkpoint import TokenizerSpec
+    from edge.formats.checkpoint import Checkpoint, TokenizerSpec
 
 
 class _Finder:
@@ -123,6 +123,12 @@ class Tokenizer:
         # SentencePiece finds user-defined pieces itself
         self._user = _Finder({} if spec.kind == "sentencepiece" else user)
         self._names = {i: text for text, i in self.special.items()}
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Tokenizer:
+        """The tokenizer of a model.  Raises InvalidFile as :meth:`build` does; the line names the file."""
+        with located(checkpoint.path):
+            return cls.build(checkpoint.tokenizer)
 
     @classmethod
     def build(cls, spec: TokenizerSpec) -> Tokenizer:
