@@ -22,8 +22,8 @@ from benchmarks import mca
 from benchmarks.make_model import SHAPES, Shape
 
 MODELS = ("2b-4t", "large", "falcon-e-1b")
-GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in blocks of Q2_0, the head of 1.7b and 4b, too
-GROUP_BYTES = 36  # of 128 weights in two blocks of Q2_0
+GROUPED = ("bonsai-1.7b", "bonsai-4b", "bonsai-8b")  # in panels, the head, too
+GROUP_BYTES = 34  # of 128 weights and their scale
 TOGETHER = (1, 2, 4, 8)  # conversations that write at the same time
 BLOCK, BLOCK_BYTES = 128, 32  # codes and bytes of a ternary block (pyx/kernels/kernels.h)
 PAGE = 32  # tokens of a KV page
@@ -77,8 +77,8 @@ ASSUMPTIONS = (
     "The two bounds overlap perfectly, so the lesser alone counts. Where they are close, expect less.",
     "Ternary weights take 2 bits (rows padded to 128), the head int8 with one float scale per row, the KV cache int8"
     " pages of 32 tokens with two half scales per token and KV head.",
-    "Models with a scale for each 128 weights are read from blocks of Q2_0 (36 bytes for 128), their embedding as the"
-    " head, too, or a matrix of the same size.",
+    "Models with a scale for each 128 weights are read from panels (34 bytes for 128), their embedding as the head,"
+    " too, or a matrix of the same size; what a group costs besides its products is counted ('panel floats').",
     "Several at once: the products of the tiles of ternary_matmul for each conversation, the head's and attention's as"
     " for one, all weights read once and the keys and values of each; the tile's loop is counted for eight tokens, with"
     " fewer it spends more cycles a product.",
@@ -283,7 +283,8 @@ def bounds(cycles: list[mca.Cycles], n_past: int) -> list[Bound]:
         for model in (*MODELS, *GROUPED):
             groups = model in GROUPED
             one = (grouped if groups else token)(SHAPES[model], n_past)
-            busy = one.ternary_weights * cost["group_matmul" if groups else "ternary_matvec"]
+            each = cost["panel_matmul"] + cost["panel floats"] if groups else cost["ternary_matvec"]
+            busy = one.ternary_weights * each
             busy += one.head_weights * cost["head_i8"]
             busy += one.attention_products * (cost["attend_i8 keys"] + cost["attend_i8 values"])
             compute = rate / busy

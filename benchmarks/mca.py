@@ -32,7 +32,7 @@ LOOPS = {
     "ternary_matvec": ("ternary_matvec", (), ()),
     "ternary_matmul": ("tiled_matmul", (), ()),
     "group_matmul": ("group_vector_1", (), ()),  # one token, scales for each 128 weights (groups.inc.h)
-    "panel_matmul": ("panel_add_1", (), ()),  # the same of panels, without the floats at the end of a group
+    "panel_matmul": ("panel_add_1", (), ()),  # the same of panels, without what a group needs besides: "panel floats"
     "head_i8": ("head_one_i8", (), ()),
     "attend_i8 keys": ("score_i8", (), ("eor", "usdot")),
     "attend_i8 values": ("value_i8", ("eor", "usdot"), ()),  # u - 128 by exclusive or; usdot takes u as it is
@@ -54,6 +54,10 @@ PARTS = {
 }
 #: target -> whose parts it consists of
 PARTS_OF = {"neon": "lookup", "dotprod": "pack", "i8mm": "pack"}
+
+#: target -> passes of the loop over lanes that the compiler left in panel_add_1, for each group
+PANEL_PASSES = {"neon": 3, "dotprod": 2, "i8mm": 2}
+PANEL_WEIGHTS = 64 * 128  # of a group of a panel
 
 #: processors analysed, and the instructions they decode in a cycle where llvm-mca's model does not say it.
 #: Cortex-A53 and A72: 2 and 3 (their models).  Cortex-A76 and Neoverse N1 (the same core): 4.  Neoverse N2: 5.
@@ -94,7 +98,7 @@ class Loop:
         The dot-product head splits an activation in two bytes and spends two products on each weight.  The sdot form of
         attention's values spends one product in five (four queries, and the ones) on the sum of the values.
         """
-        if "sdot" not in self.operations or self.name in PARTS:
+        if "sdot" not in self.operations or self.name in (*PARTS, "panel floats"):
             return self.products
         return self.products * {"head_i8": 1 / 2, "attend_i8 values": 4 / 5}.get(self.name, 1)
 
@@ -234,13 +238,36 @@ def part(text: str, target: str, name: str) -> Loop | None:
     return best
 
 
+def panel_floats(text: str, target: str) -> Loop | None:
+    """What panel_add_1 does for each group outside its inner loops: sums are stored, scaled and added."""
+    lines = functions(text).get("panel_add_1", [])
+    label = {match[1]: i for i, line in enumerate(lines) if (match := LABEL.match(line))}
+    jumps = ((label.get(match[1], -1), i) for i, line in enumerate(lines) if (match := BRANCH.match(line)))
+    loops = [(start, end) for start, end in jumps if 0 <= start < end]
+    if not loops:
+        return None
+    group = max(loops, key=lambda loop: loop[1] - loop[0])
+    inner = [loop for loop in loops if not any(loop[0] < start < loop[1] for start, _ in loops)]
+    middle = [loop for loop in loops if loop != group and loop not in inner]
+
+    def within(i: int, where: list[tuple[int, int]]) -> bool:
+        return any(start < i <= end for start, end in where)
+
+    body: list[str] = []
+    for i in range(group[0] + 1, group[1] + 1):
+        if re.match(r"\s+[a-z]", lines[i]) and not within(i, inner):
+            body += [lines[i].strip()] * (PANEL_PASSES[target] if within(i, middle) else 1)
+    return Loop(target, "panel floats", tuple(body), PANEL_WEIGHTS)
+
+
 def find(target: str, kernels: Path = ROOT / "pyx/kernels") -> list[Loop]:
     """The inner loops of a target. Raises Missing where one is not found (unrolled value loops of attention may be)."""
     text = assembly(target, kernels)
     parts = [name for name in PARTS if name.startswith(PARTS_OF[target])]
     found = [loop for name in LOOPS if (loop := densest(text, target, name))]
     found += [loop for name in parts if (loop := part(text, target, name))]
-    lacking = {*LOOPS, *parts} - {loop.name for loop in found} - {"attend_i8 values"}
+    found += [loop for loop in [panel_floats(text, target)] if loop]
+    lacking = {*LOOPS, *parts, "panel floats"} - {loop.name for loop in found} - {"attend_i8 values"}
     if lacking:
         raise Missing(f"{target}: no inner loop found in {', '.join(sorted(lacking))}")
     return found

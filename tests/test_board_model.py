@@ -182,7 +182,17 @@ def test_scales_per_group_read_a_ninth_more_and_their_head() -> None:
     shape = board_model.SHAPES["bonsai-1.7b"]
     plain, one = board_model.token(shape, 32), board_model.grouped(shape, 32)
     assert one.ternary_weights == plain.ternary_weights + shape.n_vocab * shape.hidden and one.head_bytes == 0
-    assert one.ternary_bytes * 128 == one.ternary_weights * 36 and one.kv_bytes == plain.kv_bytes
+    assert one.ternary_bytes * 128 == one.ternary_weights * 34 and one.kv_bytes == plain.kv_bytes
+
+
+def test_floats_of_panels_are_a_small_part(cycles: list[mca.Cycles]) -> None:
+    """What a group costs besides its products: something, and less than 0.4 of them."""
+    for target in mca.TARGETS:
+        for cpu in mca.DECODE:
+            cost = {each.loop: each for each in cycles if (each.target, each.cpu) == (target, cpu)}
+            if cost:
+                assert cost["panel floats"].weights == 8192 and cost["panel floats"].instructions > 64
+                assert 0 < cost["panel floats"].per_weight < 0.4 * cost["panel_matmul"].per_weight, (target, cpu)
 
 
 def test_several_at_once_are_bound_like_one(cycles: list[mca.Cycles]) -> None:
