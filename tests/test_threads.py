@@ -5,6 +5,8 @@ from __future__ import annotations
 import array
 import gc
 import mmap
+import os
+import re
 import struct
 import subprocess
 import sys
@@ -241,3 +243,18 @@ def test_memory_can_be_asked_while_sessions_come_and_go():
     finally:
         sys.setswitchinterval(interval)
     assert not errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp's own setting")
+@pytest.mark.parametrize(("own", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "77"}, "77")])
+def test_waiting_threads_spin_briefly(own: dict[str, str], expected: str) -> None:
+    """libgomp reads its environment when it is loaded: a module that is linked with it must be the first."""
+    others = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", "import pyx.bandwidth, os; print(os.environ.get('GOMP_SPINCOUNT'))"], cwd=ROOT,
+        capture_output=True, text=True, env={**others, "OMP_DISPLAY_ENV": "verbose", **own})
+    found = re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+    assert done.stdout.strip() == own.get("GOMP_SPINCOUNT", "None")  # not left behind for other programs
+    if found is None and "OPENMP DISPLAY ENVIRONMENT BEGIN" in done.stderr:
+        pytest.skip("another OpenMP library than libgomp")
+    assert found is not None and found[1] == expected, done.stderr

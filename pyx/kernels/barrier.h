@@ -4,10 +4,11 @@
  * of them a token.  OpenMP's own barrier also handles tasks: this one takes a third of its time, and a small model
  * passes 25 of them in less than a tenth of a millisecond (benchmarks/SPEED.md).
  *
- * A thread that waits spins for a while and then sleeps.  On a busy machine, spinning takes the core from the thread
- * that is waited for.  On an idle machine, waking up takes longer than the shares of two threads differ, and a thread
- * that wakes up late delays the others at the next barrier.  So after a short sleep, threads spin longer the next
- * time; after a long one, during which another program had the core, they spin less. */
+ * A thread that waits spins for a while and then sleeps.  On an idle machine, waking up takes longer than the shares of
+ * two threads differ, and a thread that wakes up late delays the others at the next barrier.  So after a short sleep,
+ * threads spin longer the next time; after a long one, during which another program had the core, they spin less.
+ * On a busy machine, the system may put two threads of a team on one core.  Then the one that spins keeps the core from
+ * the one that it waits for; so threads do not spin after a sleep that was ended from the sleeper's own core. */
 #ifndef BITNET_EDGE_BARRIER_H
 #define BITNET_EDGE_BARRIER_H
 
@@ -22,6 +23,8 @@
 /* Looks at the counter; a look and a pause are 25 ns on a Zen 4 core. */
 enum { SPINS = 1000, LONG_SPINS = 8000, SHORT_SLEEP_NS = 200000 };
 
+enum { SPIN_USUAL, SPIN_LONG, SPIN_NOT };
+
 /* All zero before the first barrier.  The counters lie in cache lines of their own. */
 struct team {
     char before[64];
@@ -29,7 +32,8 @@ struct team {
     char between[64];
     atomic_int turn; /* barriers passed */
     atomic_int asleep;
-    atomic_int patient; /* spin long */
+    atomic_int patience; /* how long to spin, learned from the latest sleep */
+    atomic_int core;     /* on which the last thread arrived, when others slept */
     char behind[64];
 };
 
@@ -42,6 +46,12 @@ static inline void relax(void)
 #endif
 }
 
+static inline int core_now(void)
+{
+    unsigned core = 0;
+    return syscall(SYS_getcpu, &core, NULL, NULL) == 0 ? (int)core : -1;
+}
+
 /* Called by each of the n threads; returns when all have called it. */
 static inline void team_barrier(struct team *t, int n)
 {
@@ -50,23 +60,30 @@ static inline void team_barrier(struct team *t, int n)
     int turn = atomic_load_explicit(&t->turn, memory_order_relaxed);
     if (atomic_fetch_add(&t->arrived, 1) == n - 1) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
+        if (atomic_load_explicit(&t->asleep, memory_order_relaxed))
+            atomic_store_explicit(&t->core, core_now(), memory_order_relaxed);
         atomic_store(&t->turn, (int)((unsigned)turn + 1));
         if (atomic_load(&t->asleep)) /* a thread increments asleep before it reads turn again and sleeps */
             syscall(SYS_futex, &t->turn, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
         return;
     }
-    int spins = atomic_load_explicit(&t->patient, memory_order_relaxed) ? LONG_SPINS : SPINS;
+    int patience = atomic_load_explicit(&t->patience, memory_order_relaxed);
+    int spins = patience == SPIN_LONG ? LONG_SPINS : patience == SPIN_USUAL ? SPINS : 0;
     for (int i = 0; i < spins; i++) {
         if (atomic_load_explicit(&t->turn, memory_order_acquire) != turn)
             return;
         relax();
     }
+    int core = core_now();
     int64_t begun = now_ns();
     atomic_fetch_add(&t->asleep, 1);
     while (atomic_load(&t->turn) == turn)
         syscall(SYS_futex, &t->turn, FUTEX_WAIT_PRIVATE, turn, NULL, NULL, 0);
     atomic_fetch_sub(&t->asleep, 1);
-    atomic_store_explicit(&t->patient, now_ns() - begun < SHORT_SLEEP_NS, memory_order_relaxed);
+    patience = now_ns() - begun < SHORT_SLEEP_NS ? SPIN_LONG : SPIN_USUAL;
+    if (core >= 0 && atomic_load_explicit(&t->core, memory_order_relaxed) == core)
+        patience = SPIN_NOT;
+    atomic_store_explicit(&t->patience, patience, memory_order_relaxed);
 }
 
 #endif
