@@ -10,7 +10,9 @@ forks, joins and barriers the sanitizer does not see.  Then it runs
 * the bundled model on teams of three threads: two sessions at a time that fork one prefix, which an earlier engine has
   stored in a file, over both kinds of head and two instruction sets.  Their answers must be those of a session alone;
 * the sessions of campaigns/many.py (joins, leaves, cancels, crops, forks and saves at random) for N minutes, 1 by
-  default.  Every answer must be the one that the session gives alone.
+  default: of the bundled model, of models with scales per group whose weights are copied into panels meanwhile, with
+  prompts in steps as wide as those of batches, and over a Q8_0 head in two stages.  Every answer must be the one that
+  the session gives alone.
 
 Exit 0 if there is no race, 66 and the sanitizer's report if there is one, 1 if an answer differs.
 """
@@ -93,20 +95,54 @@ for isa, head, kv in (("scalar", "auto", "int8"), (None, "two-stage", "f16"), (N
 """
 
 MANY = """
-import os, sys
+import os, sys, time
+from collections import Counter
+from pathlib import Path
 import pyx
 
 assert os.path.dirname(pyx.__file__) == os.path.abspath("pyx"), pyx.__file__  # the instrumented copy
 root, minutes, sessions = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-sys.path.append(os.path.join(root, "tests", "campaigns"))
+sys.path[:0] = [os.path.join(root, "tests", "campaigns"), root]
 import many
+from benchmarks import make_model
+from edge.model import placement
 
-counts, wrong = many.campaign(sessions=sessions, seconds=60 * minutes, threads=2, seed=1)
-for name, n in sorted(counts.items()):
-    print(f"{n:>9} {name}", flush=True)
-for line in wrong:
-    print(line, file=sys.stderr)
-sys.exit(1 if wrong else 0)
+placement.LEAST, placement.PAUSE = 1, 0.05  # small models are copied, too, and answer meanwhile
+grouped, paired, eight = Path("grouped.gguf"), Path("paired.gguf"), Path("eight.gguf")
+make_model.make(grouped, "tiny-qwen3", "PQ2_0", "PQ2_0")
+make_model.make(paired, "tiny-qwen3", "Q2_0", "Q2_0")
+make_model.make(eight, "tiny", "I2_S", "Q8_0")
+
+# name, share of the time, model, sessions, options.  Random weights write texts that the tokenizer would cut into
+# other tokens, so none of their sessions may lose its cache to another one, as those of the bundled model do.
+RUNS = (
+    ("bundled", 0.3, None, sessions, {}),
+    ("scales per group, copied meanwhile", 0.25, grouped, sessions // 4, {"weights": "auto"}),
+    ("the same, blocks of Q2_0, scalar", 0.15, paired, sessions // 4, {"weights": "auto", "isa": "scalar"}),
+    ("the same, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "unhurried": True}),
+    ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"unhurried": True}),
+    ("Q8_0 head in two stages", 0.1, eight, sessions // 2, {"head": "two-stage"}),
+)
+failed = False
+for name, share, model, n, options in RUNS:
+    until, turn, counts = time.monotonic() + 60 * minutes * share, 0, Counter()
+    while not failed and (not turn or time.monotonic() < until):
+        # a model that is copied is loaded again for every round; another has one engine for all the time
+        seconds = 0 if options.get("weights") else 60 * minutes * share
+        turn += 1
+        found, wrong = many.campaign(
+            None if model is None else str(model), n, seconds, seed=turn, threads=2, draft="off",
+            **({} if model is None else {"ctx": 1800, "parallel": n}), **options)
+        largest = {key: max(counts[key], found[key]) for key in found if " of the " in key}
+        counts.update(found)
+        counts.update({"loads": 1})
+        for key, most in largest.items():
+            counts[key] = most
+        for line in wrong:
+            print(line, file=sys.stderr)
+        failed = bool(wrong)
+    print(f"{name}:", ", ".join(f"{n} {key}" for key, n in sorted(counts.items())), flush=True)
+sys.exit(1 if failed else 0)
 """
 
 

@@ -155,9 +155,10 @@ def cancelled(engine: edge.Engine, number: int, counts: Counter[str], wrong: lis
 
 
 def campaign(
-    model: str | None = None, sessions: int = 100, seconds: float = 600, seed: int = 1, length: int = 5, **options: Any
+    model: str | None = None, sessions: int = 100, seconds: float = 600, seed: int = 1, length: int = 5,
+    unhurried: bool = False, **options: Any,
 ) -> tuple[Counter[str], list[str]]:
-    """(counts, what was wrong)."""
+    """(counts, what was wrong).  ``unhurried``: prompts in wide steps, as in a batch."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     rng = random.Random(seed)
@@ -168,6 +169,7 @@ def campaign(
             expected = {n: run(Script(engine, n, folder / "alone", length)) for n in range(sessions)}
         with edge.load(model, **{"ctx": 512, "overflow": "stop", "parallel": sessions // 2 + 1, **options}) as engine:
             engine.share_prefixes("4M")
+            engine.scheduler.unhurried = unhurried
             until = time.monotonic() + seconds
             turn = 0
 
@@ -217,6 +219,8 @@ def campaign(
                     wrong.append(f"{engine.scheduler.running} places were not given back")
                 if time.monotonic() >= until:
                     break
+            if engine.model.moving is not None:
+                counts["copies of all weights"] = 1
             counts["prefix hits"] = engine.prefixes.hits
             counts["rows of the largest step"] = engine.scheduler.most_rows
             counts["segments of the fullest step"] = engine.scheduler.most_segments
