@@ -10,7 +10,7 @@ step the barriers are our own (kernels/barrier.h), in the same spirit.
 import os
 
 if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-    os.environ["GOMP_SPINCOUNT"] = "1000"
+    os.environ["GOMP_SPINCOUNT"] = "4000"
     try:
         from pyx import bandwidth as _loads_libgomp  # noqa: F401  (linked with it; most extensions are not)
     except ImportError:
