@@ -267,8 +267,7 @@ def arrange(
 
     ``vocabulary``: bytes for answers that follow a grammar.  Raises MemoryRefused.
     """
-    from edge.formats import names
-    from edge.formats.checkpoint import GROUP_ROWS, PANELS
+    from edge.formats.checkpoint import GROUP_ROWS
     from edge.model import placement
 
     def plan(kind: str, available: int | None) -> KVPlan:
@@ -287,11 +286,9 @@ def arrange(
     codes = placement.advise(checkpoint)
     if weights == "auto":
         plan("map", available)
-        types = {tensor.type for name, tensor in checkpoint.tensors.items() if names.is_projection(name)}
-        panels = not types.isdisjoint(GROUP_ROWS)
+        matrices = (tensor for name, tensor in checkpoint.tensors.items() if name.startswith("blk."))
+        panels = any(tensor.type in GROUP_ROWS for tensor in matrices)
         weights = placement.choose(codes, plan, available, placement.THP, panels)
-        if weights == "huge" and PANELS in types and not panels:  # a copy would gain 4 % (benchmarks/SPEED.md)
-            weights = "map"
     return weights, plan(weights, available)
 
 

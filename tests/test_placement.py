@@ -21,7 +21,6 @@ from edge import loading as engines
 from edge.errors import MemoryRefused
 from edge.formats.mapped import map_file
 from edge.model import placement
-from edge.tools.convert import convert
 from pyx import memory
 from pyx.transformer import Segment
 
@@ -164,24 +163,6 @@ def test_scales_per_group_move_into_panels(tmp_path: Path, monkeypatch: pytest.M
                         transformer.step([Segment(kv, array("i", ids), logits)])
                     answers.append(logits.tobytes())
     assert all(answers[i] == answers[i % 4] for i in range(len(answers)))
-
-
-def test_panels_of_a_file_stay_in_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """auto copies rows into panels, but not panels; without a plan for a copy nothing is allocated."""
-    make_model.make(tmp_path / "rows.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
-    convert(tmp_path / "rows.gguf", tmp_path / "panels.gguf")
-    monkeypatch.setattr(placement, "LEAST", 1)
-    monkeypatch.setattr(memory, "huge_share", lambda data: 0.0)
-    monkeypatch.setattr(memory, "advise", lambda *_: False)
-    monkeypatch.setattr(engines, "available_memory", lambda: 1 << 30)
-    thp = tmp_path / "enabled"
-    thp.write_text("always [madvise] never\n")
-    monkeypatch.setattr(placement, "THP", thp)
-    for name, copied in (("rows", True), ("panels", False)):
-        with edge.load(tmp_path / f"{name}.gguf", ctx=64, threads=1, draft="off") as engine:
-            engine.settle()
-            assert (engine.memory()["weights_mapped"] == 0) is copied
-            assert (engine.model.transformer.weight_bytes_allocated == 0) is not copied
 
 
 def test_closing_ends_the_move(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
