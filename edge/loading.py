@@ -79,21 +79,50 @@ def load(
     progress: Callable[[float, float], None] | None = None,
     on_plan: Callable[[KVPlan], object] | None = None,
 ) -> Engine:
-    """Load a model: a file, a folder, or the name of a pulled model.  None or "bundled": the bundled model.
+    """Load a model.
 
-    ctx, kv, window, sinks, memory, overflow, force_memory, positions, parallel and all names that begin with kv: see
-    :class:`edge.kv.config.KVConfig`, which may be given as ``kv`` instead.  threads: number of threads; default: up to
-    one for each fast core, fewer while other programs need the cores (see pyx.pace); -N: N less than that.
-    head: one of HEADS.  weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start
-    with the map, and copy between steps if there is enough memory, see :mod:`edge.model.placement`).  isa: force an
-    instruction set.
-    template: a chat template by name.  think: whether models that can think before they answer do so; None: the model
-    decides.  i2s_layout and activation: for files that do not state them.  system: the system prompt of sessions that
-    have none of their own; it is never dropped from a sliding context if ``sinks`` is None.  progress: called with
-    (done, total).  draft: "auto", "off" or a number of tokens, see :mod:`edge.session.drafting`.  constrained: include
-    the memory for answers that follow a grammar in the plan.  reserve: bytes that the calling program itself needs;
-    also part of the plan.  on_plan: called with the memory plan before memory is allocated, except that a large output
-    head may be converted first if memory is plentiful.
+    model: a file, a folder, or the name of a pulled model; None or "bundled": the bundled model.
+
+    Context and memory:
+
+    ctx: context length in tokens; None: 2048, or the training length if that is shorter.
+    kv: "int8", "f32", "f16", "int4", "int4c" or KEYS:VALUES; or a :class:`edge.kv.config.KVConfig` with all settings.
+    window: attend only to the last so many tokens; 0: to the whole context.
+    sinks: first tokens that are never dropped; None: the length of the system prompt, or 4.
+    memory: limit of the whole process, in bytes or as "1500M"; shortens ctx, then chooses a smaller kv.
+    force_memory: load even if the plan needs more than the available memory.
+    overflow: when the context is full, "slide" drops the oldest tokens, "stop" ends the answer.
+    positions: of the sinks, once tokens were dropped: "absolute", or "cache" (directly before the window).
+    parallel: number of answers at a time, each with its own context; None: as many as the memory allows.
+    reserve: bytes that the calling program itself needs; part of the plan.
+    constrained: include the memory for answers that follow a grammar in the plan.
+    kv_policy: what is dropped first: "recent" (the oldest tokens), "heavy" (the least attended pages) or "quarter".
+    kv_budget: path of a file with the number of tokens that each head keeps.
+    kv_drop_layers: layers that see only the current token, such as "0,3"; for measurements.
+    kv_offload: folder for the pages that leave the window, so that undo need not read the text again.
+    kv_offload_size: most bytes of that file for each session, as a number or as "256M".
+    kv_hadamard: rotate keys before they are stored: "auto" (with int4), "on" or "off".
+
+    Model:
+
+    threads: their number; None: at most one for each fast core, fewer while other programs need the cores; -N: N
+        fewer than the fast cores.
+    head: type of the output head: "auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32" or "native".
+    weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
+        between steps if there is enough memory).
+    draft: tokens drafted from the conversation and checked in one step: "auto", "off" or their number.
+    isa: instruction set, such as "avx2"; None: the best that the processor has.
+    template: a chat template by name; None: the model's own.
+    think: whether models that can think before they answer do so; None: the model decides.
+    i2s_layout: byte order of I2_S files: "auto", "128", "64" or "1x4".
+    activation: "relu2" or "silu", if the file does not state it.
+    system: system prompt of sessions that have none of their own.
+
+    Called meanwhile:
+
+    progress: with (done, total).
+    on_plan: with the memory plan, before memory is allocated; only a large output head may be converted first, if
+        memory is plentiful.
 
     Raises an :class:`edge.EdgeError`: UsageError, ModelNotFound, InvalidFile, MemoryRefused or UnsupportedCPU.
     """

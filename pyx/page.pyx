@@ -29,7 +29,7 @@ cdef extern from "kernels.h" nogil:
 #: as users write them, in the order of element_type
 NAMES = ("f32", "f16", "int8", "int4", "int4c", "fp8", "binary")
 #: what to know of those that are not for every day
-MARKS = {"fp8": "for comparison: int8 is as small, more exact and faster", "binary": "a toy"}
+MARKS = {"fp8": "for comparison: int8 is as small, more exact and faster", "binary": "for experiments only"}
 #: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
 ALIASES = {
     "fp16": "f16", "fp32": "f32", "i8": "int8", "q8": "int8", "q8_0": "int8", "i4": "int4", "q4": "int4",

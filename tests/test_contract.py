@@ -973,7 +973,7 @@ def test_kv_types(call: Any) -> None:
         types[options] = (kv["type"], kv["bytes"])
         assert re.search(rf"^plan: kv .*, {kv['type']}(, |$)", done.stderr, re.M)
         assert ("keys rotated" in done.stderr) == (kv["type"] == "int4")
-        assert ("KV type binary is a toy" in done.stderr) == (kv["type"] == "binary")
+        assert ("KV type binary is for experiments only" in done.stderr) == (kv["type"] == "binary")
     found = list(types.values())
     assert found[0] == found[1] and [kind for kind, _ in found[1:]] == ["int8:int4", "int4", "binary"]
     assert found[1][1] > found[2][1] > found[3][1]

@@ -204,7 +204,7 @@ def test_types_that_are_not_for_every_day_are_marked():
     assert KVConfig(kv="int4").plan(BITNET_2B).notes == ()
     fp8 = "KV type fp8 is for comparison: int8 is as small, more exact and faster"
     assert KVConfig(kv="fp8").plan(BITNET_2B).notes == (fp8,)
-    assert KVConfig(kv="fp8:binary").plan(BITNET_2B).notes == (fp8, "KV type binary is a toy")
+    assert KVConfig(kv="fp8:binary").plan(BITNET_2B).notes == (fp8, "KV type binary is for experiments only")
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------

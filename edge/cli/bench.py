@@ -47,7 +47,7 @@ class Words(Text):
     option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Placements of the weights to compare, "
            "such as map,huge (default auto)."),
     option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N conversations that write at "
-           "the same time, such as 1,2,4,8: tokens per second of all, and how many times the first number's (default "
+           "the same time, such as 1,2,4,8: total tokens per second, and the ratio to the first N (default "
            "1)."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
            "all (default 1). A two-stage head reads less memory when N is small."),

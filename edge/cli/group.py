@@ -139,7 +139,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "kiosk": (_kiosk, "Run a kiosk from one file: orders, bookings, questions about the house."),
     "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
     "model": (_model, "Inspect a model file."),
-    "kv": (_kv, "Plan the KV cache: exact sizes in every mode."),
+    "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
     "calibrate": (_calibrate, "Divide the KV memory among the heads by their attention."),
     "eval": (_evaluate, "Measure quality: perplexity, and the effect of the KV cache."),
     "convert": (_convert, "Convert a model to one GGUF file that loads quickly."),

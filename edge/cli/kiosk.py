@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import CONTEXT, Command, Context, Text, heading, option, suggestion
+from edge.cli.command import CONTEXT, HELP_ALL, Command, Context, Text, heading, option, suggestion
 from edge.cli.output import Output, is_tty
 
 if TYPE_CHECKING:
@@ -52,9 +52,16 @@ class Kiosk(click.Group):
             if get_close_matches(names[0], known, n=1):
                 raise click.UsageError(f"kiosk has no command '{names[0][:60]}'; {suggestion(names[0], known)}", ctx)
         if not names or names[0] not in self.commands:
+            if not names and "--help-all" in args:
+                ctx.meta[HELP_ALL] = True
+                args = ["--help"]
             if "-h" not in args and "--help" not in args:
                 args = ["open", *args]
         return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, "[OPTIONS] [FILE]")
+        formatter.write_usage(ctx.command_path, "check [OPTIONS] FILE", " " * len("Usage:"))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.commands["open"].format_options(ctx, formatter)  # [FILE] [OPTIONS] without a word is open
@@ -73,7 +80,7 @@ class Kiosk(click.Group):
     epilog="\b\nExamples:\n  bitnet-edge kiosk my-house.toml\n  bitnet-edge kiosk check my-house.toml",
     invoke_without_command=False,
     options_metavar="",
-    subcommand_metavar="[FILE] [OPTIONS] | check FILE [OPTIONS]",
+    subcommand_metavar="[OPTIONS] [FILE]",
 )
 def kiosk() -> None:
     """The command group; FILE alone means open."""
@@ -82,9 +89,10 @@ def kiosk() -> None:
 @kiosk.command(
     "open",
     cls=Command,
+    hidden=True,  # nobody needs to type it
     help="Run the kiosk of the house file FILE in the terminal (default: the example house). Its [orders] section sets "
     "where orders go.",
-    short_help="Run the kiosk of a house file (the word open is optional).",
+    short_help="Run the kiosk of a house file.",
 )
 @click.argument("path", metavar="[FILE]", required=False, type=Text())
 @heading(

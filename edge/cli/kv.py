@@ -31,7 +31,7 @@ def kv() -> None:
     cls=Command,
     help="Show the exact size of the KV cache for every type, context length and window. MODEL is a file, a folder, or "
     "the name of a pulled or a published model; a published one need not be downloaded. Default: the bundled model.",
-    short_help="Show the exact size of the KV cache in every mode.",
+    short_help="Show the exact size of the KV cache for every type and context length.",
     epilog=EPILOG,
 )
 @click.argument("wanted", metavar="[MODEL]", required=False, type=Text())

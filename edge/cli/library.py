@@ -31,8 +31,8 @@ from edge.errors import EdgeError
     option("--name", type=Text(),
            help="Name of the model on this machine. Default: the name of the known model, or of the file."),
     option("--as-is", is_flag=True,
-           help="Keep the file as published. By default, a file that would need conversion at every start (an output "
-           "head in F16, scales for each 128 weights, other packings) is converted once."),
+           help="Keep the file as published, without converting it to the form that loads fastest. Converted are an "
+           "output head in F16, scales for each 128 weights, and other packings."),
     option("--force", is_flag=True, help="Download again even if a model of this name exists."),
 )  # fmt: skip
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))

@@ -46,8 +46,7 @@ ACTIVATION = option(
     "--activation",
     type=click.Choice(["relu2", "silu"]),
     advanced=True,
-    help="Set the activation function if the file does not name it. Nothing about the file is then found out by "
-    "scoring a text.",
+    help="Set the activation function if the file does not name it. Skips the automatic detection.",
 )
 
 
@@ -90,11 +89,8 @@ _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use thi
               "lists them). Exit 6 if the processor does not support it.")
 _HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32",
                                            "native"]),
-               metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default: "
-               "as the file has it if Q8_0, else int8; or two-stage, if that is faster); two-stage (same answers as "
-               "int8 or the file's Q8_0, but reads less memory when only the likeliest tokens of one answer matter; "
-               "beside Q8_0 it takes three quarters of its memory more); q8_0 (only if the file has it); int6 or int4 "
-               "(smaller, less exact); f16; f32; native (the values of the file, f16 or f32).")
+               metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default), "
+               "two-stage, q8_0, int8, int6, int4, f16, f32 or native. See docs/memory-and-boards.md.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
                   help="map: use the weights in the mapped file, starts at once; huge: copy them into 2 MiB pages "
                        "first, fastest; auto (default): start with map and copy between tokens if there is enough "
@@ -141,7 +137,7 @@ _kv_options = heading(
            help="Context length in tokens (default 2048). Default for models trained on less: their training length."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4 or "
            "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES "
-           "such as int8:int4 sets both."),
+           "such as int8:int4 sets both. For comparisons only: fp8 and binary (three to nine times as slow as int8)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
            help="Memory limit of the whole process, such as 1500M or 2G. A shorter context, then a smaller KV type is "
            "chosen to fit; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
@@ -164,11 +160,11 @@ _kv_cache_options = heading(
            "drops the oldest tokens (default), stop ends with exit 7 (default of serve, which answers with status "
            "400)."),
     option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
-           help="Positions of the first tokens after older ones were dropped: absolute (default), or cache: directly "
-           "before the window, for texts longer than the model was trained on."),
+           help="Positions of the sinks once tokens have been dropped. absolute (default): their own; cache: the "
+           "positions directly before the window, for texts longer than the model was trained on."),
     option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), metavar="[recent|heavy]", advanced=True,
            help="What to drop first: recent (default) drops the oldest tokens, heavy the pages with the least "
-           "attention."),
+           "attention. For comparisons only: quarter, with which a token sees a quarter of the text."),
     option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
            "from the JSON file that bitnet-edge calibrate writes."),
     option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "
@@ -180,9 +176,7 @@ _kv_cache_options = heading(
 _comparisons = heading(
     COMPARISONS,
     option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
-           "token, to measure what they contribute. Also only for comparisons: --kv-policy quarter (a token sees a "
-           "quarter of the text), and the types fp8 and binary of --kv (three to nine "
-           "times as slow as int8)."),
+           "token, to measure what they contribute."),
 )  # fmt: skip
 
 
@@ -198,8 +192,8 @@ _answer_options = heading(
     option("--temp", "--temperature", "temperature", type=float, metavar="T",
            help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
     option("--timeout", type=Seconds(), metavar="SEC",
-           help="End an answer after SEC seconds. What was written until then is kept; run exits with 124, and "
-           "counts the time of loading, too."),
+           help="End an answer after SEC seconds. What was written until then is kept. For run, loading "
+           "counts, and the exit code is 124."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
            help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),
@@ -243,7 +237,7 @@ form_options = heading(
     option("--schema", type=Text(), metavar="FILE|TEXT", help="Answer with JSON that follows this JSON schema. "
            "Unsupported keywords are an error before the first token."),
     option("--choice", type=Text(), multiple=True, metavar="A,B,C", allow_from_autoenv=False,
-           help=r"Answer with one of these texts. Write a comma inside a text as \, ."),
+           help=r"Answer with one of these texts; \, is a comma inside a text."),
     option("--regex", type=Text(), metavar="REGEX", advanced=True, help="The whole answer matches REGEX (Rust "
            "syntax)."),
     option("--grammar", type=Text(), metavar="FILE", advanced=True, help="The answer follows the Lark grammar in FILE "

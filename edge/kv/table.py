@@ -126,7 +126,7 @@ class Table:
             if any(row.full.startswith(way) for row in self.rows):
                 yield f"{way}: {meaning}"
         yield "share: part of the memory read for a token that is the cache, at the longest context"
-        yield "gain: how many times as fast as with f16 tokens can be generated there, if memory is the only limit"
+        yield "gain: speed of generation there, relative to f16, if memory is the only limit"
         shown = {part for row in self.rows for part in row.type.split(":")}
         marked = [f"{name} is {mark}" for name, mark in MARKS.items() if name in shown]
         if marked:

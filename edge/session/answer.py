@@ -124,10 +124,10 @@ class Answer:
         return item
 
     def advance(self) -> Piece | Need:
-        """The next piece, or what must be done before it; for code that drives many answers instead of iterating over
-        one.
+        """For :mod:`edge.aio` and the scheduler; other code iterates.
 
-        A segment must be evaluated before the next call, see Scheduler.run; a place must be waited for.
+        Returns the next Piece; or a Segment, which must be evaluated before the next call (Scheduler.run); or a Place,
+        whose ``wait()`` must be called before it.
         """
         need, self._need = self._need, None
         if need is None or need.error is None:

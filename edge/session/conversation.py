@@ -29,7 +29,9 @@ class ContextUse:
 
 
 class Conversation:
-    """A conversation with one model.
+    """A Session with what a chat program shows: regeneration, default sampling options, use of the context.
+
+    Programs that only ask and read answers need just the :class:`edge.session.session.Session`.
 
     ``overflow``: "slide" (the oldest tokens leave the window) or "stop" (the answer ends with finish reason
     "context_full"; a question that does not fit raises ContextFull and changes nothing).  ``session``: a session to

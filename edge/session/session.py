@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class Session:
     """One conversation, made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
 
+    This is the class for programs; :class:`edge.session.conversation.Conversation` adds what a chat program needs.
+
     ``messages``: the conversation as dictionaries with ``role`` and ``content``.  It may be edited between calls; the
     next call reads it from the first difference.
     """
@@ -108,8 +110,9 @@ class Session:
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
 
-        Each result has ``text``, ``logprob`` in nats, ``probability`` (0 to 1) and ``share``, the probability among
-        these answers.
+        Each result has ``text``; ``logprob`` in nats; ``probability`` (0 to 1) that the model's answer begins with this
+        text; and ``share``, the probability among the given answers only.  If "yes" has probability
+        0.3 and "no" 0.1, their shares are 0.75 and 0.25.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
         gives the same numbers.
