@@ -103,6 +103,15 @@ def test_errors_stand_in_their_lines(engine, tmp_path) -> None:
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len([each for each in lines if each])
 
 
+def test_a_file_without_a_request_is_one_error(engine, tmp_path) -> None:
+    """Nothing is written, whatever the lines are."""
+    with pytest.raises(UsageError, match="has no valid request; request 1: the line is not one JSON object"):
+        run(engine, tmp_path, ["# A heading", "", "text"])
+    with pytest.raises(UsageError, match="has no valid request; request 1: body is not a JSON object"):
+        run(engine, tmp_path, ["", json.dumps({"foo": 1})])
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
               "additionalProperties": False}  # fmt: skip

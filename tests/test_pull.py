@@ -261,9 +261,11 @@ def test_known_names() -> None:
         open_checkpoint("bonsai-1.7b")
     for name, like in (("bonsai", "bonsai-1.7b or bonsai-4b or bonsai-8b"), ("Bonsai-2B", "bonsai-"),
                        ("falcon3", "falcon3-1b")):
-        with pytest.raises(ModelNotFound, match=f"no model of that name; did you mean .*{like}"):
+        with pytest.raises(ModelNotFound, match=f"neither a file nor a pulled model; did you mean .*{like}"):
             open_checkpoint(name)
-    for name in ("nonsense", "bonsai.gguf", "a/bonsai"):
+    with pytest.raises(ModelNotFound, match="'nonsense' is neither a file nor a pulled model; bitnet-edge list"):
+        open_checkpoint("nonsense")
+    for name in ("bonsai.gguf", "a/bonsai"):
         with pytest.raises(ModelNotFound, match="no such file or directory$"):
             open_checkpoint(name)
     assert all(each.licence and each.nbytes > 1e8 and each.about for each in library.KNOWN.values())

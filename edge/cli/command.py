@@ -179,6 +179,8 @@ class Noun(click.Group):
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            raise click.UsageError(f"missing command: {' or '.join(self.commands)}", ctx)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -308,6 +310,11 @@ class Whole(click.IntRange):
 
     name = "whole number"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if re.fullmatch(r"\d+[kKmM]", str(value)):
+            self.fail(f"'{value}' is not a valid whole number; write its digits, such as 10240", param, ctx)
+        return int(super().convert(value, param, ctx))
+
 
 class Seconds(click.FloatRange):
     """A number of seconds above 0."""
@@ -340,8 +347,10 @@ class Numbers(click.ParamType):
         if isinstance(value, tuple):
             return value
         words = [word.strip() for word in str(value).split(",")] if value else []
-        if not all(word.isdecimal() and int(word) > 0 for word in words):
+        if not all(word.isdecimal() for word in words):
             self.fail(f"'{value}' is not a list of whole numbers such as 1,2,4", param, ctx)
+        if 0 in map(int, words):
+            self.fail(f"'{value}': each number must be 1 or more", param, ctx)
         return tuple(map(int, words))
 
 

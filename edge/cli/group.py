@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -259,12 +260,9 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         # The reader has what it wanted (`| head -1`): nothing failed, and nothing may be written any more.
         _drop_stdout()
         return 0
-    except click.exceptions.NoArgsIsHelpError as error:  # a group without its command: the help page as it is
-        click.echo(error.format_message(), err=True)
-        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "bitnet-edge"
-        out.error(f"{one_line(error.format_message())} (try '{where} --help')")
+        out.error(f"{plain(one_line(error.format_message()))} (try '{where} --help')")
         return error.exit_code
     except click.ClickException as error:
         out.error(error.format_message())
@@ -294,6 +292,23 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         hint = "" if out.verbose else " with the output of the same command with -v"
         out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
         return 1
+
+
+#: how click words some mistakes -> how this program does
+WORDS = (
+    (r"is not a valid float( range)?\b", "is not a number"),
+    (r"is not in the range (\S+?)<=x<=(\S+?)\.", r"is not a number from \1 to \2."),
+    (r"is not in the range x>=(\S+?)\.", r"is less than \1."),
+    (r"is not in the range x>0(\.0)?\.", r"is not above 0."),
+    (r"Got unexpected extra arguments? \((.*?)\)", r"this command does not take '\1'"),
+)
+
+
+def plain(message: str) -> str:
+    """A message of click in the words of this program."""
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def _traceback() -> None:

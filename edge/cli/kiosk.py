@@ -38,6 +38,20 @@ Ctrl-C   clear the line; on an empty line, quit
 Ctrl-D   quit"""
 
 
+class OpenContext(Context):
+    """Its path is what is typed: ``bitnet-edge kiosk``; the word open is optional."""
+
+    @property
+    def command_path(self) -> str:
+        return super().command_path.removesuffix(" open")
+
+
+class Open(Command):
+    """``kiosk open``."""
+
+    context_class = OpenContext
+
+
 class Kiosk(click.Group):
     """The command group: ``kiosk [FILE]`` runs a house, ``kiosk check FILE`` looks for mistakes in one."""
 
@@ -88,7 +102,7 @@ def kiosk() -> None:
 
 @kiosk.command(
     "open",
-    cls=Command,
+    cls=Open,
     hidden=True,  # nobody needs to type it
     help="Run the kiosk of the house file FILE in the terminal (default: the example house). Its [orders] section sets "
     "where orders go.",
@@ -173,7 +187,8 @@ def by_model(engine: Any) -> Any:
 @kiosk.command(
     "check",
     cls=Command,
-    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach.",
+    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach. The "
+    "first mistake ends the check with exit code 4; doubts are listed, and the exit code is 0.",
     short_help="Check a house file.",
 )
 @click.argument("path", metavar="FILE", type=Text())

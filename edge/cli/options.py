@@ -69,7 +69,7 @@ def model_file_options(command: Any) -> Any:
 
 def model_or_kiosk_options(command: Any) -> Any:
     """The same for commands that run the example kiosk unless :func:`asks_for_model`."""
-    return _model_file("the example kiosk", " With other model options: the bundled model.")(_format_options(command))
+    return _model_file("the example kiosk", " With other options: the bundled model.")(_format_options(command))
 
 
 def asks_for_model(ctx: click.Context, *others: str) -> bool:

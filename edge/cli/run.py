@@ -38,10 +38,10 @@ DETAILS = """\
 More examples:
   bitnet-edge run "Two large lattes, please."                             # the example kiosk
   bitnet-edge run -m bonsai-1.7b "Summarise in one sentence:" -f notes.txt
-  bitnet-edge run --session guide.bes -sysf museum.txt -n 0               # read it once and save
-  bitnet-edge run --session guide.bes --session-ro "Where is the lift?"   # no reading again
-  bitnet-edge run --schema order.json "Two teas for room 12, please."
-  bitnet-edge run --jsonl --by sentence "Tell me about owls" |
+  bitnet-edge run -m bonsai-1.7b --session guide.bes -sysf museum.txt -n 0  # read and save
+  bitnet-edge run -m bonsai-1.7b --session guide.bes --session-ro "Where is the lift?"
+  bitnet-edge run -m bonsai-1.7b --schema order.json "Two teas for room 12, please."
+  bitnet-edge run -m bonsai-1.7b --jsonl --by sentence "Tell me about owls" |
     jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
@@ -55,7 +55,8 @@ NOTE = "(the bundled model answers: a small demonstration; for a better one: bit
 @click.command(
     cls=Command,
     help="Print one answer to PROMPT and exit. PROMPT can also come from -f FILE or standard input (-). Without -m the "
-    "example kiosk answers; with --raw or other model options, the bundled model.",
+    "example kiosk answers. Any option except -p, -f, --json, -q, -v and --color needs a model: without -m the bundled "
+    "demonstration model then answers.",
     short_help="Print one answer and exit.",
     epilog=EPILOG,
     details=DETAILS,

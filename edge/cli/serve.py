@@ -142,7 +142,8 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             with options.loaded(out, flags, constrained=True, reserve=RESERVE) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
-                out.info(f"{service.name} answers at {address_of(listening)}")
+                house = service.settings.kiosk and service.settings.kiosk.house
+                out.info(f"{house.name if house else service.name} answers at {address_of(listening)}")
                 ended.wait()
         except BaseException as error:
             failure.append(error)

@@ -53,7 +53,9 @@ def _open(path: str, i2s_layout: str, activation: str | None, inverted: bool, te
 
         path = resolve(path)
     if not os.path.exists(path):
-        raise ModelNotFound(f"{path}: no such file or directory")
+        if "/" in path or path.endswith((".gguf", ".safetensors")):
+            raise ModelNotFound(f"{path}: no such file or directory")
+        raise ModelNotFound(f"'{path}' is neither a file nor a pulled model; bitnet-edge list shows the pulled models")
     is_folder = os.path.isdir(path)
     if path.endswith(".safetensors") and not os.path.isfile(os.path.join(os.path.dirname(path), "config.json")):
         raise InvalidFile(f"{path} holds weights alone; name the folder that holds it beside config.json and the "

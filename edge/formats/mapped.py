@@ -47,7 +47,7 @@ def map_file(path: str) -> memoryview:
             raise MemoryRefused(
                 f"{path}: not enough address space to map {size / 1e6:.0f} MB; is there a limit (ulimit -v)?"
             ) from None
-        raise InvalidFile(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise InvalidFile(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _watch(whole: Map) -> None:

@@ -26,7 +26,7 @@ def read_small(path: str, limit: int) -> bytes:
                 raise InvalidFile(f"{path}: larger than {human(limit)}, which no such file is")
             return file.read()
     except OSError as error:
-        raise InvalidFile(f"{path}: cannot be read ({error.strerror})") from None
+        raise InvalidFile(f"cannot read {path}: {error.strerror}") from None
 
 
 def parse_json(data: bytes | memoryview, what: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Delivers finished orders, each exactly once: to standard output, a file, or a command.
+"""Delivers finished orders: to standard output, a file (each once), or a command (each at least once).
 
 An order is accepted when its line is on the disk (a file: appended by one write and synced; a command: its spool file);
 the guest is thanked after that.  A command runs in its own session with the order on its standard input, and its shell
-deletes the spool file after success: if the kiosk is killed in between, no order is lost or delivered twice.  Only if
-the power fails while a command runs, it is run again, with the same id.
+deletes the spool file after success: if the kiosk is killed in between, no order is lost or delivered twice.  If the
+command fails, or the power while it runs, it is run again, with the same id.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def load(path: str | os.PathLike[str]) -> House:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidFile(f"cannot read {path}: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
         raise InvalidFile(f"{path}: larger than {MAX_BYTES // 1024} KiB; a house file contains only texts and prices")
     try:

@@ -208,6 +208,6 @@ def resolve(model: str) -> str:
         raise ModelNotFound(f"{name} is not on this machine; get it with: bitnet-edge pull {name.lower()}")
     like = near(name) if NAME.fullmatch(name.lower()) and not name.endswith((".gguf", ".safetensors")) else []
     if like:
-        raise ModelNotFound(f"{name}: no such file or directory, and no model of that name; did you mean "
+        raise ModelNotFound(f"'{name}' is neither a file nor a pulled model; did you mean "
                             f"{' or '.join(like)}?")
     return model

@@ -152,8 +152,10 @@ class Fields:
 
 def checked_text(value: Any, where: str) -> str:
     """A text that is valid UTF-8.  Raises Refusal."""
+    if value is None:
+        raise bad(f"{where} is missing", where)
     if not isinstance(value, str):
-        raise bad(f"{where} is not a text", where)
+        raise bad(f"{where} is not a string", where)
     try:
         value.encode()
     except UnicodeEncodeError:

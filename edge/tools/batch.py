@@ -71,6 +71,11 @@ class Batch:
         except OSError as error:
             raise UsageError(f"cannot read {source}: {error.strerror}") from None
         self.total = sum(1 for line in self._source if line.strip())
+        self._source.seek(0)
+        if self.total and all(_refusal(line) for line in self._source if line.strip()):  # not a batch with mistakes
+            first, line = next(self._lines())
+            self._source.close()
+            raise UsageError(f"{source} has no valid request; request {first}: {_refusal(line)}")
         try:
             self._target = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -272,6 +277,18 @@ def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     if name is None or isinstance(name, str):
         return name, request
     return None, bad("custom_id is not a text", "custom_id")
+
+
+def _refusal(line: bytes) -> Refusal | None:
+    """Why a line is not a request; None if it is one."""
+    _, request = _read(line)
+    if isinstance(request, Refusal):
+        return request
+    try:
+        _checked(request)
+    except Refusal as refused:
+        return refused
+    return None
 
 
 def _checked(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
