@@ -187,8 +187,8 @@ def by_model(engine: Any) -> Any:
 @kiosk.command(
     "check",
     cls=Command,
-    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach. The "
-    "first mistake ends the check with exit code 4; doubts are listed, and the exit code is 0.",
+    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach. "
+    "The first mistake ends the check with exit code 4; doubts are listed, and the exit code is 0.",
     short_help="Check a house file.",
 )
 @click.argument("path", metavar="FILE", type=Text())
