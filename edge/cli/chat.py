@@ -40,8 +40,7 @@ standard input is one message.
 @click.command(
     cls=Command,
     help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits. Without -m the example "
-    "kiosk opens. Any option except --no-history, -q, -v and --color needs a model: without -m the bundled "
-    "demonstration model then answers.",
+    "kiosk opens; with any option except --no-history, -q, -v and --color, the bundled model.",
     short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
     details=DETAILS,

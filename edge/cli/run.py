@@ -55,8 +55,7 @@ NOTE = "(the bundled model answers: a small demonstration; for a better one: bit
 @click.command(
     cls=Command,
     help="Print one answer to PROMPT and exit. PROMPT can also come from -f FILE or standard input (-). Without -m the "
-    "example kiosk answers. Any option except -p, -f, --json, -q, -v and --color needs a model: without -m the bundled "
-    "demonstration model then answers.",
+    "example kiosk answers; with any option except -p, -f, --json, -q, -v and --color, the bundled model.",
     short_help="Print one answer and exit.",
     epilog=EPILOG,
     details=DETAILS,
