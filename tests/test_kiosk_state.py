@@ -181,7 +181,8 @@ def test_corrections() -> None:
     assert apply(CAFE, milk, Change(1, without=("oat milk",))).lines[0].extras == ()
     swapped = apply(CAFE, milk, Change(1, item="Cappuccino")).lines[0]
     assert swapped == Line("Cappuccino", 2, "small", ("oat milk",))
-    assert apply(CAFE, milk, Change(1, item="Brownie")).lines[0] == Line("Brownie", 2)
+    assert apply(CAFE, milk, Change(1, item="Brownie")).lines == (Line("Brownie", 5),)  # what is alike is one line
+    assert apply(CAFE, state, Remove(1)).gone == (Line("Latte", 2, "small"),)
 
 
 def test_bookings_and_names() -> None:

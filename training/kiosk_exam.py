@@ -113,13 +113,13 @@ def same_booking(got: dict[str, dict[str, str]], wanted: dict[str, dict[str, str
 
 
 def expected(state: State, after: State, turn: dict[str, Any]) -> State:
-    """The state that a visit expects after a turn; what was offered last is not told by it."""
+    """The state that a visit expects after a turn; what was offered and taken away last is not told by it."""
     if turn.get("restart"):
         return State()
     lines = lines_of(turn["order"]) if "order" in turn else state.lines
     name = turn.get("name", state.name)
     done = bool(turn.get("done", False if "order" in turn else state.done))
-    return State(lines, turn.get("booking", state.bookings), name, done, offered=after.offered)
+    return State(lines, turn.get("booking", state.bookings), name, done, offered=after.offered, gone=after.gone)
 
 
 def check(house: House, state: State, turn: dict[str, Any], first: bool, marks: Marks) -> State:
@@ -136,7 +136,8 @@ def check(house: House, state: State, turn: dict[str, Any], first: bool, marks: 
     if "order" in turn:
         few = len(turn["order"]) <= 3 and first
         kind = "correction" if turn.get("correction") else "first order" if few else "longer order"
-        right = same_order(after.lines, wanted.lines) and ("name" not in turn or after.name == turn["name"])
+        named = "name" not in turn or after.name.casefold() == turn["name"].casefold()
+        right = named and same_order(after.lines, wanted.lines)
         results[kind] = marks.mark(kind, right)
     if turn.get("restart"):
         results["correction"] = marks.mark("correction", not after.lines and not after.bookings)

@@ -55,8 +55,11 @@ class Bookings(Reading):
         verb = phrases("booking").search(low)
         open_ = [name for name in self.state.bookings if any(m[0] == name for m in missing(self.house, self.state))]
         target: Booking | None = None
+        gone = phrases("remove").search(low)
         for mention in named:
             target = self.house.booking(mention.value)
+            if gone and gone.start() < turn[mention.first].start:
+                break  # "we don't need the tour, just the table"
         values = {"day": slots.day(text), "time": None, "phone": slots.phone(text)}
         bare = text if not values["day"] else text.replace(values["day"], " ")
         bare = bare if not values["phone"] else bare.replace(values["phone"], " ")
@@ -69,9 +72,11 @@ class Bookings(Reading):
                 verb = None  # something that cannot be booked here
         if target is None and verb:
             fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
-            target = (fitting or [b for b in self.house.bookings if b.name in open_] or [self.house.bookings[0]])[0]
-            if len(self.house.bookings) > 1 and not fitting and not open_ and not slotted:
+            fitting = fitting or [b for b in self.house.bookings if b.name in open_ or b.name == self.offered]
+            fitting = fitting or [b for b in self.house.bookings if set(counts) & set(b.fields)]
+            if len(self.house.bookings) > 1 and not fitting and not slotted:
                 return text
+            target = (fitting or self.house.bookings)[0]
         if target is None and choices and (slotted or open_ or phrases("ordering").search(low)):
             fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
             target = next((b for b in fitting if b.name in open_), fitting[0] if slotted or not asks(low) else None)
@@ -90,6 +95,9 @@ class Bookings(Reading):
                 wants = False  # "I have a pixie cut" tells of the guest
             if asks(low) and phrases("about booking").search(low):
                 wants = False
+            of = {word.fold for m in named[:1] for word in turn[max(0, m.first - 2) : m.first]}
+            if asks(low) and not (verb or slotted) and of & {"for", "to", "at", "during", "of", "with"}:
+                wants = False  # "can we bring a cake for the party"
             if re.search(r"\b(?:don'?t|do not|didn'?t|haven'?t|without)\b", low):
                 wants = False
             if phrases("remove").search(low) and not (slotted or choices):
@@ -139,7 +147,7 @@ class Bookings(Reading):
         rest = text
         for mention in choices:
             before = [word.fold for word in words(text)[: mention.first]][-2:]
-            if len(choices) > 1 and before == ["instead", "of"]:
+            if len(choices) > 1 and (before == ["instead", "of"] or before[-1:] == ["than"]):
                 continue
             if key := self._chosen(booking, mention):
                 kind = booking.fields[key]
@@ -165,9 +173,12 @@ class Bookings(Reading):
                 keys = [key for key in count_keys if key not in slots.UNITS]
             if not keys and unit == "children":
                 keys = [key for key in count_keys if key == "people"]
+            keys = keys or (count_keys if len(count_keys) == 1 and unit != "nights" else [])
             if keys:
                 got.setdefault(keys[0], value)
-        if not got and not fresh and not self.state.lines and phrases("correct").search(folded(text)):
+        if not got and not fresh and not self.state.lines and (
+            phrases("correct").search(folded(text)) or re.search(r"\bso \w+\W*$", folded(text))
+        ):
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             changed = [key for key in count_keys if key in have]
             if numbers and len(changed) == 1 and not values["day"] and not values["time"]:
@@ -185,6 +196,8 @@ class Bookings(Reading):
                 got[name_keys[0]] = name
             elif self.state.name and name_keys[0] not in have and (got or fresh):
                 got[name_keys[0]] = self.state.name
+        elif (name := slots.name(rest, self.known)) and (got or fresh):
+            self.emit(Name(name))
         if asked and plain.get(asked) == "text" and not got and not asks(folded(text)):
             got[asked] = text
         refused = {key: value for key, value in got.items() if slots.impossible(self.kind_of(booking.name, key), value)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from edge.kiosk.drafts import DEFINITE, Draft, Drafts
 from edge.kiosk.mentions import Mention
@@ -20,9 +20,15 @@ NO_I_MEAN = re.compile(
 _SWAP = re.compile(r"\b(?:swap|replace|change|switch|exchange|substitute)\b")
 #: one thing is there, and goes
 _CANCEL_IT = re.compile(
-    r"^(?:(?:and|oh|no|ok|please|actually|sorry),? )*(?:cancel|forget|delete|remove|scrap) (?:it|that|this)\b"
+    r"^(?:(?:and|oh|no|ok|please|actually|sorry|tbh|you know what|hm+|well|right),? )*"
+    r"(?:cancel|forget|delete|remove|scrap) (?:it|that|this)\b"
 )
-_ONCE_MORE = re.compile(r"\b(?:another|one more|(?:the )?same again|again|same for (?:my )?\w+)\b")
+_ONCE_MORE = re.compile(
+    r"\b(?:another|one more|(?:the )?same again|again|a (?:second|third|fourth|fifth) one|same for (?:my )?\w+)\b"
+)
+_EVERY_ONE = re.compile(r"\b(?:both|all|each|everything|anything|every|either|any)\b|\b(?<!of )(?:them|those)\b")
+#: what is added behind a comma: "both without, he's being silly"
+_CLAUSE_END = re.compile(r",[^,]*$")
 #: what stands before a count that corrects another: "no wait, two"
 _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
 #: extras of which a line has one
@@ -37,6 +43,13 @@ def _instead(one: str, other: str) -> bool:
 
 class Details(Drafts):
     """Changes of lines of the order."""
+
+    def joined(self, item: str) -> int:
+        """Of the last line, how many a clause before this one has added to those of an earlier turn; else 0."""
+        added = self.found.operations[-1] if self.found.operations else None
+        if not isinstance(added, Add) or added.item != item or not 1 <= self.last <= len(self.state.lines):
+            return 0
+        return added.count if added.count < self.state.lines[self.last - 1].count else 0
 
     def change(self, number: int, draft: Draft, count: int = 0, item: str = "") -> Change:
         """The change of a line that a draft describes, held to what the item offers."""
@@ -56,13 +69,13 @@ class Details(Drafts):
         self.found.unnoted += [f"with {extra}" for extra in draft.extras if extra not in offered]
         self.found.unnoted += [f"without {extra}" for extra in draft.without if extra not in offered]
 
-    def divide(self, number: int, count: int, draft: Draft) -> bool:
-        """Change ``count`` of a line only."""
+    def divide(self, number: int, count: int, draft: Draft, new: bool = False) -> bool:
+        """Change ``count`` of a line only; ``new``: these are being ordered, so that what they lack is refused."""
         line = self.state.lines[number - 1]
         change = self.change(number, draft)
         extras = tuple(e for e in (*line.extras, *change.extras) if e not in change.without)
-        without = tuple(e for e in (*line.without, *change.without) if e not in change.extras and e not in line.extras)
-        kept = tuple(e for e in without if e not in line.extras)
+        without = tuple(e for e in (*line.without, *change.without) if e not in change.extras)
+        kept = tuple(e for e in without if new or e not in line.extras)
         return self.emit(Remove(number, count)) and self.emit(
             Add(line.item, count, change.size or line.size, tuple(dict.fromkeys(extras)), kept)
         )
@@ -77,21 +90,25 @@ class Details(Drafts):
         if not self.state.lines:
             return False
         lines = list(range(1, len(self.state.lines) + 1))
-        if chosen := self.described(turn, mentions):
+        if number := self.ordinal(low):  # "no egg on the second one"
+            self.last, lines = number, [number]
+        elif chosen := self.described(turn, mentions, removing):
             number, rest = chosen
-            if removing and not rest:
-                return self.emit(Remove(number))
+            if removing and all(mention.kind == "number" for mention in rest):
+                return self.emit(Remove(number, int(rest[0].value) if rest else 0))
             drafts, loose = self.drafts(turn, rest)
-            self.last, lines, mentions = number, [number], rest
+            self.last, lines, said, mentions = number, [number], mentions, rest
             line = self.state.lines[number - 1]
             if (
                 loose.extras
                 and not loose.without
                 and re.search(r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b", low)
             ):
+                spoken = {m.value for m in said if m.kind == "extra" and m not in rest}
                 loose.without = [
-                    e for e in line.extras if e.split()[-1] == loose.extras[0].split()[-1] and e not in loose.extras
-                ]
+                    e for e in line.extras
+                    if (e in spoken or e.split()[-1] == loose.extras[0].split()[-1]) and e not in loose.extras
+                ]  # fmt: skip
         named_sizes = [mention for mention in mentions if mention.kind == "size"]
         unsized = [n for n in lines if not self.state.lines[n - 1].size and self._sizes(self.state.lines[n - 1].item)]
         if len(named_sizes) > 1 and unsized and all(m.kind in ("size", "number") for m in mentions):
@@ -119,7 +136,7 @@ class Details(Drafts):
             count = loose.count if loose.counted else 1
             return self.emit(
                 Add(line.item, count, more.size or line.size, kept, tuple(e for e in refused if e not in more.extras)))
-        every = bool(re.search(r"\b(?:both|all|each|everything|every|them|those|either|any)\b", low))
+        every = bool(_EVERY_ONE.search(low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
             if removing and loose.without and loose.extras and not re.search(r"\b(?:instead|and|with)\b", low):
@@ -135,10 +152,12 @@ class Details(Drafts):
             if not every and len(having) > 1:
                 targets = [self.last] if self.last in having else having[-1:]
             less = replace(loose, extras=keep, without=gone)
+            if targets == [self.last] and (added := self.joined(self.state.lines[self.last - 1].item)):
+                return self.divide(self.last, added, less, new=True)  # "another one but no cheese on that"
             if loose.counted and not every and targets and loose.count < self.state.lines[targets[-1] - 1].count:
                 return self.divide(targets[-1], loose.count, less)  # "one without lemon"
             done = False
-            for n in targets:
+            for n in sorted(targets, reverse=True):
                 done = self.emit(self.change(n, less)) or done
             return done
         if len(loose.extras) == 2 and _SWAP.search(low):  # "swap the soy for oat"
@@ -149,6 +168,8 @@ class Details(Drafts):
             if old not in self.state.lines[having[-1] - 1].extras:
                 old, new = new, old
             return self.emit(self.change(having[-1], replace(loose, extras=[new], without=[old])))
+        if loose.extras and self.recounted(low, turn, mentions):
+            return True
         if loose.extras:
             swapped = re.search(r"\b(?:instead of|rather than|not)\b", low)
             if swapped and len(loose.extras) > 1:
@@ -165,21 +186,37 @@ class Details(Drafts):
             targets = can if every else [self.last if self.last in can else can[-1]]
             line = self.state.lines[targets[-1] - 1]
             corrected = bool(NO_I_MEAN.search(low))  # "no wait, oat milk"
-            if (corrected or re.search(r"\binstead\b(?! of)", low)) and not loose.without and len(loose.extras) == 1:
-                last = loose.extras[0].split()[-1]
-                alike = [e for e in line.extras if e.split()[-1] == last] or ([] if corrected else list(line.extras))
-                loose.without = [e for e in alike if e not in loose.extras and len(alike) == 1]  # "soy instead"
+            instead = re.search(r"\binstead\b(?! of)", low) or _SWAP.search(low)
+            swap = (corrected or instead) and not loose.without and len(loose.extras) == 1
+            first = self.found.operations[-1] if self.found.operations else None
+            meant: list[str] = []
+            if corrected and isinstance(first, Add) and first.extras and self.last > len(self.before.lines):
+                swap, meant = False, [e for e in first.extras[-1:] if e not in loose.extras]  # "pork no wait beef"
+            fresh = loose.counted and isinstance(first, Add) and first.item == line.item and loose.count >= line.count
+            if fresh and re.match(rf"(?:and |,)*(?:{'|'.join(NUMBERS)}|\d+)\b", low):  # "One w/ ham. One w/ cheese"
+                return self.emit(Add(line.item, loose.count, line.size, tuple(loose.extras), tuple(loose.without)))
             if loose.counted and (not every or "one of" in low) and loose.count < line.count:
                 return self.divide(targets[-1], loose.count, loose)
+            if targets == [self.last] and not swap and (added := self.joined(line.item)):
+                return self.divide(self.last, added, loose, new=True)  # "another one, with cheese on that"
             done = False
-            for n in targets:
-                done = self.emit(self.change(n, loose)) or done
+            for n in sorted(targets, reverse=True):
+                held = self.state.lines[n - 1].extras
+                alike = [e for e in held if e.split()[-1] == loose.extras[0].split()[-1]]
+                if swap and not alike and (not corrected or n > len(self.before.lines)):
+                    alike = list(held)  # "soy instead", "vanilla, no, strawberry"
+                gone = alike if swap and len(alike) == 1 else [*loose.without, *(e for e in meant if e in held)]
+                dropped = [e for e in gone if e not in loose.extras]
+                done = self.emit(self.change(n, replace(loose, without=dropped))) or done
             return done
         if loose.size:
             sizes = tuple(loose.size.split("|"))
             can = [n for n in lines if set(sizes) & set(self._sizes(self.state.lines[n - 1].item))]
             if not can:
                 return False
+            sized = [n for n in can if self.state.lines[n - 1].size in sizes]
+            if loose.counted and sized and re.search(r"\b(?:only|just)\b", low):
+                return self.emit(Change(sized[-1], loose.count))  # "only one in 33"
             unsized = [n for n in can if not self.state.lines[n - 1].size]
             targets = (
                 (can if not unsized else unsized)
@@ -190,28 +227,63 @@ class Details(Drafts):
             if loose.counted and loose.count < line.count and (not every or "one of" in low):
                 return self.divide(targets[-1], loose.count, loose)
             done = False
-            for n in targets:
+            for n in sorted(targets, reverse=True):  # lines that become alike are joined
                 done = self.emit(self.change(n, replace(loose, size=loose.size))) or done
             return done
         return False
 
-    def described(self, turn: list[Word], mentions: list[Mention]) -> tuple[int, list[Mention]] | None:
+    def recounted(self, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
+        """ "Four chicken ones and four veggie ones", "one fish only": how many of the lines that have these extras."""
+        pairs = [
+            (int(count.value), extra) for count, extra in zip(mentions, mentions[1:])
+            if count.kind == "number" and extra.kind == "extra" and count.last == extra.first
+        ]  # fmt: skip
+        only = re.search(r"\b(?:only|just|correction|should be)\b", low)
+        ones = [extra for _, extra in pairs if {w.fold for w in turn[extra.last : extra.last + 1]} & {"one", "ones"}]
+        found = {}
+        for count, extra in pairs:
+            having = [n for n, line in enumerate(self.state.lines, 1) if extra.value in line.extras]
+            if len(having) != 1 or not (only or len(ones) > 1):
+                return False
+            found[having[0]] = count
+        return bool(found) and all(list(map(self.emit, map(Change, found.keys(), found.values()))))
+
+    def described(
+        self, turn: list[Word], mentions: list[Mention], removing: bool
+    ) -> tuple[int, list[Mention]] | None:
         """The line that "the large one" or "the one with soy" is, and what else is mentioned."""
+        plain = [number for number, line in enumerate(self.state.lines, 1) if not line.extras]
+        if plain and re.search(r"\bthe (?:plain|ordinary|normal) ones?\b", folded(self.text)):
+            return plain[-1], mentions
         for at, mention in enumerate(mentions):
             after = turn[mention.last].fold if mention.last < len(turn) else ""
             before = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
             of_size = [number for number, line in enumerate(self.state.lines, 1) if line.size in mention.values]
-            if mention.kind == "size" and before[-1:] == ["the"] and set(before) & {"in", "on", "to"} and of_size:
-                return of_size[-1], mentions[:at] + mentions[at + 1 :]  # "lemon in the cup"
+            rest = mentions[:at] + mentions[at + 1 :]
+            if mention.kind == "size" and before[-1:] == ["the"] and of_size and (
+                removing or any(m.kind != "number" for m in rest)
+            ):
+                return of_size[-1], rest  # "lemon in the cup", "the 39 should be a 38", "one of the mediums"
+            if mention.kind == "extra" and before[-2:-1] == ["of"] and number_word(before[0]):  # "one of the vanillas"
+                for number, line in enumerate(self.state.lines, 1):
+                    if mention.value in line.extras:
+                        return number, rest
             if (
-                (after in ("one", "ones") and set(before[-1:]) & DEFINITE)
+                (after in ("one", "ones") and set(before[-2:]) & DEFINITE)
                 or before[-2:] == ["one", "with"]
                 and "the" in before
             ):
                 for number, line in enumerate(self.state.lines, 1):
                     if {line.size, *line.extras} & set(mention.values):
-                        return number, [m for m in mentions[:at] + mentions[at + 1 :] if m.kind != "number"]
+                        return number, [m for m in rest if m.kind != "number"]
         return None
+
+    def ordinal(self, low: str) -> int:
+        """The line that "the second one" is; 0 where none is meant."""
+        found = re.search(r"\b(?:the|my) (first|second|third|fourth|last) (?:ones?|of them)\b", low)
+        order = ["first", "second", "third", "fourth"]
+        number = 0 if not found else order.index(found[1]) + 1 if found[1] in order else len(self.state.lines)
+        return number if number <= len(self.state.lines) else 0
 
     def pronoun(self, low: str, mentions: list[Mention]) -> bool:
         """ "make it two", "another one", "cancel that": about the last line."""
@@ -221,6 +293,7 @@ class Details(Drafts):
                 return self.emit(Cancel(alone[0]))
             return False
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
+        number = self.ordinal(low) or number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
         plain = [n for n, line in enumerate(self.state.lines, 1) if not line.extras]
         if plain and re.search(r"\bplain\b", low):
@@ -235,18 +308,32 @@ class Details(Drafts):
         )
         if taken and phrases("remove").search(low) and re.search(r"\b(?:it|that|them|those)\b", low):
             return True  # "no bacon, take it off"
+        spoken = self.found.operations[-1] if self.found.operations else None
+        if phrases("remove").search(low) and isinstance(spoken, Change) and spoken.extras:
+            return self.emit(Change(spoken.line, without=spoken.extras))  # "found my socks! Take them off"
         if phrases("remove").search(low) and re.search(r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b", low):
             for each in range(len(self.state.lines), 0 if "all" in low else max(0, len(self.state.lines) - 2), -1):
                 self.emit(Remove(each))
             return True
-        if phrases("remove").search(low) and re.search(r"\b(?:that|it|this|them|those|last|one|never ?mind)\b", low):
+        enough = re.search(r"\b(?:will do|(?:is|are) (?:enough|plenty))\b", low)  # "that's too many, four will do"
+        it = re.search(r"\b(?:that|it|this|them|em|those|last|one|never ?mind)\b", low)
+        if not enough and phrases("remove").search(low) and it:
             if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
                 return self.emit(DENY)
             single = re.search(r"\b(?:one of|of one$|one$|one plain|take one (?:off|away|out|back))\b", low)
-            if single and not re.search(r"\b(?:that|this|last) one\b", low):
+            if single and not re.search(r"\b(?:that|this|last) one\b", low) and not self.ordinal(low):
                 return self.emit(Remove(number, 1))
-            return self.emit(Remove(number))
-        if _ONCE_MORE.search(low) and len(low.split()) < 8:
+            return self.emit(Remove(number, numbers[0] if numbers else 0))  # "drop two of them"
+        own = re.sub(r"\bfor (?:my|our|the|his|her) \w+|\bfor (?:me|him|her|us|them)\b", "", low)
+        if numbers and re.search(r"\w again\b", low) and not re.search(r"\b(?:same|more|another)\b", low):
+            return self.emit(Change(number, min(numbers[0], MAX_COUNT)))  # "three again"
+        bare = re.search(r"\b(?:both|them|all) without\W*$|\bwithout (?:it|that)\b", _CLAUSE_END.sub("", low))
+        if bare and (with_extras := [n for n, each in enumerate(self.state.lines, 1) if each.extras]):
+            return self.emit(Change(with_extras[-1], without=self.state.lines[with_extras[-1] - 1].extras))
+        if _ONCE_MORE.search(low) and len(own.split()) < 8:
+            if re.search(r"\bsame\b", low) and not re.search(r"\b(?:one|another)\b", low) and not numbers:
+                same_again = [Add(*astuple(each)) for each in self.state.lines]
+                return all(list(map(self.emit, same_again)))
             return self.emit(
                 Add(line.item, numbers[0] if numbers and numbers[0] > 1 else 1, line.size, line.extras, line.without)
             )

@@ -20,9 +20,19 @@ _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off
 
 #: what follows a "no" that corrects
 _HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i"})
+#: what stands between two sizes of which the second is meant
+_HESITANT_SIZE = frozenset("no wait sorry actually rather make or mean to should instead".split())
 _BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
 _AGAINST = re.compile(r"\b(?:not|instead of|rather than|in place of)(?: an?| the| my)?$")
-_EVERY = re.compile(r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three| four| 2| 3| 4)?(?: with)?$")
+_TIMES = re.compile(r"\b(twice|three(?= times\b)|four(?= times\b))")
+#: how many of what was ordered an extra is for: "no ketchup on one of them"
+_FOR_SOME = frozenset({"on", "in", "for", "with", "to", "just", "only"})
+_EVERY = re.compile(
+    r"\b(?:both|all|each)(?: of (?:them|those|these)| two| three| four| 2| 3| 4)?(?: w(?:ith)?(?: /)?)?$"
+)
+#: "sour cream on both", "chicken for him, beef for me"
+_ON_EVERY = re.compile(r"(?:on|in|for|to|with) (?:both|all|each|everything)\b")
+_FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+|[a-z]+)(?: [,&.+]|$| and\b)")
 
 
 #: where the name of a thing ends
@@ -84,7 +94,7 @@ def negated(between: list[str], still: bool) -> bool:
     ]  # fmt: skip
     last = next((word for word in reversed(between) if word in _NEGATION or word in ("with", "add", "plus", "w")), "")
     near = " ".join(between[-5:])
-    if re.search(r"\b(?:instead|in place) of(?: the)?$|\brather than(?: the)?$", near):
+    if _AGAINST.search(near):
         return True
     if last in _NEGATION or re.search(r"n't (?:want|need|add|put|have|like)|\bdont\b", near):
         return True
@@ -97,8 +107,7 @@ class Drafts(Reading):
     def told_apart(self, mentions: list[Mention], turn: list[Word]) -> list[Mention]:
         """Words that name a size or an extra are what the items that are spoken of have."""
         spoken = {value for mention in mentions if mention.kind == "item" for value in mention.values}
-        spoken = spoken or {line.item for line in self.state.lines}
-        sizes = {size for name in spoken for size in self._sizes(name)}
+        sizes = {size for name in spoken or {line.item for line in self.state.lines} for size in self._sizes(name)}
         if phrases("remove").search(folded(self.text)):  # "take the ship off": what is there, not what is for sale
             held = {extra for line in self.state.lines for extra in line.extras}
             items = {line.item for line in self.state.lines}
@@ -109,10 +118,39 @@ class Drafts(Reading):
                 else mention
                 for mention in mentions
             ]  # fmt: skip
-        return [
-            mention.other if mention.kind == "size" and mention.other and not sizes & set(mention.values) else mention
-            for mention in mentions
-        ]
+        fitting = any(mention.kind == "size" and sizes & set(mention.values) for mention in mentions)
+        numbered = {words(size)[0].fold: (size,) for size in sizes if size[0].isdecimal()}
+        told: list[Mention] = []
+        for at, mention in enumerate(mentions):
+            if mention.kind == "size" and mention.other and not sizes & set(mention.values):
+                mention = mention.other
+            before = turn[mention.first - 1].fold if mention.first else ""
+            if mention.kind == "size" and fitting and not sizes & set(mention.values):
+                continue  # "a 38, these run big"
+            if mention.kind == "number" and before in ("a", "an", "the") and mention.value in numbered:
+                mention = replace(mention, kind="size", values=numbered[mention.value])  # "the sixty" of "60 m"
+            if mention.kind == "item" and self._told_behind(mention, mentions[at + 1 :], turn):
+                continue  # the tickets of "day tickets for two adults"
+            told.append(mention)
+            if mention.kind == "size" and (before in ("a", "an") or number(before) is not None):
+                owners = [item.name for item in self.house.items if mention.value in item.sizes]
+                held = {line.item for line in self.state.lines}
+                alone = not self._item_next(mentions[at + 1 :], turn, mention.last)
+                if len(owners) == 1 and alone and owners[0] not in spoken and (spoken or owners[0] not in held):
+                    # "a pint" is a lager where only that has pints
+                    told.append(Mention("item", tuple(owners), mention.first, mention.last, exact=False))
+        return told
+
+    @staticmethod
+    def _told_behind(item: Mention, following: list[Mention], turn: list[Word]) -> bool:
+        """Whether "for" and names behind an item that may be several tell which it is."""
+        rest = [word.fold for word in turn[item.last : item.last + 1]]
+        named = next((mention for mention in following if mention.kind == "item"), None)
+        between = {word.fold for word in turn[item.last : named.first]} if named else set()
+        return bool(
+            named and rest == ["for"] and set(named.values) < set(item.values)
+            and all(word in ("for", "a", "an", "the", "my") or number(word) is not None for word in between)
+        )  # fmt: skip
 
     def drafts(self, turn: list[Word], mentions: list[Mention]) -> tuple[list[Draft], Draft]:
         """The lines that a clause speaks of, and what it says of none of them."""
@@ -120,6 +158,7 @@ class Drafts(Reading):
         loose = Draft(())
         pending = Draft(())
         waiting: list[Draft] = []  # "one large and" of "one large and one small latte"
+        several: Draft | None = None  # whose sizes are being listed: "four shoes: 38, 38, 40, 44"
         negative = shared = False  # shared: what is said is said of all of them
         base: Draft | None = None
         read = -1
@@ -134,9 +173,17 @@ class Drafts(Reading):
             if mention.kind == "number" and drafts and between[-1:] == ["not"]:
                 continue  # "two packs, not one"
             every = {"both", "all", "each"} & {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+            behind = " ".join(word.fold for word in turn[mention.last : mention.last + 4])
             shared = bool(every and _EVERY.search(" ".join(word.fold for word in turn[: mention.first]))) or (
                 shared and mention.kind in ("size", "extra")
             )
+            shared = shared or len(drafts) > 1 and bool(_ON_EVERY.match(behind))
+            other = base is not None and between[-3:-1] == ["the", "other"] or between[-2:] == ["the", "other"]
+            person = mention.kind == "extra" and bool(_FOR_ONE.match(behind))
+            if drafts and mention.kind != "item" and not shared and (
+                base is not None and other or person and (base is not None or drafts[-1].count > 1)
+            ):  # "one with lime, the other with cheese"
+                base = self.split(drafts, base, Draft((), count=base.count if base and other else 1)) or base
             if drafts and mention.kind in ("size", "extra") and shared:
                 if pending.counted:  # "all three gift wrapped"
                     pending = Draft(())
@@ -161,7 +208,7 @@ class Drafts(Reading):
                 for each in waiting:
                     drafts.append(replace(each, values=values, text=draft.text))
                 drafts.append(draft)
-                base, pending, waiting, negative = None, Draft(()), [], False
+                base, pending, waiting, negative, several = None, Draft(()), [], False, None
             elif mention.kind == "number":
                 if mention.first == read:
                     continue  # the "one" of "a small one"
@@ -173,7 +220,10 @@ class Drafts(Reading):
                     and turn[following[0].first].fold == turn[mention.first].fold
                 ):
                     continue
-                pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True)
+                like = drafts[-1].size if drafts and turn[mention.last : mention.last + 1] and (
+                    turn[mention.last].fold == "for"
+                ) else ""  # "day tickets for kids and two for adults"
+                pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True, size=like)
                 pending.more = bool({"another", "additional"} & set(between[-2:])) or (
                     mention.last < len(turn) and turn[mention.last].fold == "more"
                 )
@@ -182,8 +232,13 @@ class Drafts(Reading):
                 pending.part = after in (["of", "the"], ["of", "my"], ["of", "those"], ["of", "our"])
                 if drafts and between in (["x"], ["×"]) and not drafts[-1].counted:
                     drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())
-                elif drafts and drafts[-1].definite and not drafts[-1].counted and len(drafts) == 1 and not following:
+                elif drafts and self._counts_before(drafts[-1], mentions, at, turn):
                     drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())  # "the muffins, two"
+                elif drafts and drafts[-1].extras and base is None and "and" in between and (
+                    turn[mention.last : mention.last + 1] and turn[mention.last].fold == "with"
+                ):  # "two tubs with vanilla and one with strawberry"
+                    drafts.append(Draft(drafts[-1].values, pending.count, True, drafts[-1].size, text=drafts[-1].text))
+                    pending = Draft(())
                 elif drafts and not self._item_next(following, turn, mention.last):
                     base = self.split(drafts, base, pending)
                     pending = Draft(()) if base is not None else pending
@@ -198,7 +253,7 @@ class Drafts(Reading):
                     continue
                 apart = set(between) & {",", "and", "a", "another", "plus"} or pending.counted
                 if drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
-                    drafts[-1].size or drafts[-1].extras
+                    drafts[-1].size or drafts[-1].extras and ("and" in between or turn[-1].fold == "without")
                 ):  # "a large one with oat milk, a small one without"
                     count = pending.count if pending.counted else 1
                     if drafts[-1].count > count and drafts[-1].counted and pending.counted:
@@ -208,19 +263,35 @@ class Drafts(Reading):
                     drafts.append(own)
                     base, pending, read = None, Draft(()), mention.last
                     continue
-                if drafts and not (item_next and (breaks or pending.counted or "a" in between or "an" in between)) and (
+                if len(drafts) > 1 and not item_next and between[-1:] == ["for"]:
+                    loose.size = "|".join(size)
+                elif drafts and not (item_next and (breaks or pending.counted or {"a", "an"} & set(between))) and (
                     not item_next or not drafts[-1].size
                 ) and not (item_next and not breaks and "one" in between):  # fmt: skip
-                    if drafts[-1].size and not item_next and "one" in between:
-                        base = self.split(drafts, base, Draft((), count=1))
-                    drafts[-1].size = self.size_for(drafts[-1].values, size) or drafts[-1].size
-                elif item_next or drafts:
+                    chosen = self.size_for(drafts[-1].values, size)
+                    if drafts[-1].size and base is not None and base.count >= pending.count:
+                        base = self.split(drafts, base, pending)  # "... and the other one small"
+                        drafts[-1].size = chosen
+                        pending = Draft(())
+                    elif drafts[-1].size and chosen and not item_next and not set(between) & _HESITANT_SIZE:
+                        several = several or drafts[-1]
+                        part = Draft(several.values, pending.count, True, chosen, text=several.text)
+                        if several.counted and several.count > part.count:
+                            several.count -= part.count
+                        drafts.append(part)
+                        pending = Draft(())
+                    else:
+                        drafts[-1].size = chosen or drafts[-1].size
+                elif item_next or drafts and between[-1:] != ["for"]:
                     pending.size = size[0] if len(size) == 1 else "|".join(size)
                     pending.definite = pending.definite or bool(DEFINITE & set(between[-1:]))
                 else:
                     loose.size = "|".join(size)
             elif mention.kind == "extra":
                 target = loose
+                if drafts and (some := self._for_some(following, turn, mention.last)):
+                    base = self.split(drafts, base, Draft((), count=some))
+                    read = following[0].first
                 item_next = self._item_next(following, turn, mention.last)
                 glued = item_next and not (
                     following and {w.fold for w in turn[mention.last : following[0].first]} - {"and", "&", "-"}
@@ -242,10 +313,17 @@ class Drafts(Reading):
                 elif drafts:
                     target = drafts[-1]
                 (target.without if negative else target.extras).extend(mention.values[:1])
+        last = next((word.fold for word in reversed(turn) if word.fold.isalpha()), "")
+        if len(drafts) > 1 and last == "without" and not drafts[-1].extras and drafts[-1].values == drafts[-2].values:
+            drafts[-1].without = list(drafts[-2].extras)  # "one with lemon and one without"
+        if (times := _TIMES.search(folded(self.text))) and not any(draft.counted for draft in drafts):
+            for draft in drafts:
+                draft.count, draft.counted = {"twice": 2, "three": 3, "four": 4}[times[1]], True
         if drafts and pending.counted and _BARE.search(turn[-1].fold if turn[-1].fold.isalpha() else turn[-2].fold):
             rest = drafts[-1].count - pending.count if drafts[-1].counted and drafts[-1].count > pending.count else 0
             drafts[-1].count = rest or drafts[-1].count
             drafts.append(Draft(drafts[-1].values, pending.count, True, drafts[-1].size, text=drafts[-1].text))
+            drafts[-1].without = list(drafts[-2].extras) if last == "without" else []
         elif pending.counted or pending.size or pending.extras:
             if not drafts:
                 loose.count, loose.counted = (pending.count, True) if pending.counted else (loose.count, loose.counted)
@@ -253,7 +331,8 @@ class Drafts(Reading):
                 loose.extras += pending.extras
                 loose.without += pending.without
         for draft in drafts:
-            if "|" in draft.size or draft.size:
+            draft.size = draft.size or loose.size  # "half day for the pad", "two adults and a kid for half a day"
+            if draft.size:
                 draft.size = self.size_for(draft.values, tuple(draft.size.split("|")))
             self.numbered_size(draft)
         return [draft for draft in drafts if draft.count > 0], loose
@@ -270,12 +349,30 @@ class Drafts(Reading):
             between = {word.fold for word in turn[at : mention.first]}
             if between & {",", "with", ".", "but", "without"} and not (mention.kind == "item" and between <= {","}):
                 return False
+            if mention.kind == "size" and between & {"a", "an", "another", "the"}:
+                return False
             if mention.kind == "item":
                 return not (between & {"and", "a", "an", ",", "plus", "another", "the"})
             if mention.kind == "number":
                 return False
             at = mention.last
         return False
+
+    @staticmethod
+    def _counts_before(draft: Draft, mentions: list[Mention], at: int, turn: list[Word]) -> bool:
+        """Whether the number ``at`` counts the one item before it: "the muffins, two", "G&Ts instead, two doubles"."""
+        item = [mention for mention in mentions[:at] if mention.kind == "item"][-1]
+        single = item.first and turn[item.first - 1].fold in ("a", "an")
+        sized = [m.kind for m in mentions[at + 1 :]] == ["size"] and mentions[at + 1].first == mentions[at].last
+        return not draft.counted and not single and (sized or not mentions[at + 1 :])
+
+    @staticmethod
+    def _for_some(following: list[Mention], turn: list[Word], at: int) -> int:
+        """How many an extra is for, where the words behind it tell: "on one of them"; else 0."""
+        if not following or following[0].kind != "number" or any(m.kind == "item" for m in following[:2]):
+            return 0
+        between = {word.fold for word in turn[at : following[0].first]}
+        return int(following[0].value) if between and between <= _FOR_SOME else 0
 
     @staticmethod
     def _item_of_both(following: list[Mention], turn: list[Word], at: int) -> bool:
@@ -346,7 +443,7 @@ class Drafts(Reading):
         own = replace(whole, count=part.count, counted=True)
         own.extras, own.without = list(whole.extras), list(whole.without)
         if base is not None:
-            own.size, own.extras, own.without = "", list(base.extras), list(base.without)
+            own.size, own.extras, own.without = base.size, list(base.extras), list(base.without)
         whole.count -= part.count
         drafts.append(own)
         return whole
@@ -376,11 +473,11 @@ class Drafts(Reading):
         return item.sizes if item else ()
 
     def numbered_size(self, draft: Draft) -> None:
-        """ "8 gyoza" of an item that is sold by 4 or 8 pieces is one portion of 8."""
+        """ "8 gyoza" of an item that is sold by 4 or eight pieces is one portion of 8."""
         if draft.counted and draft.count > 1 and not draft.size:
             for size in self._sizes(draft.values[0]):
-                if (first := words(size)[0]).fold == str(draft.count) and first.fold.isdecimal():
-                    draft.size, draft.count = size, 1
+                if number(words(size)[0].fold) == draft.count:
+                    draft.size, draft.count, draft.counted = size, 1, False
 
     def size_for(self, values: tuple[str, ...], sizes: tuple[str, ...]) -> str:
         for size in sizes:

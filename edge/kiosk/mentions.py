@@ -6,11 +6,13 @@ part ("sourdough" for "Sourdough loaf" if nothing else of the house is a sourdou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from edge.kiosk import vectors
 from edge.kiosk.house import House
-from edge.kiosk.words import COMMON, Word, close, folded, number, words
+from edge.kiosk.words import COMMON, Word, distance, folded, number, stem, words
 
 #: what guests call a size -> what houses call it, in order of preference
 SIZES = {
@@ -100,6 +102,10 @@ class Vocabulary:
                 head = booking_words[-1].fold
                 if sum(words(other.name)[-1].fold == head for other in house.bookings) == 1:
                     self._add("booking", booking.name, head)
+        begins = [words(booking.name)[0].fold for booking in house.bookings]
+        for booking, fold in zip(house.bookings, begins):  # "the beginners thing" for "beginners' course"
+            if len(words(booking.name)) > 1 and begins.count(fold) == 1 and stem(fold) not in _WEAK | COMMON:
+                self._add("booking", booking.name, fold)
         self.entries = list(dict.fromkeys(self.entries))
         #: stem -> the items whose names contain it; ``heads``: the last words of names
         self.parts: dict[str, dict[str, None]] = {}
@@ -193,12 +199,22 @@ class Vocabulary:
     def _owners(self, word: Word) -> dict[str, None]:
         if word.stem in self.parts:
             return self.parts[word.stem]
-        if len(word.stem) < 5:
-            return {}
         for part, owners in self.parts.items():
-            if close(word.stem, part):
+            if close(word, part):
                 return owners
         return {}
+
+
+def close(word: Word, part: str) -> bool:
+    """Whether a word of a guest is stem ``part`` of the house, or a slip of the pen for it: no other English word."""
+    if word.stem == part or word.fold == part + "s" or re.sub("[iy]$", "", word.stem) == re.sub("[iy]$", "", part):
+        return True  # the last: "brownies", "brownie"
+    shorter = min(len(word.stem), len(part))
+    if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or word.stem in COMMON:
+        return False
+    if distance(word.stem, part, 2) > (1 if shorter < 7 else 2):
+        return False
+    return word.fold not in vectors.table()[0]
 
 
 def _part_of_another(turn: list[Word], at: int) -> bool:
@@ -212,7 +228,9 @@ def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
     """The index after the name that begins at word ``at``, 0 if there is none; the words may be joined or split."""
     here = at
     for position, part in enumerate(stems):
-        while position and here < len(turn) and (turn[here].fold in ("-", "&", ".") or turn[here].fold == "'"):
+        while position and here < len(turn) and (turn[here].fold in "-&.'" or turn[here - 1].fold == "half" and (
+            turn[here].fold == "a"
+        )):  # "half a day"
             here += 1
         if here >= len(turn):
             return 0
@@ -220,7 +238,7 @@ def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
         if part.isdecimal():
             if str(number(word.fold)) != part:
                 return 0
-        elif not close(word.stem, part):
+        elif not close(word, part):
             rest = "".join(stems[position:])
             if len(rest) > 5 and len(stems) - position > 1 and word.stem == rest:
                 return here + 1
@@ -240,8 +258,11 @@ def _numbers(turn: list[Word]) -> Iterator[Mention]:
     while at < len(turn):
         fold = turn[at].fold
         value = number(fold) if [word.fold for word in turn[at + 1 : at + 2]] != ["%"] else None
-        if fold == "one" and at and turn[at - 1].fold in _POINTING:
-            value = None  # "that one", "the little one" is no number
+        if fold == "one" and at and turn[at - 1].fold in _POINTING and (
+            turn[at - 1].fold != "that" or at + 1 == len(turn) or not turn[at + 1].fold.isalpha()
+            or turn[at + 1].stem in COMMON
+        ):  # fmt: skip
+            value = None  # "that one", "the little one" is no number; "make that one coke" has one
         end = at + 1
         if value is None:
             if fold == "half" and [word.fold for word in turn[at + 1 : at + 3]] == ["a", "dozen"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import astuple, replace
 
 from edge.kiosk.details import NO_I_MEAN, Details
 from edge.kiosk.drafts import Draft, named, thing_at
@@ -24,8 +25,12 @@ _NOT_THAT = re.compile(
     rf"(?:(?:oh|ah|um|uh|sorry)[,.!]? )*(?:no|nope|nah)\b[,.!;:]?(?: (?:i|we) (?:said|meant|wanted|want|asked for)"
     rf"|(?: it'?s|,? that'?s))?,? (?:just |only )?(?:an?|\d+|{'|'.join(NUMBERS)})\b"
 )
+#: "one of us is ill, so five teas"
+_SO_MANY = re.compile(rf"(?:^|, )so (?:that'?s |it'?s |we'?re |now |only |just )*(?:\d+|{'|'.join(NUMBERS)})\b")
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
+#: what is wanted again
+_BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
 #: what is no whole number
 _FRACTION = re.compile(r"\d+(?:[.,/]\d+)+|\d+e\d+", re.IGNORECASE)
 
@@ -77,15 +82,18 @@ class Orders(Details):
         if gone and not self.like(drafts[0]):
             return False  # "no tea" where none was ordered
         removing = bool(phrases("remove").search(low))
+        if removing and _BACK.search(low) and not any(self.lines_of(draft) for draft in drafts):
+            removing = not any(self.taken(draft, low) for draft in drafts)  # "put back the rope"
         if re.search(r"\bnot\b", low) and any(draft.removed for draft in drafts) and not removing and len(drafts) > 1:
             return self.replaced(low, drafts, turn, mentions)
         if len(drafts) == 1 and not drafts[0].more and self.state.lines and (
             _MAKE_IT.search(low) or (NO_I_MEAN.search(low) and len(low.split()) < 8)
         ) and not (
-            self.lines_of(drafts[0])
+            self.lines_of(drafts[0]) or self.taken(drafts[0], low)
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
-        if len(drafts) == 2 and drafts[0].definite and not drafts[1].definite and self.lines_of(drafts[0]):
+        two = len(drafts) == 2 and (drafts[0].definite or drafts[0].part)
+        if two and not drafts[1].definite and self.lines_of(drafts[0]):
             first, second = [mention for mention in mentions if mention.kind == "item"][:2]
             between = {word.fold for word in turn[first.last : second.first]}
             turned = between & {"a", "an", "into"} and not between & {"and", ",", "with", "plus"}
@@ -116,15 +124,20 @@ class Orders(Details):
             return self.replaced(low, drafts, turn, mentions)
         if not drafts:
             return self.detail(low, loose, turn, mentions, removing)
+        if NO_I_MEAN.search(low) and loose.extras:  # "no, strawberry, and a tea"
+            self.detail(low, loose, turn, [m for m in mentions if m.value in loose.extras], removing)
         if removing and len(drafts) > 1:  # "with the pass I don't need the ticket": what comes before is only spoken of
             at = phrases("remove").search(low)
             starts = [turn[m.first].start for m in mentions if m.kind == "item"]
             if at and re.match(r".*\bwith\b", low[: at.start()]) and len(starts) == len(drafts):
                 drafts = [draft for draft, start in zip(drafts, starts) if start > at.start()] or drafts
         removing = removing and self._removes(low, drafts, turn, mentions)
+        rather = len(drafts) > 1 and re.search(r"\b(?:have|wants?|get|like|take|instead|rather)\b", low)
         done = False
         for draft in drafts:
-            if removing or (draft.removed and self.lines_of(draft)):
+            # "scrap the lemonade, she'd rather have a tea"
+            wanted = removing and rather and not self.lines_of(draft) and not draft.definite
+            if (removing and not wanted) or (draft.removed and self.lines_of(draft)):
                 done = self.remove(low, draft, mentions) or done
             else:
                 done = self.put(low, draft, text) or done
@@ -146,18 +159,26 @@ class Orders(Details):
 
     def put(self, low: str, draft: Draft, text: str) -> bool:
         """Add a draft to the order, or change the line it speaks of."""
-        lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines)]
+        if _NOT_THAT.match(folded(self.text)) and re.search(rf"\ban? {re.escape(folded(draft.text))}\b", low):
+            draft = replace(draft, counted=True)  # "no, a flat white" where there were two
+        meant = draft.definite or bool(NO_I_MEAN.search(low))
+        lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines) or meant]
         not_that = bool(_NOT_THAT.match(folded(self.text)))
         correcting = not_that or bool(phrases("correct").search(low) or re.search(r"\b(?:only|just)\b", low))
+        correcting = correcting or bool(NO_I_MEAN.search(low)) or draft.counted and bool(_SO_MANY.search(low))
         correcting = correcting or bool(lines and set(draft.without) & set(self.state.lines[lines[0] - 1].extras))
         adding = (
             draft.more
             or bool(re.search(r"\b(?:another|as well|too|also|add)\b", low))
+            and not re.search(r"\bonly (?:one|two|\d)\b", low)
+            and not (draft.definite and (draft.size or draft.extras or draft.without))
             and not (draft.extras and re.search(r"\b(?:to|on|in|for) (?:the|my|that|both|all)\b", low))
         )
         recount = not_that and draft.counted  # "no, two large lattes" is all of them, not two of the three
         if not adding and not (recount and lines) and (done := self.filled(draft)) is not None:
             return done
+        if draft.part and lines and (draft.size or draft.extras or draft.without):
+            return self.divide(lines[0], draft.count, draft)  # "one of the teas without lemon"
         if lines and not adding and (correcting or (draft.definite and (draft.extras or draft.without or draft.size))):
             number = lines[0]
             line = self.state.lines[number - 1]
@@ -169,10 +190,10 @@ class Orders(Details):
                 return self.emit(Change(number, draft.count))  # as it is
             part = draft.counted and count and count < line.count
             part = part and not (recount and set(draft.extras) <= set(line.extras) and not draft.without)
-            if part and (draft.size or draft.extras or draft.without):
+            if part and (draft.size not in ("", line.size) or draft.extras or draft.without):
                 return self.divide(number, count, draft)
             done = False
-            for target in targets:
+            for target in sorted(targets, reverse=True):
                 done = self.emit(self.change(target, draft, count)) or done
             self.last = number
             return done
@@ -190,6 +211,8 @@ class Orders(Details):
         if len(draft.values) > 1:
             self.found.unclear.append((draft.text, draft.values))
             return False
+        if back := self.taken(draft, low):
+            return self.emit(back)
         item = self.house.item(draft.values[0])
         assert item is not None
         extras = [extra for extra in dict.fromkeys(draft.extras) if extra in item.extras]
@@ -204,6 +227,13 @@ class Orders(Details):
         if done:
             self.last = max((n for n, line in enumerate(self.state.lines, 1) if line.item == item.name), default=0)
         return done
+
+    def taken(self, draft: Draft, low: str) -> Add | None:
+        """What was taken away and is wanted after all: "put the rope back"."""
+        if not (draft.definite or _BACK.search(low)) or draft.extras or draft.size or draft.without:
+            return None
+        gone = next((line for line in reversed(self.before.gone) if line.item in draft.values), None)
+        return Add(gone.item, draft.count if draft.counted else gone.count, *astuple(gone)[2:]) if gone else None
 
     def filled(self, draft: Draft) -> bool | None:
         """ "A small latte" where a latte waits for its size is that latte; None where it is another one."""
@@ -245,6 +275,9 @@ class Orders(Details):
             return done
         if re.search(r"\b(?:another|second|extra|more)\b", low) and line.count > 1 and not draft.counted:
             return self.emit(Remove(number, 1))
+        single = re.search(rf"\ban? (?:\w+ )?{re.escape(folded(draft.text))}\b", low)
+        if single and line.count > 1 and not draft.counted:
+            return self.emit(Remove(number, 1))  # "she doesn't want a tea after all"
         if draft.counted and not draft.definite or re.search(r"\bone of\b", low):
             return self.emit(Remove(number, draft.count if draft.counted else 1))
         return self.emit(Remove(number))
@@ -262,6 +295,10 @@ class Orders(Details):
                 return self.put(low + " actually", only, low)
             like = self.like(only)  # "make it white"
             old_line = like[-1] if like else self.last or len(self.state.lines)
+            line = self.state.lines[old_line - 1]
+            if line.count > 1 and re.search(r"\bone of (?:them|those|these)\b", low):
+                old = Draft((line.item,), 1, True)
+                return self.exchange(low, old, only, old_line)
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
         marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
         starts = {
@@ -285,21 +322,24 @@ class Orders(Details):
             self.found.unclear.append((new.text, new.values))
             return False
         number = lines[0]
-        line = self.state.lines[number - 1]
         if set(new.values) & set(old.values):  # the same item, in another form
             return self.emit(self.change(number, new, new.count if new.counted else 0))
-        if old.counted and old.count < line.count:
-            item = self.house.item(new.values[0])
-            self.emit(Remove(number, old.count))
-            return self.emit(Add(item.name if item else "", new.count if new.counted else old.count, new.size))
-        bare = self.house.item(new.values[0])
-        assert bare is not None
-        count = new.count if new.counted else line.count
-        extras = tuple(e for e in new.extras if e in bare.extras)
-        without = tuple(e for e in new.without if e in bare.extras)
-        size = new.size or (line.size if line.size in bare.sizes else "")
-        done = self.emit(Remove(number)) and self.emit(Add(bare.name, count, size, extras, without))
+        done = self.exchange(low, old, new, number)
         for draft in drafts:
             if draft is not old and draft is not new:
                 self.put(low, draft, low)
         return done
+
+    def exchange(self, low: str, old: Draft, new: Draft, number: int) -> bool:
+        """Put another item in the place of a line, or of some of it."""
+        line = self.state.lines[number - 1]
+        part = old.counted and old.count < line.count  # "make one of the cods a plaice"
+        bare = self.house.item(new.values[0])
+        assert bare is not None
+        count = new.count if new.counted else old.count if part else line.count
+        same = line.extras if re.search(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b", low) else ()
+        extras = tuple(e for e in (*same, *new.extras) if e in bare.extras)
+        without = tuple(e for e in new.without if e in bare.extras)
+        size = new.size or (line.size if line.size in bare.sizes else "")
+        done = self.emit(Remove(number, old.count if part else 0))
+        return done and self.emit(Add(bare.name, count, size, extras, without))

@@ -66,6 +66,11 @@ class Reading:
         return kind if isinstance(kind, str) else "choice"
 
 
+def inquires(low: str) -> bool:
+    """Whether a folded text asks how things are, so that no word in it orders: "does he need a harness"."""
+    return bool(phrases("inquiring").search(low))
+
+
 def asks(low: str) -> bool:
     """Whether a folded text has the form of a question; polite orders have this form, too."""
     return bool(phrases("asking").search(low))
@@ -76,9 +81,10 @@ def clauses(text: str) -> list[tuple[str, bool]]:
     found, start = [], 0
     for match in phrases("clause").finditer(text):
         piece = text[start : match.start()]
-        if match[0].strip(" ,").lower() == "actually":
-            if not re.search(r"\w", text[match.end() :]):
-                continue  # "a large one actually"
+        joint = match[0].strip(" ,").lower()
+        if joint in ("actually", "then") and re.match(r"\W*$|[,;]", text[match.end() :]):
+            continue  # "a large one actually", "a tea then, with milk"
+        if joint == "actually":
             start = match.start()
         else:
             start = match.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, Answer, Book, Cancel, Change, Name, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, UNKNOWN, Answer, Book, Cancel, Change, Name, Plain, Talk
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
@@ -148,7 +148,7 @@ def reply(
         or Talk("order") in operations
         or not any(parts)
     ):
-        parts.append(asking)
+        parts.append(asking if operations != [UNKNOWN] or any(parts) else f"{house.texts['unclear']} {asking}")
     elif (after.lines, after.bookings) != (before.lines, before.bookings) and not understood.unclear:
         parts.append("Anything else?")
     elif "confirm" in words and not after.empty and not any(parts):

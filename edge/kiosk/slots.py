@@ -46,7 +46,7 @@ _AT = re.compile(
 PHONE = re.compile(r"(?<![\w.])\+?\d[\d ()/-]{4,}\d(?!\w)")
 _COUNT = re.compile(
     rf"\b({_NUMBER})(?: more)?(?: (?:little|small|young|other))? "
-    r"(people|persons?|guests?|adults?|of us|pax|nights?|child(?:ren)?|kids?|friends|seats|boys|girls"
+    r"(people|ppl|persons?|guests?|adults?|of us|of them|pax|nights?|child(?:ren)?|kids?|friends|seats|boys|girls"
     r"|places|visitors)\b"
 )
 _PARTY = re.compile(
@@ -55,7 +55,7 @@ _PARTY = re.compile(
 )
 #: unit of a count in a booking -> what guests call it
 UNITS = {
-    "people": {"people", "person", "persons", "guest", "adult", "of us", "pax", "friends", "seat", "place", "visitor"},
+    "people": {*"people ppl person persons guest adult pax friends seat place visitor".split(), "of us", "of them"},
     "nights": {"night"},
     "children": {"child", "kid", "boy", "girl"},
 }
@@ -67,7 +67,7 @@ _NAME_WORD = r"[^\W\d_]+(?:['’.-][^\W\d_]+)*"
 _NAMED = re.compile(
     rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)"
     r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
-    rf"|\bthe name(?:'s|s| is)|(?:^|[,.;!] ?|  )name(?:'s|s| is|:)?|\bcall me|\bname of"
+    rf"|\bthe name(?:'s|s| is)|\bname(?:'s| is| of|:)|(?:^|[,.;!] ?|  )names?(?! (?:of|is)\b)|\bcall me"
     rf"|\bunder(?: the name(?: of)?)?|\bin the name of|\b(?:my|the) (?:last |sur|first )name is|\bunder my name,?)"
     rf"\s+(?:spelled |spelt )?((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,
@@ -81,7 +81,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SOFT = re.compile(
-    rf"\b(?:[Ff]or|[Ii]t's(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for)\s+"
+    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for)\s+"
     rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
 )  # fmt: skip
 
@@ -104,6 +104,7 @@ _NOT_BEFORE = re.compile(
     r"|\brather than|\bno longer)(?: it)?(?: on| at| for)?(?: the)? $"
 )
 _NOT_BEHIND = re.compile(r" (?:doesn'?t work|won'?t work|is no good|is out|isn'?t|is not|no longer|is impossible)")
+_CORRECTED = re.compile(r"\b(?:no|sorry|wait|actually|i mean|make (?:it|that)|rather)\b")
 _FROM_TO = re.compile(r"\b(?:from|change|move|swap|switch|shift)\b.*\b(?:to|for)\b")
 
 
@@ -115,7 +116,9 @@ def _last_meant(pattern: re.Pattern[str], text: str, low: str) -> str | None:
     ]  # fmt: skip
     if not meant:
         return None
-    found = meant[-1] if len(meant) == 2 and _FROM_TO.search(low[: meant[-1].start()]) else meant[0]
+    moved = len(meant) == 2 and _FROM_TO.search(low[: meant[-1].start()])
+    corrected = len(meant) > 1 and _CORRECTED.search(low[meant[0].end() : meant[-1].start()])
+    found = meant[-1] if moved or corrected else meant[0]
     return text[found.start() : found.end()].strip()
 
 
@@ -173,9 +176,9 @@ def counts(text: str) -> dict[str, str]:
     low = text.lower()
     found: dict[str, str] = {}
     for match in _COUNT.finditer(low):
-        unit = stem(match[2]) if match[2] != "of us" else "of us"
+        unit = match[2] if match[2].startswith("of ") else stem(match[2])
         for kind, names in UNITS.items():
-            if unit in {stem(name) for name in names} | {"of us"} & names:
+            if unit in {stem(name) for name in names} | names:
                 found.setdefault(kind, number_of(match[1]))
     if re.search(r"\b(?:just|only) (?:me|myself)\b|\bon my own\b|\bby myself\b", low):
         found.setdefault("people", "1")

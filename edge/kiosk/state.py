@@ -32,8 +32,8 @@ class State:
     """What has been ordered and booked so far.
 
     ``bookings``: name -> field -> value.  ``done``: the guest wants nothing more.  ``confirmed``: the guest has
-    confirmed that; an empty order is never confirmed.  ``offered``: the item whose price was told last, which "I'd like
-    one" refers to.
+    confirmed that; an empty order is never confirmed.  ``offered``: the item or the booking that a question was about
+    last, which "I'd like one" refers to.  ``gone``: the lines that were taken away last, which "put it back" means.
     """
 
     lines: tuple[Line, ...] = ()
@@ -42,6 +42,7 @@ class State:
     done: bool = False
     confirmed: bool = False
     offered: str = ""
+    gone: tuple[Line, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -59,7 +60,10 @@ def apply(house: House, state: State, operation: Operation) -> State:
     match operation:
         case Answer(number):
             at = number - len(house.facts) - 1
-            return replace(state, offered=house.items[at].name if 0 <= at < len(house.items) else "")
+            fact = house.facts[number - 1].casefold() if 0 < number <= len(house.facts) else ""
+            told = [booking.name for booking in house.bookings if fact and booking.name.casefold() in fact]
+            item = house.items[at].name if 0 <= at < len(house.items) else ""
+            return replace(state, offered=item or (told[0] if len(told) == 1 else ""))
         case Add():
             line = Line(operation.item, operation.count, operation.size, operation.extras, operation.without)
             return _open(state, _joined(state.lines, _checked(house, line)))
@@ -67,11 +71,11 @@ def apply(house: House, state: State, operation: Operation) -> State:
             line = _line(state, number)
             rest = line.count - (count or line.count)
             new = (replace(line, count=rest),) if rest > 0 else ()
+            state = replace(state, gone=state.gone if new else (*state.gone, line)[-MAX_LINES:])
             return _open(state, (*state.lines[: number - 1], *new, *state.lines[number:]))
         case Change():
             line = _changed(house, _line(state, operation.line), operation)
-            at = operation.line
-            return _open(state, (*state.lines[: at - 1], _checked(house, line), *state.lines[at:]))
+            return _open(state, _replaced(state.lines, operation.line - 1, _checked(house, line)))
         case Name(value):
             return replace(state, name=value)
         case Book(name, key, value):
@@ -116,6 +120,16 @@ def _joined(lines: tuple[Line, ...], new: Line) -> tuple[Line, ...]:
         if replace(line, count=new.count) == new and line.count + new.count <= MAX_COUNT:
             return (*lines[:at], replace(line, count=line.count + new.count), *lines[at + 1 :])
     return (*lines, new)
+
+
+def _replaced(lines: tuple[Line, ...], at: int, line: Line) -> tuple[Line, ...]:
+    """The lines with another at ``at``; where it is the same as one that is there, the first of the two is both."""
+    for other, each in enumerate(lines):
+        if other != at and replace(each, count=line.count) == line and each.count + line.count <= MAX_COUNT:
+            both = replace(line, count=each.count + line.count)
+            first, second = sorted((at, other))
+            return (*lines[:first], both, *lines[first + 1 : second], *lines[second + 1 :])
+    return (*lines[:at], line, *lines[at + 1 :])
 
 
 def _changed(house: House, line: Line, change: Change) -> Line:

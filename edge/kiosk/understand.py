@@ -30,10 +30,10 @@ from edge.kiosk.operations import (
 )
 from edge.kiosk.orders import Orders
 from edge.kiosk.phrases import kinds, phrases
-from edge.kiosk.reading import Understood, asks, clauses
+from edge.kiosk.reading import Understood, asks, clauses, inquires
 from edge.kiosk.state import State, missing
 from edge.kiosk.wishes import unnoted
-from edge.kiosk.words import NUMBERS, Word, folded, number, words
+from edge.kiosk.words import COMMON, NUMBERS, Word, folded, number, words
 
 __all__ = ["Understood", "understand"]
 
@@ -44,12 +44,24 @@ def understand(house: House, state: State, text: str) -> Understood:
     All of them can be applied in order.  Never empty: what means nothing here is [UNKNOWN].
     """
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
-    return _Turn(house, state, _kinds(house, _HALF.sub(_halved, plain))).read()
+    plain = _NOT_BUT.sub(r"\1", plain)
+    return _Turn(house, state, _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, plain)))).read()
 
 
 #: "6 croissants, half with butter"
 _HALF = re.compile(
     rf"\b(\d\d?|{'|'.join(NUMBERS)})\b([^.?!\d]*?)\bhalf (?:of (?:them|those) )?(?=with\b|without\b)", re.IGNORECASE
+)
+
+
+_NUMBER = rf"(?:\d\d?|{'|'.join(NUMBERS)})"
+#: "not two, three"
+_NOT_BUT = re.compile(rf"\bnot {_NUMBER}(?:,| but|, but) ({_NUMBER})\b", re.IGNORECASE)
+#: "two people, oh no sorry, three, I forgot one"
+_SLIP = re.compile(
+    rf"\b{_NUMBER}\b((?: [^\W\d]+){{0,5}}?),? (?:oh |er |um )?(?:no|wait|sorry|make that|i mean)\b"
+    rf"(?:,? (?:no|wait|sorry|make (?:that|it)|i mean))*,? ({_NUMBER})(?=[,.!;]|$| (?:please|actually|then)\b)",
+    re.IGNORECASE,
 )
 
 
@@ -124,17 +136,30 @@ class _Turn(Orders, Bookings):
         return self.found
 
     def spoken(self, clause: str) -> str:
-        """A clause that orders "one" or "two with jam" of the item asked about last, with the name of that item."""
+        """A clause that orders "one" or "a pot, with milk" of the item asked about last, with the name of that item."""
         low = folded(clause)
-        if not self.offered or asks(low) and not phrases("ordering").search(low):
+        item = self.house.item(self.offered)
+        if item is None or asks(low) and not phrases("ordering").search(low) or phrases("done").search(low):
             return clause
-        if phrases("done").search(low) or any(m.kind == "item" for m in self.names.mentions(words(clause))):
-            return clause
-        if found := _ONE.search(clause):
+        turn = words(clause)
+        mentions = self.names.mentions(turn)
+        if not any(m.kind == "item" for m in mentions) and (found := _ONE.search(clause)):
             return f"{clause[: found.start()]}{self.offered}{clause[found.end() :]}"
-        if found := re.match(rf"^(?:\w+ ){{0,3}}?(?:{'|'.join(NUMBERS)}|\d+)\b(?= with\b| please\b|\W*$)", low):
-            return f"{clause[: found.end()]} {self.offered}{clause[found.end() :]}"
+        if not mentions or any(word.fold.isalpha() and word.stem not in COMMON for word in turn[: mentions[0].first]):
+            return clause
+        first, end = mentions[0], turn[mentions[0].last - 1].end
+        of_item = mentions[1:] and mentions[1].kind == "item" and not self.apart(mentions, turn)
+        if first.kind == "number" and not of_item:
+            return f"{clause[:end]} {self.offered}{clause[end:]}"
+        fits = set(first.values) & set(item.sizes if first.kind == "size" else item.extras)
+        if first.kind in ("size", "extra") and fits and not self._item_next(mentions[1:], turn, first.last):
+            return f"{self.offered}, {clause[turn[first.first].start :]}"
         return clause
+
+    @staticmethod
+    def apart(mentions: list[Mention], turn: list[Word]) -> bool:
+        """Whether something stands between the first two things a clause names: "one, and a cake"."""
+        return bool({word.fold for word in turn[mentions[0].last : mentions[1].first]} & {",", "and", "with", "for"})
 
     def corrected(self) -> bool:
         """Whether the turn only changes what was ordered."""
@@ -164,7 +189,7 @@ class _Turn(Orders, Bookings):
         mentions = self.told_apart(self.names.mentions(turn), turn)
         named = {mention.kind for mention in mentions}
         asking = bool(ends or asks(low))
-        ordering = bool(phrases("ordering").search(low))
+        ordering = bool(phrases("ordering").search(low)) and not inquires(low)
         menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
         if phrases("allergy").search(low):
             self.allergy = True  # a fact may help, but only a person can promise anything
@@ -302,6 +327,8 @@ class _Turn(Orders, Bookings):
             return self.emit(Answer(facts.choose(self.house, text, True)))
         if menu and ordering and not wh:
             return False
+        if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
+            return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"
         if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
             return False  # "a latte?"
         if menu and self.state.lines and _POLITE_CHANGE.match(low):

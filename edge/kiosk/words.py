@@ -113,15 +113,5 @@ def distance(a: str, b: str, most: int = 2) -> int:
     return min(row[-1], most + 1)
 
 
-def close(a: str, b: str) -> bool:
-    """Whether stem ``a`` of a guest may be stem ``b`` of the house with a typing error."""
-    if a == b:
-        return True
-    shorter = min(len(a), len(b))
-    if shorter < 5 or a[0] != b[0] or a in COMMON:
-        return False
-    return distance(a, b, 2) <= (1 if shorter < 7 else 2)
-
-
-#: stems that are never a typing error for a word of the house
+#: stems that say nothing about a house
 COMMON = frozenset(stem(word) for word in listed("common"))
