@@ -335,33 +335,33 @@ def test_with_a_model_wishes_are_named_too() -> None:
      ["1 Ice cream tub with vanilla", "1 Ice cream tub with strawberry"]),
     ("climbing", ["shoes, a 43 and a 39", "the 39 should be a 38, they run big"],
      ["1 43 Climbing shoes", "1 38 Climbing shoes"]),
-    ("climbing", ["two shoes in 33 and two in 35", "only one in 33"], ["1 33 Climbing shoes", "2 35 Climbing shoes"]),
+    ("climbing", ["two shoes in 33 and two in 35", "only one in 33"], ["1 33 Climbing shoes", "2 × 35 Climbing shoes"]),
     ("chippy", ["two large haddocks", "make one of them a cod"], ["1 large Haddock", "1 large Cod"]),
     ("theatre", ["two teas", "one of the teas without lemon"], ["1 Tea", "1 Tea without lemon"]),
     ("burritos", ["two tacos with pork, one taco with fish", "swap the two pork ones for chicken"],
-     ["2 Taco with chicken", "1 Taco with fish"]),
+     ["2 × Taco with chicken", "1 Taco with fish"]),
     # how many
     ("cafe", ["two flat whites", "no, a flat white"], ["1 Flat white"]),
-    ("cafe", ["four brownies", "drop two of them"], ["2 Brownie"]),
-    ("cafe", ["two brownies", "not two, three"], ["3 Brownie"]),
-    ("cafe", ["six brownies", "that's too many, four will do"], ["4 Brownie"]),
-    ("cafe", ["five brownies", "one of us is ill, so four brownies"], ["4 Brownie"]),
-    ("chippy", ["four teas", "Doreen doesn't want a tea after all"], ["3 Tea"]),
+    ("cafe", ["four brownies", "drop two of them"], ["2 × Brownie"]),
+    ("cafe", ["two brownies", "not two, three"], ["3 × Brownie"]),
+    ("cafe", ["six brownies", "that's too many, four will do"], ["4 × Brownie"]),
+    ("cafe", ["five brownies", "one of us is ill, so four brownies"], ["4 × Brownie"]),
+    ("chippy", ["four teas", "Doreen doesn't want a tea after all"], ["3 × Tea"]),
     # slips within a turn
-    ("theatre", ["two tubs, one strawberry, no sorry, both vanilla"], ["2 Ice cream tub with vanilla"]),
+    ("theatre", ["two tubs, one strawberry, no sorry, both vanilla"], ["2 × Ice cream tub with vanilla"]),
     ("theatre", ["a pint, no, a half of lager"], ["1 half Lager"]),
-    ("cafe", ["two lattes, no sorry, three"], ["3 Latte"]),
+    ("cafe", ["two lattes, no sorry, three"], ["3 × Latte"]),
     # taken back
     ("climbing", ["a 60 m rope and a helmet", "drop the rope", "no, put the rope back"],
      ["1 Helmet", "1 60 m Rope"]),
     ("climbing", ["a helmet", "don't bother with the helmet"], []),
     ("theatre", ["a bottle of prosecco", "cancel the prosecco, they want G&Ts instead, two doubles"],
-     ["2 double Gin and tonic"]),
+     ["2 × double Gin and tonic"]),
     ("chippy", ["a bottle of coke", "a can rather than a bottle, sorry"], ["1 can Cola"]),
     # another
     ("chippy", ["a chip butty with cheese", "and another one but no cheese on that"],
      ["1 Chip butty with cheese", "1 Chip butty without cheese"]),
-    ("chippy", ["plaice and a pot of tea", "the same again for my wife"], ["2 Plaice", "2 pot Tea"]),
+    ("chippy", ["plaice and a pot of tea", "the same again for my wife"], ["2 × Plaice", "2 × pot Tea"]),
 ])  # fmt: skip
 def test_corrections(house: str, turns: list[str], lines: list[str]) -> None:
     assert [line_text(line) for line in visit(house, *turns).lines] == lines
@@ -369,23 +369,23 @@ def test_corrections(house: str, turns: list[str], lines: list[str]) -> None:
 
 @pytest.mark.parametrize(("house", "turn", "lines"), [
     # sizes
-    ("climbing", "two adults and a kid for half a day", ["2 half day Adult ticket", "1 half day Kids' ticket"]),
-    ("climbing", "day tickets for two adults and a kid", ["2 day Adult ticket", "1 day Kids' ticket"]),
-    ("climbing", "four shoes: 38, 38, 40, 44", ["2 38 Climbing shoes", "1 40 Climbing shoes", "1 44 Climbing shoes"]),
-    ("climbing", "three harnesses, two medium and a small", ["2 medium Harness", "1 small Harness"]),
+    ("climbing", "two adults and a kid for half a day", ["2 × half day Adult ticket", "1 half day Kids' ticket"]),
+    ("climbing", "day tickets for two adults and a kid", ["2 × day Adult ticket", "1 day Kids' ticket"]),
+    ("climbing", "four shoes: 38, 38, 40, 44", ["2 × 38 Climbing shoes", "1 40 Climbing shoes", "1 44 Climbing shoes"]),
+    ("climbing", "three harnesses, two medium and a small", ["2 × medium Harness", "1 small Harness"]),
     ("burritos", "four churros with chocolate", ["1 four pieces Churros with chocolate dip"]),
-    ("theatre", "two pints and a lemonade", ["2 pint Lager", "1 Lemonade"]),
+    ("theatre", "two pints and a lemonade", ["2 × pint Lager", "1 Lemonade"]),
     # which extra goes where
     ("chippy", "sausage and regular chips, gravy on the chips", ["1 Battered sausage", "1 regular Chips with gravy"]),
-    ("chippy", "three kids boxes, no ketchup on one of them", ["2 Kids' box", "1 Kids' box without ketchup"]),
+    ("chippy", "three kids boxes, no ketchup on one of them", ["2 × Kids' box", "1 Kids' box without ketchup"]),
     ("burritos", "two large bowls, chicken for him, beef for me, sour cream on both",
      ["1 large Burrito bowl with chicken and sour cream", "1 large Burrito bowl with beef and sour cream"]),
     ("burritos", "corn on the cob x2, one w lime, the other just cheese",
      ["1 Corn on the cob with lime", "1 Corn on the cob with cheese"]),
     ("burritos", "3 tacos, 2 beef 1 chicken, all w coriander",
-     ["2 Taco with beef and coriander", "1 Taco with chicken and coriander"]),
+     ["2 × Taco with beef and coriander", "1 Taco with chicken and coriander"]),
     # counts, spelling
-    ("chippy", "cod and chips twice", ["2 Cod", "2 Chips"]),
+    ("chippy", "cod and chips twice", ["2 × Cod", "2 × Chips"]),
     ("climbing", "large cofee with oatmilk", ["1 large Coffee with oat milk"]),
     ("chippy", "a small chips plain", ["1 small Chips"]),
     # nothing is ordered

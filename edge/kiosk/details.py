@@ -15,7 +15,8 @@ from edge.kiosk.words import number as number_word
 #: "no, oat milk" and "I meant oat milk"
 NO_I_MEAN = re.compile(
     r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
-    r"(?:no[, ]+(?!more|thanks|thank)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )(?!.*\b(?:also|too|as well|add)\b)"
+    r"(?:no[, ]+(?![, ]*(?:more|thanks?|and)\b)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )"
+    r"(?!.*\b(?:also|too|as well|add|more|another)\b)"
 )
 _SWAP = re.compile(r"\b(?:swap|replace|change|switch|exchange|substitute)\b")
 #: one thing is there, and goes
