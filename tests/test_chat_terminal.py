@@ -157,6 +157,20 @@ def test_terminate_at_the_prompt(terminal: Any) -> None:
         assert "Traceback" not in t.screen
 
 
+def test_terminate_while_the_prompt_loads_its_history(terminal: Any) -> None:
+    """The line editor prints an exception that a signal raises in a task of its own, and then waits for Enter."""
+    program = (
+        "import os, signal, sys; sys.path.insert(0, 'tests')\n"
+        "from edge.cli import terminal\n"
+        "terminal.PrivateHistory.load_history_strings = lambda self: os.kill(os.getpid(), signal.SIGTERM) or []\n"
+        "import fake_engine; fake_engine.install()\n"
+        "from edge.cli.main import main; main()\n"
+    )
+    with terminal("chat", command=[sys.executable, "-c", program]) as t:
+        assert t.wait(60) == 143
+        assert "Traceback" not in t.screen and "Press ENTER" not in t.screen
+
+
 def test_terminal_that_cannot_move_its_cursor(terminal: Any) -> None:
     with terminal("chat", TERM="dumb") as t:
         t.expect("> ")

@@ -29,9 +29,14 @@ _terminated = False  # SIGTERM has arrived within handle_sigterm
 
 
 def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    note_terminated()
+    raise Terminated
+
+
+def note_terminated() -> None:
+    """SIGTERM has arrived where an exception would be lost: :func:`check_terminated` raises it."""
     global _terminated
     _terminated = True
-    raise Terminated
 
 
 def check_terminated() -> None:

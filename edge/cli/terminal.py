@@ -6,9 +6,11 @@ Imported by ``chat`` only, and only if both ends are a terminal.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
@@ -22,7 +24,14 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from edge.cli.repl import COMMANDS, Interrupted
-from edge.cli.signals import is_wish, on_sigint
+from edge.cli.signals import (
+    Terminated,
+    check_terminated,
+    in_main_thread,
+    is_wish,
+    note_terminated,
+    on_sigint,
+)
 
 HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a chat begins
 
@@ -53,32 +62,57 @@ class TerminalReader:
 
     def read(self, prompt: str) -> str:
         message = FormattedText([("bold ansigreen", prompt)])
-        with at_prompt(self._session.app) as sigint:
-            text = self._session.prompt(message, handle_sigint=False, pre_run=sigint.press)
-        if sigint.pressed:  # behind Enter, before the answer
+        with at_prompt(self._session.app) as signals:
+            text = self._session.prompt(message, handle_sigint=False, pre_run=signals.apply)
+        check_terminated()  # behind Enter, before the answer
+        if signals.pressed:
             raise Interrupted(bool(text))
         return text
 
 
 class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a function
-    """A context manager: SIGINT is passed to the line editor as a key.
+    """A context manager: SIGINT is passed to the line editor as a key, and SIGTERM ends the editor with Terminated.
 
-    The editor's own handler loses a SIGINT that arrives while the editor releases the terminal.
+    The editor's own handler loses a SIGINT that arrives while the editor releases the terminal.  An exception that a
+    handler raises in one of the editor's tasks is printed by the editor, which then waits for Enter.
     """
 
     def __init__(self, app: Application[str]) -> None:
         self._app = app
-        self.pressed = False
+        self.pressed = self._terminated = False
+        self._old_terminate: Any = None
+
+    def __enter__(self) -> at_prompt:
+        if in_main_thread():
+            self._old_terminate = signal.signal(signal.SIGTERM, self._terminate)
+        return super().__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        if self._old_terminate is not None:
+            signal.signal(signal.SIGTERM, self._old_terminate)
 
     def handle(self, _signum: int, _frame: FrameType | None) -> None:
         if is_wish():
             self.pressed = True
-            if self._app.loop and self._app.is_running:
-                self._app.loop.call_soon_threadsafe(self.press)
+            self._soon()
 
-    def press(self) -> None:
-        """Send the key to the editor, which calls this itself when it starts."""
-        if self.pressed and not self._app.is_done:
+    def _terminate(self, _signum: int, _frame: FrameType | None) -> None:
+        note_terminated()
+        self._terminated = True
+        self._soon()
+
+    def _soon(self) -> None:
+        if self._app.loop and self._app.is_running:
+            self._app.loop.call_soon_threadsafe(self.apply)
+
+    def apply(self) -> None:
+        """Tell the editor what has arrived; the editor calls this itself when it starts."""
+        if self._app.is_done or not self._app.is_running:
+            return
+        if self._terminated:
+            self._app.exit(exception=Terminated)
+        elif self.pressed:
             self._app.key_processor.send_sigint()
 
 
