@@ -157,3 +157,15 @@ def test_the_file_that_ships_is_whole() -> None:
     assert len(index) == head["tokens"] and len(body) == head["tokens"] * (4 + dims // 2) + 5 * dims * hidden
     net = head["scorer"]
     assert all(len(row) == 13 for row in net["hidden"]) and len(net["out"][0]) == len(net["hidden"]) + 13
+
+
+@pytest.mark.parametrize(("question", "fact"), [
+    ("Is the muffin vegan?", ""), ("is the muffin gluten free?", ""), ("do you have gluten free bread?", ""),
+    ("Is the croissant nut free?", ""), ("is the brownie vegan?", ""), ("is the bread gluten free?", ""),
+    ("does the brownie contain nuts?", "The brownie and the carrot cake contain nuts."),
+    ("is the soup vegan?", "The lentil soup is vegan and gluten free."),
+    ("do you have anything gluten free?", "The lentil soup is vegan and gluten free."),
+])  # fmt: skip
+def test_a_fact_about_another_thing_does_not_answer_for_a_diet(question: str, fact: str) -> None:
+    chosen = choose(CAFE, question)
+    assert (CAFE.facts[chosen - 1] if chosen else "") == fact

@@ -24,7 +24,7 @@ from edge.kiosk.guards import LONGEST, is_emergency, is_foreign
 from edge.kiosk.house import EXAMPLE, House, load, parse
 from edge.kiosk.operations import DENY
 from edge.kiosk.state import State
-from edge.kiosk.visit import Visit, event
+from edge.kiosk.visit import SENT, Visit, event
 from tests.http_service import serving
 from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
 
@@ -88,6 +88,8 @@ TABLE = "a table for four tomorrow at 7pm, the name is Miller"
     (["three large lattes", "no, two large lattes"], ["2 × large Latte"]),
     (["three lattes", "no, two large lattes"], ["2 × large Latte"]),
     (["two croissants", "no, one croissant with butter"], ["1 Croissant", "1 Croissant with butter"]),
+    (["three small cappuccinos", "two of them with soy milk"],
+     ["1 small Cappuccino", "2 × small Cappuccino with soy milk"]),
     # sizes that are named by what they are
     (["an espresso", "the big one"], ["1 double Espresso"]),
     (["a latte", "smaller"], ["1 small Latte"]),
@@ -733,3 +735,27 @@ def test_what_newcomers_try() -> None:
     assert "2 × small Cappuccino." in talk("a small cappuccino", "double it")[-1]
     said = talk("table for 4 saturday 7pm", "cancel the booking")
     assert said[-1] == "Table: cancelled. Anything else?"
+
+
+@pytest.mark.parametrize(("turns", "said"), [
+    # an open question is not dropped in silence, nor what was ordered beside it doubled
+    (["a coffee", "and a croissant"], "Your order: 1 Croissant. That is €2.10. “coffee”: Americano or Latte?"),
+    (["a coffee", "and a croissant", "that's all"], "“coffee”: Americano or Latte?"),
+    (["a coffee and a croissant, that's all", "latte"],
+     "Your order: 1 Croissant and 1 Latte. Latte: small or large?"),
+    (["2 teas and 2 coffees", "black"], "Your order: 2 × Black tea. That is €5.60. “coffees”: Americano or Latte?"),
+    (["a coffee and a brownie", "no coffee after all", "that's all"],
+     "Your order: 1 Brownie. That is €3.40. Is that right?"),
+    (["2 teas", "black with honey"], "I could not note “with honey”. Please ask a member of staff. "
+     "Your order: 2 × Black tea. That is €5.60. Anything else?"),
+    # the total
+    (["a brownie", "what does it cost?"], "Your order: 1 Brownie. That is €3.40."),
+    (["a brownie", "how much do I have to pay?"], "Your order: 1 Brownie. That is €3.40."),
+    # after the order
+    (["a brownie", "that's all", "yes", "I want to cancel that order"], SENT),
+    (["a brownie", "that's all", "yes", "actually make it large"], SENT),
+    (["a brownie", "that's all", "yes", "a croissant"], "Your order: 1 Croissant. That is €2.10. Anything else?"),
+    (["a brownie", "that's all", "yes", "thank you"], "You are welcome."),
+])  # fmt: skip
+def test_a_reply_word_for_word(turns: list[str], said: str) -> None:
+    assert talk(*turns)[-1] == said

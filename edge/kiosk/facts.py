@@ -7,14 +7,16 @@ the vectors (training/fact_model.py), makes a score of them.  Below a least scor
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from operator import mul
 
 from edge.kiosk import vectors
 from edge.kiosk.house import House
-from edge.kiosk.phrases import listed, phrases, reworded
-from edge.kiosk.words import folded, stem, words
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.phrases import listed, paired, phrases
+from edge.kiosk.words import COMMON, folded, stem, words
 
 #: words that do not tell what a text is about
 _STOP = frozenset(stem(word) for word in (*listed("stop"), *listed("light")))
@@ -103,13 +105,39 @@ def choose(house: House, question: str, asking: bool = True) -> int:
         return 0
     ranked = scores(question, house.facts)
     best = max(range(len(ranked)), key=ranked.__getitem__)
+    if not fits_diet(house, question, house.facts[best]):
+        return 0
     return best + 1 if ranked[best] >= (0.0 if asking else UNASKED) else 0
+
+
+def fits_diet(house: House, question: str, fact: str) -> bool:
+    """Whether a fact may answer a question about a diet or an allergen; true of other questions.
+
+    It must speak of that diet, and name the thing that is asked about: what holds of the soup says nothing of a muffin.
+    """
+    asked, told = folded(question), folded(fact)
+    diets = [(found.end(), answer) for diet, answer in paired("diets") for found in diet.finditer(asked)]
+    if not diets or phrases("diet general").search(told):
+        return True
+    if not any(re.search(answer, told) for _, answer in diets):
+        return False
+    known, other = {word.stem for word in words(told)}, COMMON | {stem(word) for word in listed("diet about")}
+    behind = {each.stem for end, _ in diets for each in words(asked[end:])[:1] if each.fold.isalpha()} - other
+    if behind:  # "gluten free bread"
+        return behind <= known
+    turn = words(question)
+    for item in vocabulary(house).mentions(turn):
+        said = {word.stem for word in [*turn[item.first : item.last], *words(" ".join(item.values))]}
+        if item.kind == "item" and not said & known:
+            return False
+    things = {stem(found[1]) for found in phrases("diet thing").finditer(asked)} - other
+    return things <= known or bool(re.search(r"\b(?:all|every\w*)\b", told))
 
 
 def content(text: str) -> set[str]:
     """The stems of a text that tell what it is about."""
     plain = folded(text)
-    for pattern, instead in reworded():
+    for pattern, instead in paired("reworded"):
         plain = pattern.sub(instead, plain)
     stems = {word.stem for word in words(plain) if word.fold[0].isalnum()}
     return {each for each in stems if each not in _STOP and (len(each) > 1 or each.isdecimal())}

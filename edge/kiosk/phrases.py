@@ -40,9 +40,9 @@ def listed(name: str) -> frozenset[str]:
 
 
 @cache
-def reworded() -> list[tuple[re.Pattern[str], str]]:
-    """The pairs of the section "reworded": (pattern of what is said, the words to compare instead)."""
-    pairs = (line.split(" => ") for line in _sections()["reworded"][1])
+def paired(name: str) -> list[tuple[re.Pattern[str], str]]:
+    """The lines "SAID => OTHER" of a section: (pattern of what is said, the text behind the arrow)."""
+    pairs = (line.split(" => ") for line in _sections()[name][1])
     return [(re.compile(rf"\b(?:{said})\b"), words) for said, words in pairs]
 
 

@@ -93,8 +93,11 @@ def reply(
     before: State,
     after: State,
     understood: Understood,
+    doubts: Sequence[tuple[str, tuple[str, ...]]] = (),
 ) -> str:
-    """The reply to a turn that changed the state from ``before`` to ``after``."""
+    """The reply to a turn that changed the state from ``before`` to ``after``; it ends with the questions for all
+    that is unclear, also before this turn (``doubts``).
+    """
     operations = understood.operations
     parts: list[str] = []
     words = [each.word for each in operations if isinstance(each, Plain)]
@@ -106,8 +109,6 @@ def reply(
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
     if after.confirmed:
         return " ".join([*parts, finished(house, after)])
-    for word, names in understood.unclear:
-        parts.append(doubt(word, names))
     if understood.missed:
         parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
     if understood.unnoted:
@@ -133,6 +134,7 @@ def reply(
             "order": "Your order is empty." if after.empty else read_back(house, after),
         }.get(kind, ""))  # fmt: skip
     asking = question(house, after)
+    doubts = [*understood.unclear, *doubts]
     if after.done and not after.empty:
         parts.append(asking or f"{read_back(house, after)} Is that right?")
     elif "done" in words:
@@ -146,17 +148,19 @@ def reply(
         or understood.impossible
         or understood.unnoted
         or Talk("order") in operations
-        or not any(parts)
+        or not (any(parts) or understood.unclear)
     ):
         parts.append(asking if operations != [UNKNOWN] or any(parts) else f"{house.texts['unclear']} {asking}")
-    elif (after.lines, after.bookings) != (before.lines, before.bookings) and not understood.unclear:
+    elif (after.lines, after.bookings) != (before.lines, before.bookings) and not doubts:
         parts.append("Anything else?")
     elif "confirm" in words and not after.empty and not any(parts):
         parts.append("What else would you like?")
     text = " ".join(part for part in parts if part)
     if not text and any(isinstance(each, Change) for each in operations):
         text = read_back(house, after)  # it is as the guest wants it
-    return text or question(house, after) or house.texts["unclear"]
+    if not (text or understood.unclear or doubts and not operations):
+        text = question(house, after) or house.texts["unclear"]
+    return " ".join(filter(None, [text, *(doubt(word, names) for word, names in doubts)]))
 
 
 def read_back(house: House, state: State) -> str:

@@ -218,7 +218,8 @@ class _Turn(Orders, Bookings):
             if not self.allergy:
                 self.emit(Talk("help"))
             return
-        if phrases("read back").search(low) and not menu:
+        costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
+        if costs or phrases("read back").search(low) and not menu:
             self.emit(Talk("order"))
             return
         greeting = kinds("talk")["greeting"].search(low)

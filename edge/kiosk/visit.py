@@ -4,6 +4,7 @@ needed.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,15 +14,25 @@ from edge.errors import EdgeError
 from edge.kiosk import facts, say
 from edge.kiosk.guards import guard, is_foreign
 from edge.kiosk.house import House
-from edge.kiosk.operations import DENY, UNKNOWN, Operation, Talk, write
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNKNOWN, Answer, Operation, Talk, write
+from edge.kiosk.phrases import phrases
 from edge.kiosk.state import State, apply, as_dict, line_price, total
 from edge.kiosk.understand import Understood, understand
-from edge.kiosk.words import words
+from edge.kiosk.words import folded, words
 
 #: number of turns about something else after which an open question is dropped
 ASIDES = 3
+#: what a guest is told who wants to change or cancel an order that has been delivered
+SENT = "Your order has been sent. Please ask at the counter."
+#: what stands between the things of a turn
+_JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
 
 Reads = Callable[[House, State, str], Understood]
+
+
+#: a part of a turn, a word of it, and the names that it may be: ("2 teas", "teas", ("Green tea", "Black tea"))
+Doubt = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,9 @@ class Visit:
     deliver: Callable[[dict[str, Any]], object] = lambda order: None
     reads: Reads = understand
     state: State = field(default_factory=State)
-    _doubt: tuple[str, str, tuple[str, ...]] | None = None  # the last turn, a word of it, and what that may be
-    _asides: int = 0  # turns since then
+    _doubts: list[Doubt] = field(default_factory=list)
+    _asides: int = 0  # turns since a doubt was raised or settled
+    _sent: bool = False  # an order has been delivered, and no other begun
 
     def greet(self) -> Turn:
         """The greeting.  The facts are read now, so that the first question is answered as fast as the others."""
@@ -67,10 +79,16 @@ class Visit:
         after = before
         for operation in operations:
             after = apply(house, after, operation)
-        reminder = self._doubted(text, understood, meant == text and replace(after, offered=before.offered) == before)
+        open_doubts = self._doubted(meant, text, understood)
+        if (open_doubts or understood.unclear) and (after.done or DONE in operations):  # nothing is dropped in silence
+            after = replace(after, done=False, confirmed=False)
+            understood = replace(understood, operations=[o for o in operations if o not in (DONE, CONFIRM)])
         if operations == [UNKNOWN] and not understood.remarks and is_foreign(text):
             return Turn(house.texts["language"], tuple(operations), "language")
-        said = " ".join(filter(None, (say.reply(house, before, after, understood), reminder)))
+        said = say.reply(house, before, after, understood, open_doubts)
+        self._sent = self._sent and after.empty and Talk("goodbye") not in operations
+        if self._sent and _of_the_order(text, operations):
+            said = SENT
         order = None
         if after.confirmed and not after.empty:
             order = {"id": secrets.token_hex(8), "house": house.name, **as_dict(house, after)}
@@ -79,45 +97,61 @@ class Visit:
             except (OSError, EdgeError):
                 self.state = before
                 return Turn(f"Your order could not be passed on. {house.texts['unknown']}", tuple(operations))
-            after = State()
+            after, self._sent = State(), True
         elif after.empty and (after.done or Talk("goodbye") in operations):
             after = State()  # the guest leaves without an order: the next turn is of a new visit
         self.state = after
         return Turn(said, tuple(operations), order=order)
 
-    def _doubted(self, text: str, understood: Understood, aside: bool) -> str:
-        """Keep the open question: that of this turn, or the one before an ``aside``, which is asked again.  Returns the
-        text to say.
-        """
+    def _doubted(self, meant: str, text: str, understood: Understood) -> list[tuple[str, tuple[str, ...]]]:
+        """Keep the questions that are still open, beside those of this turn.  Returns those to ask again."""
+        operations = understood.operations
+        ordered = {getattr(each, "item", "") for each in operations}
+        if meant != text:
+            self._doubts, self._asides = self._doubts[1:], 0
+        elif Talk("goodbye") in operations or DENY in operations or RESTART in operations or (
+            phrases("remove").search(folded(text))
+        ):  # fmt: skip
+            self._doubts = []
+        self._doubts = [each for each in self._doubts if not ordered & set(each[2])]
+        self._asides += 1
+        again = [doubt[1:] for doubt in self._doubts] if self._asides <= ASIDES or DONE in operations else []
         if understood.unclear:
-            self._doubt = (text, *understood.unclear[0]) if len(understood.unclear) == 1 else None
+            self._doubts += [(self._part(meant, word), word, names) for word, names in understood.unclear]
             self._asides = 0
-        elif self._doubt is not None:
-            self._asides += 1
-            if not aside or self._asides > ASIDES or Talk("goodbye") in understood.operations or DENY in (
-                understood.operations
-            ):  # fmt: skip
-                self._doubt = None
-            else:
-                return say.doubt(*self._doubt[1:])
-        return ""
+        return again
+
+    def _part(self, turn: str, word: str) -> str:
+        """The part of a turn that orders ``word``, without what is ordered beside it."""
+        at = turn.find(word)
+        if at < 0:
+            return turn
+        items = [m for m in vocabulary(self.house).mentions(words(turn)) if m.kind == "item"]
+        starts = [start for m in items if (start := words(turn)[m.first].start) > at]
+        start = max((joint.end() for joint in _JOINT.finditer(turn, 0, at)), default=0)
+        end = max((joint.start() for joint in _JOINT.finditer(turn, at, min(starts))), default=len(turn)) if (
+            starts) else len(turn)  # fmt: skip
+        return turn[start:end].strip()
 
     def _meant(self, text: str) -> str:
-        """``text``; if it only chooses a name for the turn before, that turn with the name: "3 teas" and then
-        "green".
-        """
-        if self._doubt is None:
+        """``text``; if it only chooses a name for a turn before, that turn with the name: "3 teas" and then "green"."""
+        if not self._doubts:
             return text
-        turn, word, names = self._doubt
-        said = {each.stem for each in words(text)}
+        turn, word, names = self._doubts[0]
+        turn_words = words(text)
         parts = {name: {each.stem for each in words(name)} for name in names}
         others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
+        said = {each.stem for each in turn_words}
         fitting = [name for name in names if said & (parts[name] - others[name])]
         if len(fitting) > 1 and word in turn:
             return f"{turn}, {text}"  # "two teas" and then "one green, one black"
-        if len(fitting) != 1 or len(said) > 4 or word not in turn:
+        if len(fitting) != 1 or word not in turn:
             return text
-        return turn.replace(word, fitting[0], 1)
+        last = max(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] | {"one"})
+        rest = text[turn_words[last].end :].strip(" .!")
+        if len(said) > 4 and (last > 3 or not re.match(r"(?:with|without|no)\b", rest, re.IGNORECASE)):
+            return text
+        return turn.replace(word, f"{fitting[0]} {rest}".strip(), 1)
 
     def shown(self) -> dict[str, Any]:
         """The order for a screen: texts and amounts."""
@@ -139,6 +173,12 @@ class Visit:
         if not self.state.empty:
             return ["That is all", "Start again"]
         return ["What do you have?"] if self.house.items else []
+
+
+def _of_the_order(text: str, operations: list[Operation]) -> bool:
+    """Whether a turn that orders and asks nothing wants to change, cancel or hear the order."""
+    changing = any(phrases(name).search(folded(text)) for name in ("remove", "correct", "replace"))
+    return Talk("order") in operations or changing and {*operations} <= {UNKNOWN, Answer(0), DENY, RESTART}
 
 
 def event(visit: Visit, turn: Turn) -> dict[str, Any]:

@@ -36,12 +36,20 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
         if span and not taken & set(span):
             found[span[0]] = text[match.start() : match.end()]
             taken |= set(span)
+    with_this = {at for mention in mentions if mention.kind == "extra" for at in range(mention.first, mention.last)}
     for at, word in enumerate(turn):
         if word.fold == "half" and turn[at + 1 : at + 2] and turn[at + 1].fold in _WITH:
             found[at] = word.text  # "5 teas, half with lemon"
         if word.fold in _WITH and at not in taken and (last := _thing(turn, at, taken)):
             found[at] = text[word.start : turn[last].end]
             taken |= set(range(at, last + 1))
+            with_this |= set(range(at, last + 1))
+        follows = turn[at + 1].fold if at + 1 < len(turn) else ""
+        if word.fold in ("and", "or") and at - 1 in with_this and follows not in _ARTICLES | _WITH | {""}:
+            if number(follows) is None and (last := _thing(turn, at, taken)):  # "without sugar and cinnamon"
+                found[at] = text[turn[at + 1].start : turn[last].end]
+                taken |= set(range(at, last + 1))
+                with_this |= set(range(at, last + 1))
     for mention in mentions:
         at = mention.first - 1
         if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and turn[at - 1].fold in _WITH:
