@@ -748,6 +748,9 @@ def test_what_newcomers_try() -> None:
      "Your order: 1 Brownie. That is €3.40. Is that right?"),
     (["2 teas", "black with honey"], "I could not note “with honey”. Please ask a member of staff. "
      "Your order: 2 × Black tea. That is €5.60. Anything else?"),
+    # fewer, but of which? nothing is added
+    (["three small cappuccinos", "two of them with soy milk", "no, only two cappuccinos"],
+     "I could not note “no, only two cappuccinos”. Please ask a member of staff."),
     # the total
     (["a brownie", "what does it cost?"], "Your order: 1 Brownie. That is €3.40."),
     (["a brownie", "how much do I have to pay?"], "Your order: 1 Brownie. That is €3.40."),

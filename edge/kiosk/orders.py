@@ -185,6 +185,11 @@ class Orders(Details):
             targets = [number]
             if re.search(r"\b(?:both|all|each|every)\b", low) and not draft.counted:
                 targets = lines
+            if len(lines) > 1 and draft.counted and not (draft.extras or draft.without or draft.size):
+                total = sum(self.state.lines[each - 1].count for each in lines)
+                if line.count < draft.count < total:  # "only two", where there are one and two: fewer, but of which?
+                    self.found.unnoted.append(self.text.strip(" ,."))
+                    return True
             count = draft.count if draft.counted and draft.count != line.count and not draft.definite else 0
             if draft.counted and not count and not (draft.extras or draft.without or draft.size):
                 return self.emit(Change(number, draft.count))  # as it is
