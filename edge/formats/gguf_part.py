@@ -1,9 +1,9 @@
-"""A GGUF file on its way: written tensor by tensor, gone on with after an interruption, renamed when it is whole.
+"""An unfinished GGUF file: written tensor by tensor, resumed after an interruption, renamed when it is complete.
 
-The tensors go to ``TARGET.part``, whose header stays zeros until all of them are there: until then nothing takes it for
-a model.  ``TARGET.part.jsonl`` says what the file will be and which tensors are finished, one line each with a checksum
-of the stored bytes.  What an earlier process left is gone on with if it was to become the same file, made of the same
-source; a tensor whose bytes are not those that were written is made again, with all that follow.
+The tensors are written to ``TARGET.part``.  Its header stays zero until all of them are written, so no program opens it
+as a model.  ``TARGET.part.jsonl`` records the header and the source, then one line for each finished tensor with a
+checksum of its stored bytes.  The work of an earlier process is resumed if header and source are the same.  A tensor
+whose bytes do not match their checksum is written again, and so are all tensors after it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _BLOCK = 1 << 20
 
 
 class Part:
-    """The unfinished file of ``target``; a context manager that keeps it when something interrupts the work.
+    """The unfinished file of ``target``; a context manager that keeps the file if the work is interrupted.
 
-    ``source``: what the tensors are made of, as JSON values; another source begins anew.  ``finished``: tensors that
-    are there already -> what :meth:`add` was told of them.  Raises Busy where another process writes to it, OSError.
+    ``source``: identifies what the tensors are made from, as JSON values; with another source the file starts empty.
+    ``finished``: name of each tensor that is already written -> its ``about`` from :meth:`note`.
+
+    Raises Busy if another process is writing the file, and OSError.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Part:
         self._record.flush()
 
     def _sound(self, lines: list[str], about: dict[str, Any], entries: Sequence[Entry]) -> list[str]:
-        """The lines of tensors whose bytes are as they were written, up to the first that is not."""
+        """The lines of the leading tensors whose stored bytes match their checksums."""
         kept: list[str] = []
         if not lines or _parsed(lines[0]) != about:
             return kept
@@ -77,7 +79,7 @@ class Part:
         return kept
 
     def _stored_crc(self, offset: int, nbytes: int) -> int | None:
-        """Of bytes in the file; None where it is too short."""
+        """CRC of ``nbytes`` bytes of the file from ``offset``; None if the file is too short."""
         self._file.seek(offset)
         crc = 0
         while nbytes:
@@ -88,38 +90,38 @@ class Part:
         return crc
 
     def add(self, entry: Entry) -> int:
-        """Write a tensor; returns the CRC of its bytes, to be given to :meth:`note`."""
+        """Write a tensor; return the CRC of its stored bytes, for :meth:`note`."""
         self._file.seek(self._offsets[entry.name])
         crc = put(self._file, entry)
-        self._file.flush()  # before the record says that they are there
+        self._file.flush()  # before the record names it
         return crc
 
     def note(self, name: str, crc: int, about: Any) -> None:
-        """A tensor is finished; ``about``: what whoever goes on needs to know of it, as JSON values."""
+        """Record a finished tensor; ``about``: what a resumed run needs to know about it, as JSON values."""
         self._note(json.dumps({"name": name, "crc": crc, "about": about}))
 
     def complete(self) -> None:
-        """Write the header: the file at ``path`` is a GGUF file now, on the disk."""
+        """Write the header and sync: the file at ``path`` is now a complete GGUF file on disk."""
         self._file.seek(0)
         self._file.write(self._head)
-        self._file.truncate(self._end)  # what lies between tensors is zeros
+        self._file.truncate(self._end)  # the padding between tensors is zero
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def publish(self) -> None:
-        """Give the complete file its name."""
+        """Rename the complete file to ``target``."""
         os.replace(self.path, self.target)
         os.unlink(self._record_path)
 
     def discard(self) -> None:
-        """Delete what is there."""
+        """Delete the unfinished file and its record."""
         for path in (self._record_path, self.path):
             with suppress(OSError):
                 os.unlink(path)
 
 
 def _alone(path: str, target: str) -> BinaryIO:
-    """Open for reading and writing, locked."""
+    """Open the file for reading and writing, with an exclusive lock.  Raises Busy if another process holds it."""
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         try:
@@ -132,11 +134,11 @@ def _alone(path: str, target: str) -> BinaryIO:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file
-        file.close()  # whoever had it has just given it its name
+        file.close()  # its writer has just renamed it
 
 
 def _read(path: str) -> list[str]:
-    """Whole lines; none where there is no such file."""
+    """The complete lines of a text file; empty if there is no such file."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return [line[:-1] for line in file if line.endswith("\n")]
