@@ -71,6 +71,13 @@ def say(browser: Any, text: str) -> str:
     return browser.find_elements(By.CSS_SELECTOR, ".say.assistant > span:last-child")[-1].text
 
 
+def in_sight(browser: Any, box: Any) -> bool:
+    """Whether the end of BOX lies between the top of the page and the line where one types."""
+    return bool(browser.execute_script("""
+        const end = arguments[0].getBoundingClientRect().bottom;
+        return end >= 0 && end <= document.getElementById("ask").getBoundingClientRect().top + 1""", box))
+
+
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_conversation(browser: Any, url: str, screen: str) -> None:
     open_page(browser, url, SCREENS[screen])
@@ -98,6 +105,24 @@ def test_scripts_in_an_answer_stay_text(browser: Any, url: str) -> None:
     assert "onerror" in browser.find_elements(By.CSS_SELECTOR, ".say.assistant")[-1].text
     assert browser.execute_script("return window.hit") is False
     assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_end_stays_in_sight_until_somebody_scrolls_up(browser: Any, url: str, screen: str) -> None:
+    open_page(browser, url, SCREENS[screen])
+    browser.execute_script("window.answer = bubble('assistant', '')")
+    box = browser.find_elements(By.CSS_SELECTOR, ".say")[-1]
+    for words in (200, 2000, 4000):  # more at once than the screen is high
+        browser.execute_script(f"answer.set('tea and cake '.repeat({words}))")
+        wait(browser, lambda: in_sight(browser, box))
+    browser.execute_script("document.getElementById('main').scrollTop = 100")
+    wait(browser, lambda: browser.execute_script("return !following"))
+    browser.execute_script("answer.set('tea and cake '.repeat(6000))")
+    frames = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(true)))"
+    browser.execute_async_script(frames)
+    assert browser.execute_script("return document.getElementById('main').scrollTop") == 100
+    browser.execute_script("bubble('user', 'And a scone.')")  # whoever asks sees the answer
+    wait(browser, lambda: in_sight(browser, browser.find_elements(By.CSS_SELECTOR, ".say")[-1]))
 
 
 def test_stop_new_and_settings(browser: Any, url: str) -> None:
@@ -170,9 +195,7 @@ def test_the_kiosk(browser: Any, kiosk: str, screen: str) -> None:
     fits = "return document.documentElement.scrollWidth <= window.innerWidth"
     assert browser.execute_script(fits), "scrolls sideways"
     latest = browser.find_elements(By.CSS_SELECTOR, ".say")[-1]
-    assert browser.execute_script("""
-        const say = arguments[0].getBoundingClientRect(), ask = document.getElementById("ask").getBoundingClientRect();
-        return say.bottom <= ask.top + 1 && say.top >= 0""", latest), "the latest answer is not in sight"
+    wait(browser, lambda: in_sight(browser, latest))
     assert browser.execute_script("""
         const order = arguments[0].getBoundingClientRect();
         return order.top >= 0 && order.bottom <= innerHeight""", order), "the order is not in sight"
