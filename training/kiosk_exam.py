@@ -239,7 +239,7 @@ def table(sets: dict[str, dict[str, Any]]) -> str:
             right, asked = each["marks"].get(kind, [0, 0])
             exact = f"{right} of {asked}" if kind in ("emergency", "alarm") else f"{right / asked:.0%}" if asked else ""
             cells.append(exact if asked else "not scored yet")
-        goal = "none" if kind == "alarm" else f"under {target} %" if less else f"{target} %"
+        goal = "none" if kind == "alarm" else f"under {target}%" if less else f"{target}%"
         rows.append(f"| {name.strip()} | {' | '.join(cells)} | {goal} |")
     return "\n".join(rows)
 
@@ -259,7 +259,7 @@ def main() -> None:
     for kind, (name, target, less) in KINDS.items():
         if marks.asked[kind]:
             share = marks.right[kind] / marks.asked[kind]
-            goal = "" if target is None else f"under {target} %" if less else f"{target} %"
+            goal = "" if target is None else f"under {target}%" if less else f"{target}%"
             print(f"| {name} | {marks.right[kind]} | {marks.asked[kind]} | {share:.1%} | {goal} |")
     times = sorted(marks.seconds)
     print(f"\nseconds for a turn: median {times[len(times) // 2]:.4f}, most {times[-1]:.4f}")
