@@ -215,16 +215,21 @@ def test_line_editor_is_inside(chat: Any) -> None:
         terminal.expect("/regen .*Ctrl-D quits")
 
 
+def stopped(terminal: Terminal) -> None:
+    """Wait until a Ctrl-C has stopped the answer, and until the next one is not taken for its copy."""
+    terminal.taken_over()
+    time.sleep(0.6)  # two that the program sees within half a second are one
+
+
 def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
     with chat() as terminal:
+        terminal.taken_over()
         for _ in range(3):
-            terminal.taken_over()
             terminal.line("tell me a joke")
             terminal.handed_over()
             terminal.expect("joke.*?\n.*?[a-z]{3} [a-z]")
             terminal.type(CTRL_C)
-            time.sleep(0.6)  # two within half a second are one
-        terminal.taken_over()
+            stopped(terminal)
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
         assert "Ctrl-C again" not in terminal.screen
@@ -232,14 +237,13 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_chat(chat: Any) -> None:
 
 def test_ctrl_c_at_any_moment_after_enter_counts_once(chat: Any) -> None:
     with chat() as terminal:
+        terminal.taken_over()
         for i in range(12):
-            terminal.taken_over()
             terminal.line("tell me a joke")
             terminal.handed_over()
             time.sleep(0.001 * i)
             terminal.type(CTRL_C)
-            time.sleep(0.6)  # two within half a second are one
-        terminal.taken_over()
+            stopped(terminal)
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
 
