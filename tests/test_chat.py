@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyx.sampler", reason="needs the compiled floor (python setup.py build_ext --inplace)")
 
-from edge.cli import repl, signals
+from edge.cli import readers, repl, signals
 from edge.errors import ContextFull, UsageError
 from edge.session.conversation import Conversation
 from edge.session.sampling import PRESETS, Sampling
@@ -176,7 +176,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> Any:
     out, into = os.pipe()
     with open(out, encoding="utf-8") as stdin, open(into, "wb", buffering=0) as end:
         monkeypatch.setattr(sys, "stdin", stdin)
-        yield repl.PipeReader(), end
+        yield readers.PipeReader(), end
 
 
 def test_lines_come_whole_however_they_are_written(piped: Any) -> None:
@@ -193,7 +193,7 @@ def test_lines_come_whole_however_they_are_written(piped: Any) -> None:
 
 def test_endless_lines_are_refused(piped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, end = piped
-    monkeypatch.setattr(repl, "LINE_LIMIT", 1000)
+    monkeypatch.setattr(readers, "LINE_LIMIT", 1000)
     end.write(b"x" * 1000 + b"\n" + b"y" * 2000)
     assert reader.read("") == "x" * 1000
     with pytest.raises(UsageError, match="longer than"):

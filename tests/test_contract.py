@@ -289,6 +289,15 @@ def test_without_a_model(call: Any, env: dict[str, str]) -> None:
         assert f"{HOUSE}: a kiosk" in banner and "pull bonsai-1.7b" in banner
         t.line("two green teas")
         t.expect("Anything else.*> ")
+        t.taken_over()
+        t.type("/ord\t")
+        t.expect("/order")
+        t.line("")
+        t.expect("Total.*> ")
+        t.taken_over()
+        t.type("/reg\t")  # a command of chat, not of a kiosk
+        t.line("")
+        t.expect("unknown command /reg;")
         t.type(CTRL_D)
         assert t.wait() == 0
 

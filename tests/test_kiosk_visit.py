@@ -669,10 +669,10 @@ def test_check_looks_where_orders_go(tmp_path: Path) -> None:
 
 
 def test_interrupt_clears_a_line_that_is_being_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edge.cli import chat
     from edge.cli import kiosk as command
+    from edge.cli import readers
     from edge.cli.output import Output
-    from edge.cli.repl import Interrupted
+    from edge.cli.signals import Interrupted
 
     class Keys:
         interactive = True
@@ -684,7 +684,7 @@ def test_interrupt_clears_a_line_that_is_being_typed(monkeypatch: pytest.MonkeyP
                 raise key
             return str(key)
 
-    monkeypatch.setattr(chat, "choose_reader", lambda *_: Keys())
+    monkeypatch.setattr(readers, "choose_reader", lambda *_: Keys())
     assert command.converse(Output(), Visit(HOUSE)) == 130
     assert Keys.left == ["never read"]
 

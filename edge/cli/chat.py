@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,12 +11,12 @@ from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.keep import Keeper
-from edge.cli.output import Output, is_tty
-from edge.cli.repl import PipeReader, PlainReader, Repl
+from edge.cli.output import Output
+from edge.cli.readers import choose_reader, history_path
+from edge.cli.repl import COMMANDS, Repl
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
-    from edge.cli.repl import Reader
     from edge.engine import Engine
     from edge.session.session import Session
 
@@ -108,32 +105,11 @@ def chat(
 
             return serve_pipe(out, engine, arguments, system, stats)
         session = keeper.open(engine, system)
-        reader = choose_reader(out, None if no_history else history_path())
+        commands = {name: command.help for name, command in COMMANDS.items()}
+        reader = choose_reader(out, commands, None if no_history else history_path())
         if reader.interactive:
             banner(out, engine, session)
         return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
-
-
-def choose_reader(out: Output, history: Path | None) -> Reader:
-    """A reader with line editing if both ends are a terminal that supports it, else a plain one."""
-    if not (is_tty(sys.stdin) and is_tty(sys.stdout)):
-        return PipeReader()
-    if os.environ.get("TERM", "dumb") == "dumb":
-        return PlainReader()
-    try:
-        from edge.cli.terminal import TerminalReader
-    except ImportError:  # a minimal installation without prompt_toolkit still chats
-        return PlainReader()
-    return TerminalReader(history, out.colored(sys.stdout))
-
-
-def history_path() -> Path:
-    """``$BITNET_EDGE_HOME/history``, else under the XDG state folder."""
-    home = os.environ.get("BITNET_EDGE_HOME")
-    if home:
-        return Path(home).expanduser() / "history"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "bitnet-edge" / "history"
 
 
 def banner(out: Output, engine: Engine, session: Session) -> None:

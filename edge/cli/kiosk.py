@@ -27,15 +27,17 @@ It says only what its owner wrote; it cannot chat. To chat, get a model: bitnet-
 #: the note after one answer, on a terminal
 NOTE = "(the example kiosk answers; to talk with a model: bitnet-edge pull bonsai-1.7b, then use -m bonsai-1.7b)"
 
-HELP = """\
-/facts   the facts of this house
-/menu    what can be ordered, with prices
-/order   the current order
-/new     start with the next guest
-/help    this list
-/exit    quit
-Ctrl-C   clear the line; on an empty line, quit
-Ctrl-D   quit"""
+#: /command -> what it does
+COMMANDS = {
+    "facts": "the facts of this house",
+    "menu": "what can be ordered, with prices",
+    "order": "the current order",
+    "new": "start with the next guest",
+    "help": "this list",
+    "exit": "quit",
+}
+HELP = "\n".join([*(f"{'/' + name:<8} {meaning}" for name, meaning in COMMANDS.items()),
+                  "Ctrl-C   clear the line; on an empty line, quit", "Ctrl-D   quit"])  # fmt: skip
 
 
 class OpenContext(Context):
@@ -246,10 +248,10 @@ def answer(out: Output, text: str, as_json: bool) -> int:
 
 def converse(out: Output, visit: Visit) -> int:
     """One guest after another, in the terminal or line by line in a pipe.  Returns the exit code."""
-    from edge.cli.chat import choose_reader
-    from edge.cli.repl import Interrupted
+    from edge.cli.readers import choose_reader
+    from edge.cli.signals import Interrupted
 
-    reader = choose_reader(out, None)
+    reader = choose_reader(out, COMMANDS)
     if reader.interactive:
         out.info(ABOUT.format(name=visit.house.name) + "\n", "dim")
     out.line(visit.greet().say)

@@ -1,125 +1,30 @@
-"""The chat of a terminal or a pipe: messages, /commands and Ctrl-C. A reader provides the lines, so nothing here
-depends on the terminal.
-
-Readers: :class:`edge.cli.terminal.TerminalReader` (prompt_toolkit), :class:`PlainReader` (a terminal that cannot move
-its cursor) and :class:`PipeReader` (no terminal: no prompts, no colours).
+"""The chat of a terminal or a pipe: messages, /commands and Ctrl-C. A reader (``readers.py``) provides the lines, so
+nothing here depends on the terminal.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import select
-import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, human
 from edge.cli.command import Escaped
 from edge.cli.output import Answer, Output
-from edge.cli.signals import check_terminated, interrupting, stopping
+from edge.cli.readers import too_long
+from edge.cli.signals import Interrupted, interrupting, stopping
 from edge.errors import EdgeError, UsageError
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
 
 if TYPE_CHECKING:
+    from edge.cli.readers import Reader
     from edge.engine import Engine
     from edge.session.session import Session
     from edge.session.stream import Piece
 
 QUOTES = '"""'
-
-
-class Interrupted(Exception):
-    """Ctrl-C at the prompt; ``had_text`` is whether a line was being typed."""
-
-    def __init__(self, had_text: bool = False) -> None:
-        super().__init__()
-        self.had_text = had_text
-
-
-class Reader(Protocol):
-    """Where the lines of a conversation come from."""
-
-    interactive: bool  # for a person: show prompts and hints, and continue after errors
-
-    def read(self, prompt: str) -> str:
-        """The next line, without its newline; bytes that are not UTF-8 become surrogates.
-
-        Raises EOFError at the end and Interrupted on Ctrl-C.
-        """
-        ...
-
-
-class PipeReader:
-    """Lines of standard input when it is not a terminal.  Raises UsageError for a line longer than LINE_LIMIT bytes.
-
-    It waits in intervals: a signal that arrives just before a system call begins does not end the call, and its handler
-    would run only after the next line.
-    """
-
-    interactive = False
-    INTERVAL = 0.5  #: seconds between two looks at what has arrived
-
-    def __init__(self) -> None:
-        self._held = bytearray()  # read and not yet returned
-        self._searched = 0  # bytes of it that hold no newline
-        self._ended = False
-
-    def read(self, prompt: str) -> str:
-        line = self._line()
-        if not line:
-            raise EOFError
-        return line.decode("utf-8", "surrogateescape").rstrip("\r\n")
-
-    def _line(self) -> bytes:
-        """The next line with its newline; b"" at the end of the input."""
-        if sys.stdin is None:
-            return b""
-        try:
-            fd = sys.stdin.fileno()
-        except OSError:  # not a file of the system: a program put something of its own there
-            line = sys.stdin.buffer.readline(LINE_LIMIT + 2)
-            if len(line) > LINE_LIMIT + 1:
-                raise _too_long() from None
-            return line
-        while (at := self._held.find(b"\n", self._searched)) < 0 and not self._ended:
-            self._searched = len(self._held)
-            ready, _, _ = select.select([fd], [], [], self.INTERVAL)
-            check_terminated()
-            if len(self._held) > LINE_LIMIT:
-                raise _too_long()
-            if ready:
-                data = os.read(fd, 1 << 16)
-                self._held += data
-                self._ended = not data
-        end = at + 1 if at >= 0 else len(self._held)
-        line = bytes(self._held[:end])
-        del self._held[:end]
-        self._searched = 0
-        return line
-
-
-def _too_long() -> UsageError:
-    return UsageError(f"a message on standard input is longer than {LINE_LIMIT >> 20} MiB")
-
-
-class PlainReader:
-    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system."""
-
-    interactive = True
-
-    def __init__(self) -> None:
-        if hasattr(sys.stdin, "reconfigure"):
-            sys.stdin.reconfigure(errors="surrogateescape")
-
-    def read(self, prompt: str) -> str:
-        try:
-            return input(prompt)
-        except KeyboardInterrupt:
-            print()
-            raise Interrupted from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +140,7 @@ class Repl:
             lines.append(line[:-1])
             length += len(line)
             if length > LINE_LIMIT:
-                raise _too_long()
+                raise too_long()
             try:
                 line = self.reader.read(". ")
             except EOFError:
@@ -252,7 +157,7 @@ class Repl:
             lines.append(line)
             length += len(line) + 1
             if length > LINE_LIMIT:
-                raise _too_long()
+                raise too_long()
             try:
                 line = self.reader.read(". ")
             except EOFError:

@@ -25,6 +25,14 @@ class Terminated(BaseException):
     """
 
 
+class Interrupted(Exception):
+    """Ctrl-C at the prompt; ``had_text`` is whether a line was being typed."""
+
+    def __init__(self, had_text: bool = False) -> None:
+        super().__init__()
+        self.had_text = had_text
+
+
 _terminated = False  # SIGTERM has arrived within handle_sigterm
 
 

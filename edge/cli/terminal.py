@@ -1,13 +1,13 @@
 """The chat prompt of a terminal: line editing, history, completion of /commands.  Imports prompt_toolkit.
 
-Imported by ``chat`` only, and only if both ends are a terminal.
+Imported only if both ends are a terminal.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,8 +23,8 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from edge.cli.repl import COMMANDS, Interrupted
 from edge.cli.signals import (
+    Interrupted,
     Terminated,
     check_terminated,
     in_main_thread,
@@ -37,11 +37,13 @@ HISTORY_LIMIT = 1 << 20  # bytes; a longer file is cut to its newer half when a 
 
 
 class TerminalReader:
-    """Reads lines from a person.  ``history``: the history file; None keeps the history in memory."""
+    """Reads lines from a person.  ``commands``: /commands that Tab completes, name -> help.  ``history``: the history
+    file; None keeps the history in memory.
+    """
 
     interactive = True
 
-    def __init__(self, history: Path | None, colored: bool) -> None:
+    def __init__(self, commands: Mapping[str, str], history: Path | None, colored: bool) -> None:
         keys = KeyBindings()
 
         @keys.add("c-c")
@@ -51,7 +53,7 @@ class TerminalReader:
 
         self._session: PromptSession[str] = PromptSession(
             history=open_history(history),
-            completer=CommandCompleter(),
+            completer=CommandCompleter(commands),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=keys,
@@ -119,12 +121,15 @@ class at_prompt(on_sigint):  # noqa: N801 - a context manager, used like a funct
 class CommandCompleter(Completer):
     """Completes the name of a /command."""
 
+    def __init__(self, commands: Mapping[str, str]) -> None:
+        self._commands = commands
+
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
         if text.startswith("/") and " " not in text:
-            for name, command in COMMANDS.items():
+            for name, meaning in self._commands.items():
                 if name.startswith(text[1:]):
-                    yield Completion(f"/{name}", start_position=-len(text), display_meta=command.help)
+                    yield Completion(f"/{name}", start_position=-len(text), display_meta=meaning)
 
 
 class PrivateHistory(FileHistory):
