@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away(kiosk: list[str], launcher: Path) -> None:
 
 @needs_bash
 def test_shell_kiosk_starts_in_a_saved_session(launcher: Path, folder: Path) -> None:
-    """docs/kiosk.md: the system prompt is read once, and no visitor changes the file."""
+    """docs/service.md: the system prompt is read once, and no visitor changes the file."""
     session = folder / "museum.bes"
     environ = surroundings(launcher, BITNET_EDGE_SESSION=str(session))
     prime = [str(launcher), "run", "-q", "--system", "Tell jokes.", "-n", "0"]
@@ -425,6 +425,30 @@ def test_unit_is_verified_by_systemd(folder: Path, launcher: Path) -> None:
     if "unrecognized option" in done.stderr:
         pytest.skip("systemd-analyze security has no --offline here")
     assert done.returncode == 0, done.stdout
+
+
+def test_units_of_the_page_are_verified_by_systemd(folder: Path, launcher: Path) -> None:
+    """docs/service.md: the change that makes the unit serve a kiosk, and the unit of the HTTP server."""
+    import click
+
+    from edge.cli.group import cli
+
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze here")
+    change, server = re.findall(r"```ini\n(.*?)```", (ROOT / "docs" / "service.md").read_text(), re.DOTALL)
+    unit = re.sub(r"^Documentation=.*\n", "", UNIT.read_text(), flags=re.MULTILINE)
+    for text in (unit + change, server):
+        path = folder / UNIT.name
+        path.write_text(text.replace("/usr/bin/bitnet-edge", str(launcher)))
+        done = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        command = re.findall(r"^ExecStart=\S+ (\S.*)$", text, re.MULTILINE)[-1].split()
+        found = cli.get_command(click.Context(cli), command[0])
+        while isinstance(found, click.Group):
+            found = found.get_command(click.Context(found), command[1])
+        assert found
+        known = {name for param in found.params for name in param.opts}
+        assert {word for word in command if word.startswith("-")} <= known
 
 
 def test_unit_forbids_nothing_that_is_needed() -> None:

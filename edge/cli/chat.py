@@ -55,7 +55,7 @@ standard input is one message.
     "Output",
     option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
     option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the same protocol to "
-           "several programs on a Unix socket; notifies systemd (docs/kiosk.md)."),
+           "several programs on a Unix socket; notifies systemd (docs/service.md)."),
     option("--parallel", type=Whole(min=1, max=64), metavar="N", default=1, advanced=True,
            help="With --socket: answers at the same time (default 1). The memory plan has a context for each."),
     option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),

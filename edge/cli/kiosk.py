@@ -121,7 +121,7 @@ def kiosk() -> None:
                           'line: {"text": "..."} in; the operations, the state and the reply out.'),
          option("--socket", "socket_path", type=Text(), metavar="PATH", help="Serve the --jsonl protocol to several "
                 "guests at a time on a Unix socket, each with an order of their own; notifies systemd "
-                "(docs/kiosk.md)."),
+                "(docs/service.md)."),
 )  # fmt: skip
 @options.output_options
 @click.pass_context

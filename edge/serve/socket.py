@@ -1,7 +1,7 @@
 """A JSONL protocol for many clients on a Unix socket, as a service of systemd.
 
 One event loop reads and writes for all clients and never waits for one: output that a client does not read is kept, up
-to BUFFER bytes, then the client is disconnected. docs/kiosk.md describes the service.
+to BUFFER bytes, then the client is disconnected. docs/service.md describes the service.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def stage(folder: Path, tree: Path) -> None:
     about = tree / "usr/share/doc/bitnet-edge"
     for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
         put(kiosk / example, about / "examples" / example, 0o755)
-    for page in ("kiosk.md", "contract.md", "cli.md"):
+    for page in ("kiosk.md", "service.md", "contract.md", "cli.md"):
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in
     put(licences, about / "copyright")
