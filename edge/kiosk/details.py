@@ -279,6 +279,23 @@ class Details(Drafts):
                         return number, [m for m in rest if m.kind != "number"]
         return None
 
+    def swapped(self, low: str) -> bool:
+        """ "Swap the sizes", "the other way round": the two lines that differ in it change places."""
+        found = phrases("swapped").search(low)
+        lines = [(at, line) for at, line in enumerate(self.state.lines, 1) if line.size or not found or not found[1]]
+        if not found or len(lines) != 2:
+            return False
+        (first, one), (second, two) = lines
+        alike = (one.item, one.extras, one.without) == (two.item, two.extras, two.without)
+        of_sizes = "size" in low or found[1] is None and one.size != two.size
+        if of_sizes and one.size and two.size and not alike:
+            if one.size not in self._sizes(two.item) or two.size not in self._sizes(one.item):
+                return False
+            return self.emit(Change(first, size=two.size)) and self.emit(Change(second, size=one.size))
+        if "size" in low and not alike or one.count == two.count and alike:
+            return False
+        return self.emit(Change(first, two.count)) and self.emit(Change(second, one.count))
+
     def ordinal(self, low: str) -> int:
         """The line that "the second one" is; 0 where none is meant."""
         found = re.search(r"\b(?:the|my) (first|second|third|fourth|last) (?:ones?|of them)\b", low)

@@ -103,11 +103,38 @@ def choose(house: House, question: str, asking: bool = True) -> int:
     """
     if not house.facts:
         return 0
-    ranked = scores(question, house.facts)
-    best = max(range(len(ranked)), key=ranked.__getitem__)
-    if not fits_diet(house, question, house.facts[best]):
+    fitting = of_the_day(house, question)
+    ranked = scores(question, tuple(house.facts[number] for number in fitting))
+    best = max(range(len(ranked)), key=ranked.__getitem__, default=None)
+    if best is None or not fits_diet(house, question, house.facts[fitting[best]]):
         return 0
-    return best + 1 if ranked[best] >= (0.0 if asking else UNASKED) else 0
+    return fitting[best] + 1 if ranked[best] >= (0.0 if asking else UNASKED) else 0
+
+
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAY = r"\b(mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)days?\b"
+_DAYS = re.compile(rf"{_WEEKDAY}(?:\s*(?:to|till|until|through|-|–)\s*{_WEEKDAY})?")
+
+
+def weekdays(text: str) -> set[int]:
+    """The days of the week that a text names, from 0 for Monday: "Tuesday to Thursday" -> {1, 2, 3}."""
+    low = folded(text)
+    found: set[int] = set()
+    for match in _DAYS.finditer(low):
+        first = _WEEKDAYS.index(match[1][:3])
+        last = _WEEKDAYS.index(match[2][:3]) if match[2] else first
+        found |= {day % 7 for day in range(first, last + 1 + 7 * (last < first))}
+    if re.search(r"\b(?:every|each|any) day\b|\bdaily\b|\ball week\b|\bseven days\b", low):
+        return set(range(7))
+    found |= {5, 6} if re.search(r"\bweekends?\b", low) else set()
+    return found | set(range(5)) if re.search(r"\bweekdays?\b", low) else found
+
+
+def of_the_day(house: House, question: str) -> list[int]:
+    """Indices of the facts that may answer a question: if some name the day it asks about, none about other days."""
+    asked, told = weekdays(question), [weekdays(fact) for fact in house.facts]
+    named = any(asked & days for days in told)
+    return [at for at, days in enumerate(told) if not (named and days) or asked & days]
 
 
 def fits_diet(house: House, question: str, fact: str) -> bool:

@@ -47,6 +47,7 @@ TEXTS = {
     "greeting": "Hello. What would you like?",
     "emergency": "Please call the emergency number 112 now, or ask the nearest member of staff for help.",
     "unknown": "I do not know that. Please ask a member of staff.",
+    "allergy": "I do not know more about allergies and diets. Please ask a member of staff.",
     "language": "I only understand English. Please ask a member of staff.",
     "long": "That was too long for me. Please tell me one thing at a time.",
     "unclear": "I did not understand that. Please say it in other words.",

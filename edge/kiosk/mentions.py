@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from edge.kiosk import vectors
 from edge.kiosk.house import House
+from edge.kiosk.phrases import listed
 from edge.kiosk.words import COMMON, Word, distance, folded, number, stem, words
 
 #: what guests call a size -> what houses call it, in order of preference
@@ -167,9 +168,16 @@ class Vocabulary:
                 if end := _matches(turn, at, entry.stems):
                     verbatim = entry.folds == tuple(w.fold for w in turn[at:end])
                     yield Mention(entry.kind, (entry.value,), at, end, verbatim=verbatim)
-            for size in SIZES.get(word.fold, ()):
+            for size in SIZES.get(self._size_word(word), ()):
                 if size in self.sizes and word.fold not in self.sizes:
                     yield Mention("size", (size,), at, at + 1)
+
+    @staticmethod
+    def _size_word(word: Word) -> str:
+        """The word of SIZES that a word is, or a slip of the pen for ("lage", "smal")."""
+        if word.fold in SIZES or len(word.fold) < 4 or word.fold in vectors.table()[0] or word.stem in COMMON:
+            return word.fold
+        return next((size for size in ("small", "large", "medium", "regular") if distance(word.fold, size, 1) == 1), "")
 
     def _partial(self, turn: list[Word]) -> Iterator[Mention]:
         """Runs of words that are parts of the names of items, with the items that share most of them."""
@@ -210,11 +218,13 @@ def close(word: Word, part: str) -> bool:
     if word.stem == part or word.fold == part + "s" or re.sub("[iy]$", "", word.stem) == re.sub("[iy]$", "", part):
         return True  # the last: "brownies", "brownie"
     shorter = min(len(word.stem), len(part))
-    if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or word.stem in COMMON:
+    unknown = word.fold not in vectors.table()[0]  # "lates" is no word, though "late" is
+    common = word.stem in COMMON and not (unknown and word.fold.endswith("s") and word.fold not in listed("common"))
+    if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or common:
         return False
     if distance(word.stem, part, 2) > (1 if shorter < 7 else 2):
         return False
-    return word.fold not in vectors.table()[0]
+    return unknown
 
 
 def _part_of_another(turn: list[Word], at: int) -> bool:

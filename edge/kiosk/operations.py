@@ -7,7 +7,7 @@
     book "table" "day" = "tomorrow"
     cancel "table"
     answer 4                         statement 4 of the house; "answer none"
-    confirm    deny    done    restart    unknown
+    confirm    deny    done    restart    undo    unknown
     small talk greeting
 
 One operation per line.  Texts are names of the house or parts of the guest's turn, written as JSON strings; lines and
@@ -99,13 +99,13 @@ class Talk:
 
 @dataclass(frozen=True)
 class Plain:
-    """An operation that is one word: confirm, deny, done, restart, unknown."""
+    """An operation that is one word: confirm, deny, done, restart, undo (the last change), unknown."""
 
     word: str
 
 
-PLAIN = ("confirm", "deny", "done", "restart", "unknown")
-CONFIRM, DENY, DONE, RESTART, UNKNOWN = (Plain(word) for word in PLAIN)
+PLAIN = ("confirm", "deny", "done", "restart", "undo", "unknown")
+CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN = (Plain(word) for word in PLAIN)
 Operation = Add | Remove | Change | Name | Book | Cancel | Answer | Talk | Plain
 
 

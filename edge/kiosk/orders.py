@@ -213,6 +213,8 @@ class Orders(Details):
         if lines and draft.definite and not (draft.extras or draft.without or draft.size) and not draft.counted:
             self.last = lines[0]
             return True  # spoken of, nothing said
+        if len(draft.values) > 1 and re.search(r"\b(?:of each|each|of every|every|of both|both|all the)\b", low):
+            return max([self.put("", replace(draft, values=(value,), definite=False), text) for value in draft.values])
         if len(draft.values) > 1:
             self.found.unclear.append((draft.text, draft.values))
             return False
@@ -258,7 +260,9 @@ class Orders(Details):
         """Take a line away, some of it, or an extra of it."""
         lines = self.lines_of(draft)
         if not lines:
-            return False
+            if self.before.lines:
+                self.found.absent.append(draft.values[0] if len(draft.values) == 1 else draft.text)
+            return bool(self.before.lines)
         number = lines[0]
         line = self.state.lines[number - 1]
         if re.search(r"\b(?:it|that|them) (?:back )?(?:out of|off|from) (?:the|my|that)\b", low):  # an extra of it

@@ -31,7 +31,8 @@ name TEXT - the guest's name
 book THING FIELD = TEXT - one field of a booking
 cancel THING - a booking is taken back
 answer NUMBER - the guest asks something and fact NUMBER answers it; "answer none" if no fact does
-confirm - yes; deny - no; done - the guest wants nothing more; restart - the guest takes everything back
+confirm - yes; deny - no; done - the guest wants nothing more; restart - the guest takes everything back; undo - the
+guest takes the last change back
 small talk KIND - greeting, thanks, goodbye, apology, help, order (asks what is ordered so far), other
 unknown - anything else"""
 

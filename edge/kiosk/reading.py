@@ -19,7 +19,8 @@ class Understood:
 
     ``unclear``: (words of the turn, the items that they may mean); ``missed``: words of the turn that order something
     that is not on the menu; ``unnoted``: wishes that an order cannot hold ("without nuts"); ``impossible``: days, times
-    and numbers that do not exist; ``no_count``: something was ordered less than once or more than MAX_COUNT times.
+    and numbers that do not exist; ``absent``: items to take away that are not in the order; ``no_count``: something was
+    ordered less than once or more than MAX_COUNT times; ``allergy``: the guest told what they may not eat.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -27,12 +28,14 @@ class Understood:
     missed: list[str] = field(default_factory=list)
     unnoted: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     no_count: bool = False
+    allergy: bool = False
 
     @property
     def remarks(self) -> bool:
         """Whether the guest must be told something besides the operations."""
-        return bool(self.unclear or self.missed or self.unnoted or self.impossible or self.no_count)
+        return bool(self.unclear or self.missed or self.unnoted or self.impossible or self.absent or self.no_count)
 
 
 class Reading:

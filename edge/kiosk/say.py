@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, UNKNOWN, Answer, Book, Cancel, Change, Name, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, UNKNOWN, Answer, Change, Name, Plain, Talk
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
@@ -103,8 +103,12 @@ def reply(
     words = [each.word for each in operations if isinstance(each, Plain)]
     asked = [each.number for each in operations if isinstance(each, Answer)]
     statements = house.statements()
+    for kind in (each.kind for each in operations if isinstance(each, Talk)):
+        parts.append({"greeting": house.texts["greeting"] if after.empty else "Hello.", "thanks": "You are welcome.",
+                      "apology": "No problem."}.get(kind, ""))  # fmt: skip
     for number in dict.fromkeys(asked):
-        parts.append(statements[number - 1] if number else house.texts["unknown"])
+        unknown = house.texts["allergy" if understood.allergy and any(asked) else "unknown"]
+        parts.append(statements[number - 1] if number else unknown)
     if "restart" in words and after.empty:
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
     if after.confirmed:
@@ -113,6 +117,8 @@ def reply(
         parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
     if understood.unnoted:
         parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
+    if understood.absent:
+        parts.append(f"There is no {listed(list(dict.fromkeys(understood.absent)), 'or')} in your order.")
     if understood.no_count:
         parts.append(f"You can order 1 to {MAX_COUNT} of one thing.")
     if understood.impossible:
@@ -120,19 +126,13 @@ def reply(
     reads_back = after.done and not after.empty and not question(house, after)
     if after.lines != before.lines and not reads_back:
         parts.append(f"Your order: {order_text(house, after)}" if after.lines else "Your order is empty now.")
-    for name in dict.fromkeys(each.booking for each in operations if isinstance(each, Book)):
-        if name in after.bookings and after.bookings[name] != before.bookings.get(name):
-            parts.append(booking_text(name, after.bookings[name]))
-    for name in (each.booking for each in operations if isinstance(each, Cancel)):
-        parts.append(f"{name[:1].upper()}{name[1:]}: cancelled.")
+    parts += [booking_text(name, now) for name, now in after.bookings.items() if now != before.bookings.get(name)]
+    parts += [f"{name[:1].upper()}{name[1:]}: cancelled." for name in before.bookings if name not in after.bookings]
     if after.name != before.name and any(isinstance(each, Name) for each in operations):
         parts.append(f"Thank you, {after.name}.")
     for kind in (each.kind for each in operations if isinstance(each, Talk)):
-        parts.append({
-            "greeting": house.texts["greeting"] if after.empty else "Hello.", "thanks": "You are welcome.",
-            "goodbye": "Goodbye.", "apology": "No problem.", "help": help_text(house),
-            "order": "Your order is empty." if after.empty else read_back(house, after),
-        }.get(kind, ""))  # fmt: skip
+        parts.append({"goodbye": "Goodbye.", "help": help_text(house),
+                      "order": "Your order is empty." if after.empty else read_back(house, after)}.get(kind, ""))
     asking = question(house, after)
     doubts = [*understood.unclear, *doubts]
     if after.done and not after.empty:

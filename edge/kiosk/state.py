@@ -34,6 +34,7 @@ class State:
     ``bookings``: name -> field -> value.  ``done``: the guest wants nothing more.  ``confirmed``: the guest has
     confirmed that; an empty order is never confirmed.  ``offered``: the item or the booking that a question was about
     last, which "I'd like one" refers to.  ``gone``: the lines that were taken away last, which "put it back" means.
+    ``earlier``: the state before the last turn that changed the order or a booking, which "undo that" restores.
     """
 
     lines: tuple[Line, ...] = ()
@@ -43,6 +44,7 @@ class State:
     confirmed: bool = False
     offered: str = ""
     gone: tuple[Line, ...] = ()
+    earlier: State | None = field(default=None, compare=False, repr=False)
 
     @property
     def empty(self) -> bool:
@@ -52,8 +54,8 @@ class State:
 def apply(house: House, state: State, operation: Operation) -> State:
     """The state after one operation.
 
-    Raises UsageError for an item, size, extra or booking that the house does not have, and for a line that does not
-    exist.
+    Raises UsageError for an item, size, extra or booking that the house does not have, for a line that does not exist,
+    and where there is nothing to undo.
     """
     if state.offered and not isinstance(operation, Talk):
         state = replace(state, offered="")
@@ -92,7 +94,12 @@ def apply(house: House, state: State, operation: Operation) -> State:
             kept = replace(state, bookings=others, done=False, confirmed=False)
             return State() if kept.empty else kept
         case Plain("restart"):
-            return State()
+            return State(earlier=state.earlier)
+        case Plain("undo"):
+            if state.earlier is None:
+                raise UsageError("nothing has been changed that could be undone")
+            before = state.earlier
+            return replace(_open(state, before.lines), bookings=before.bookings, earlier=None)
         case Plain("done"):
             return replace(state, done=True)
         case Plain("confirm"):
@@ -180,6 +187,13 @@ def total(house: House, state: State) -> int | None:
     """Price of the order in cents; None while a size is open."""
     prices = [line_price(house, line) for line in state.lines]
     return None if None in prices else sum(price for price in prices if price is not None)
+
+
+def keep_earlier(before: State, after: State) -> State:
+    """``after`` one turn; if the turn changed the order or a booking, "undo" leads back to ``before``."""
+    if (after.lines, after.bookings) == (before.lines, before.bookings):
+        return after
+    return replace(after, earlier=replace(before, earlier=None))
 
 
 def missing(house: House, state: State) -> list[tuple[str, str]]:

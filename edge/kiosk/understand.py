@@ -20,6 +20,7 @@ from edge.kiosk.operations import (
     DONE,
     MAX_COUNT,
     RESTART,
+    UNDO,
     UNKNOWN,
     Add,
     Answer,
@@ -29,7 +30,7 @@ from edge.kiosk.operations import (
     Talk,
 )
 from edge.kiosk.orders import Orders
-from edge.kiosk.phrases import kinds, phrases
+from edge.kiosk.phrases import kinds, listed, phrases
 from edge.kiosk.reading import Understood, asks, clauses, inquires
 from edge.kiosk.state import State, missing
 from edge.kiosk.wishes import unnoted
@@ -54,6 +55,8 @@ _HALF = re.compile(
 )
 
 
+#: most rows of the menu in one answer
+MOST_ROWS = 12
 _NUMBER = rf"(?:\d\d?|{'|'.join(NUMBERS)})"
 #: "not two, three"
 _NOT_BUT = re.compile(rf"\bnot {_NUMBER}(?:,| but|, but) ({_NUMBER})\b", re.IGNORECASE)
@@ -97,6 +100,7 @@ _ONE = re.compile(
 )
 
 
+_OF_EACH = re.compile(rf"(?:(\d|{'|'.join(NUMBERS)}) (?:of )?each|both)(?: size)?(?:,? (?:please|thanks))*")
 _ORDERED = re.compile(
     r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
     r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
@@ -115,8 +119,6 @@ _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "w
 
 class _Turn(Orders, Bookings):
     """One turn: its clauses one after the other, after what is booked in it."""
-
-    allergy = False  # the guest has told what they may not eat
 
     def read(self) -> Understood:
         rest = self.text
@@ -171,7 +173,7 @@ class _Turn(Orders, Bookings):
         if not any(number(word.fold) is None and word.fold[0].isalpha() for word in words(self.text)):
             return  # "two", "12345"
         rest = [each for each in operations if each not in open_]
-        if self.found.remarks or self.allergy:
+        if self.found.remarks or self.found.allergy:
             return
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
@@ -192,11 +194,16 @@ class _Turn(Orders, Bookings):
         ordering = bool(phrases("ordering").search(low)) and not inquires(low)
         menu = bool(named & {"item"}) or (bool(named & {"extra", "size"}) and bool(self.state.lines))
         if phrases("allergy").search(low):
-            self.allergy = True  # a fact may help, but only a person can promise anything
+            self.found.allergy = True  # a fact may help, but only a person can promise anything
             chosen = facts.choose(self.house, self.text, True)
             self.found.operations += [Answer(chosen), Answer(0)] if chosen else [Answer(0)]
             if not (menu and ordering):
                 return
+        if phrases("undo").search(low):
+            self.emit(UNDO) or self.emit(Talk("order"))
+            return
+        if self.swapped(low) or self.listing(low):
+            return
         if phrases("restart").search(low):
             self.emit(RESTART)
             return
@@ -215,7 +222,7 @@ class _Turn(Orders, Bookings):
             self.emit(Talk("help") if self.state.empty else CONFIRM if self.state.done else DONE)
             return
         if phrases("can do").search(low) and not named & {"item", "extra"}:
-            if not self.allergy:
+            if not self.found.allergy:
                 self.emit(Talk("help"))
             return
         costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
@@ -235,7 +242,7 @@ class _Turn(Orders, Bookings):
             self.emit(Talk("other"))
             return
         if menu and self.order(text, low, turn, mentions):
-            if not (self.allergy or self.found.no_count):
+            if not (self.found.allergy or self.found.no_count):
                 self.found.unnoted += unnoted(self.house, text, turn, mentions)
             return
         if self.state.lines and not asking and self.wishes(text, low, turn, mentions):
@@ -275,9 +282,14 @@ class _Turn(Orders, Bookings):
         """A clause that is the size that was asked for, and nothing else: "can", "8" for "8 pieces"."""
         if not self.asked or self.asked[0][1] != "size":
             return False
-        said = re.sub(r"^(?:the|a|an)\s+|\s*\b(?:please|pls|thanks|thank you|one)\b", "", low).strip(" ,.!")
+        said = re.sub(r"^(?:the|a|an)\s+|\s*\b(?:please|pls|thanks|thank you|(?<!^)one)\b", "", low).strip(" ,.!")
+        each = _OF_EACH.fullmatch(low)
         for at, line in enumerate(self.state.lines, 1):
             if line.item == self.asked[0][0] and not line.size:
+                sizes, count = self._sizes(line.item), number(each[1] or "one") or 1 if each else 0
+                if each and line.count in (1, count * len(sizes)):  # "two lattes", "one of each"
+                    return self.emit(Change(at, count, sizes[0])) and all(
+                        self.emit(Add(line.item, count, size, line.extras, line.without)) for size in sizes[1:])
                 fits = [s for s in self._sizes(line.item) if said in (folded(s), folded(s).split()[0])]
                 item = self.house.item(line.item)
                 if not fits and item and (size := relative(item, said)):
@@ -352,6 +364,25 @@ class _Turn(Orders, Bookings):
         self.emit(Answer(chosen))
         return True
 
+    def listing(self, low: str) -> bool:
+        """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""
+        found = phrases("listing").search(low)
+        if not found:
+            return False
+        turn = words(found["thing"])
+        spoken = [value for m in self.names.mentions(words(low)) if m.kind == "item" for value in m.values]
+        if turn[-1].fold in ("size", "sizes"):
+            spoken = spoken or [self.offered] * bool(self.offered) or [line.item for line in self.state.lines]
+            names = [item.name for item in self.house.items if item.sizes and (not spoken or item.name in spoken)]
+            numbers = [self.row(name) for name in names]
+        else:
+            items = [item for item in self.house.items if any(_ends(name, turn) for name in (item.name, *item.others))]
+            extras = [name for name in self.house.extras if turn[-1].stem == "extra" or _ends(name, turn)]
+            numbers = [self.row(item.name) for item in items] or [self.extra_row(name) for name in extras]
+        if numbers and len(numbers) <= MOST_ROWS:
+            return all(self.emit(Answer(number)) for number in numbers)
+        return bool(numbers or set(found["thing"].split()[-1:]) & listed("menu words")) and self.emit(Talk("help"))
+
     def row(self, item: str) -> int:
         """The number of the statement that holds an item's prices."""
         names = [each.name for each in self.house.items]
@@ -398,6 +429,11 @@ def relative(item: Item, said: str) -> str:
     if phrases("largest").fullmatch(said):
         return by_price[-1]
     return by_price[0] if phrases("smallest").fullmatch(said) else ""
+
+
+def _ends(name: str, thing: list[Word]) -> bool:
+    """Whether a name is one of the things that "teas" or "milk shakes" is."""
+    return [word.stem for word in words(name)][-len(thing) :] == [word.stem for word in thing]
 
 
 def turn_before(text: str, mention: Mention) -> set[str]:

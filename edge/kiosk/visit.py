@@ -15,11 +15,11 @@ from edge.kiosk import facts, say
 from edge.kiosk.guards import guard, is_foreign
 from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
-from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNKNOWN, Answer, Operation, Talk, write
+from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Talk, write
 from edge.kiosk.phrases import phrases
-from edge.kiosk.state import State, apply, as_dict, line_price, total
+from edge.kiosk.state import State, apply, as_dict, keep_earlier, line_price, total
 from edge.kiosk.understand import Understood, understand
-from edge.kiosk.words import folded, words
+from edge.kiosk.words import NUMBERS, folded, words
 
 #: number of turns about something else after which an open question is dropped
 ASIDES = 3
@@ -27,6 +27,13 @@ ASIDES = 3
 SENT = "Your order has been sent. Please ask at the counter."
 #: what stands between the things of a turn
 _JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
+
+#: the answer "one of each" to the question which of several names is meant
+_EACH = re.compile(
+    rf"(?:(?:oh|um|well|i'?ll (?:have|take)|i'?d like|can i have|please)[, ]+)*(?:(\d|{'|'.join(NUMBERS)}) (?:of )?)?"
+    r"(?:each|both|all of them|both of them)(?: of (?:them|those))?,?(?: please| thanks| thank you)*", re.IGNORECASE)
+#: the count of a thing that is ordered
+_COUNTED = re.compile(rf"\b(?:\d\d?|{'|'.join(NUMBERS)}|an?|some|any) ", re.IGNORECASE)
 
 Reads = Callable[[House, State, str], Understood]
 
@@ -100,6 +107,8 @@ class Visit:
             after, self._sent = State(), True
         elif after.empty and (after.done or Talk("goodbye") in operations):
             after = State()  # the guest leaves without an order: the next turn is of a new visit
+        elif UNDO not in operations:
+            after = keep_earlier(before, after)
         self.state = after
         return Turn(said, tuple(operations), order=order)
 
@@ -139,6 +148,9 @@ class Visit:
             return text
         turn, word, names = self._doubts[0]
         turn_words = words(text)
+        if each := _EACH.fullmatch(text.strip(" .!,")):
+            one = f"{each[1] or 'one'} "
+            return " and ".join(_COUNTED.sub(one, turn.replace(word, name, 1), count=1) for name in names)
         parts = {name: {each.stem for each in words(name)} for name in names}
         others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
         said = {each.stem for each in turn_words}
