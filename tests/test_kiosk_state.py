@@ -80,6 +80,41 @@ def test_complaints_name_the_line(text: str, line: int, says: str) -> None:
     assert says in str(error.value)
 
 
+def test_all_mistakes_are_listed_by_line() -> None:
+    text = 'name="x"\nfoo=1\n[extras]\noil=-1\n[[items]]\nname="a"\nprise=1\n[[items]]\nname="b"\n' \
+           'price={s="1",l=true}\nextras=["z","oil"]\n[[items]]\nprice=3\n[[items]]\nname="B"\nprice=1\n[texts]\n' \
+           'lang="a"\nlong=3\n[orders]\n[[bookings]]\nname="t"\n[bookings.fields]\nday="dy"\nn=[]'
+    with pytest.raises(house_file.InvalidHouse) as error:
+        house_file.parse(text, "h.toml")
+    found = [mistake.removeprefix("h.toml, line ").split(": ", 1) for mistake in error.value.mistakes]
+    number = "a price must be a number"
+    for (line, message), (wanted, says) in zip(found, [
+        ("2", '"foo" is unknown'), ("4", number), ("5", '"a" needs a price'), ("7", '"prise" is unknown'),
+        ("10", number), ("10", number), ("11", 'the extra "z" is not listed'), ("12", "each of the items needs a name"),
+        ("14", '"B" is also a name of "b"'), ("18", '"lang" is unknown'), ("19", '"long" must be a text'),
+        ("20", "orders have one destination"), ("24", '"day" must be one of'), ("25", '"n" must be one of'),
+    ], strict=True):  # fmt: skip
+        assert line == wanted and message.startswith(says)
+    assert str(error.value) == f"{error.value.mistakes[0]} (13 more mistakes: see bitnet-edge kiosk check)"
+
+
+def test_the_list_of_mistakes_ends() -> None:
+    with pytest.raises(house_file.InvalidHouse) as error:
+        house_file.parse("\n".join(f"k{number} = 1" for number in range(20_000)))
+    assert len(error.value.mistakes) == house_file.MAX_MISTAKES
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [("9" * 5000, "too large"), ("1e9999999999999999999", "too large"), ("1." + "1" * 5000, "two decimals"),
+     ('1\n[texts]\n"a\\nb" = 1', '"a b" is unknown')],
+)  # fmt: skip
+def test_odd_numbers_and_keys_get_one_short_line(value: str, says: str) -> None:
+    with pytest.raises(InvalidFile) as error:
+        house_file.parse(f'name = "x"\n[extras]\noil = {value}')
+    assert len(str(error.value)) < 2100 and "\n" not in str(error.value)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="cannot read"):
         house_file.load(tmp_path / "none.toml")

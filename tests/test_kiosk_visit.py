@@ -643,6 +643,17 @@ def test_check_and_mistakes(tmp_path: Path) -> None:
     path.write_text('name = "H"\n[[items]]\nname = "Tea"\n')
     done = kiosk("check", str(path))
     assert done.returncode == 4 and "line 2" in done.stderr and done.stderr.count("\n") == 1
+    path.write_text('name = "H"\n[[items]]\nname = "Tea"\n[texts]\nbye = "Bye"\n')
+    done = kiosk("check", str(path))
+    mistakes = [f'{path}, line 2: "Tea" needs a price; 0 for what is free',
+                f'{path}, line 5: "bye" is unknown; known: emergency, greeting, language, long, unclear, unknown']
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.splitlines() == [f"bitnet-edge: {mistake}" for mistake in mistakes]
+    done = kiosk("check", "--json", str(path))
+    assert done.returncode == 4 and json.loads(done.stdout) == {"mistakes": mistakes}
+    done = kiosk(str(path))  # a kiosk that starts, too, says that there are more
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert f"{mistakes[0]} (1 more mistake: see bitnet-edge kiosk check)" in done.stderr
     assert list(check(load(EXAMPLE))) == [
         'finished orders go to standard output; [orders] file = "orders.jsonl" keeps them']
     with pytest.raises(InvalidFile):

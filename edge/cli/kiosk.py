@@ -189,31 +189,39 @@ def by_model(engine: Any) -> Any:
 @kiosk.command(
     "check",
     cls=Command,
-    help="Check a house file for mistakes (with line numbers), contradictions, and entries that no guest can reach. "
-    "The first mistake ends the check with exit code 4; doubts are listed, and the exit code is 0.",
+    help="Check a house file. Mistakes are listed with their lines, and the exit code is 4. Contradictions and entries "
+    "that no guest can reach are doubts: they are listed, and the exit code is 0.",
     short_help="Check a house file.",
 )
 @click.argument("path", metavar="FILE", type=Text())
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
 @options.output_options
 @click.pass_context
-def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> None:
+def check(ctx: click.Context, path: str, as_json: bool, **_: Any) -> int:
     """Run the command."""
     from edge.kiosk.check import check as work
     from edge.kiosk.check import unwritable
-    from edge.kiosk.house import load
+    from edge.kiosk.house import InvalidHouse, load
 
     out = ctx.ensure_object(Output)
-    house = load(path)
+    try:
+        house = load(path)
+    except InvalidHouse as invalid:
+        for mistake in invalid.mistakes:
+            out.error(mistake)
+        if as_json:
+            out.json({"mistakes": invalid.mistakes})
+        return invalid.exit_code
     doubts = [*work(house), *unwritable(house, os.path.dirname(os.path.abspath(path)))]
     if as_json:
         out.json({"name": house.name, "items": len(house.items), "facts": len(house.facts),
                   "bookings": len(house.bookings), "doubts": doubts})
-        return
+        return 0
     for doubt in doubts:
         out.line(doubt)
     parts = (count(len(house.items), "item"), count(len(house.facts), "fact"), count(len(house.bookings), "booking"))
     out.info(f"{house.name}: {', '.join(parts)}; {count(len(doubts), 'doubt') if doubts else 'no doubts'}")
+    return 0
 
 
 def example(out: Output) -> int:

@@ -31,14 +31,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+from edge.amounts import count
 from edge.errors import InvalidFile
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 #: the example house, which ships with the program
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "example.toml")
@@ -56,6 +60,17 @@ TEXTS = {
 KINDS = ("day", "time", "count", "name", "phone", "text")
 #: the largest file, and the largest number of entries of one kind
 MAX_BYTES, MAX_ENTRIES, MAX_TEXT = 1 << 18, 500, 2000
+#: the most mistakes that are listed
+MAX_MISTAKES = 100
+
+
+class InvalidHouse(InvalidFile):
+    """A house file with mistakes.  ``mistakes``: each of them, "FILE, line N: what is wrong", ordered by line."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        self.mistakes = mistakes
+        more = f" ({count(len(mistakes) - 1, 'more mistake')}: see bitnet-edge kiosk check)" if mistakes[1:] else ""
+        super().__init__(mistakes[0] + more)
 
 
 @dataclass(frozen=True)
@@ -135,7 +150,8 @@ class House:
 def load(path: str | os.PathLike[str]) -> House:
     """The house in the file at ``path``.
 
-    Raises InvalidFile, "FILE, line N: what is wrong", for a file that cannot be read or used.
+    Raises InvalidFile, "FILE, line N: what is wrong", for a file that cannot be read or used: InvalidHouse, with all
+    mistakes, if the file is TOML.
     """
     try:
         with open(path, "rb") as file:
@@ -153,27 +169,62 @@ def load(path: str | os.PathLike[str]) -> House:
 
 
 def parse(text: str, source: str = "house") -> House:
-    """The house that ``text`` (TOML) describes.  ``source``: the name of the file for errors.  Raises InvalidFile."""
+    """The house that ``text`` (TOML) describes.  ``source``: the name of the file for errors.
+
+    Raises InvalidFile if ``text`` is not TOML, and InvalidHouse for all other mistakes.
+    """
     try:
         table = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         where = f"{source}, line {line[1]}" if line else f"{source}, last line"
         raise InvalidFile(f"{where}: {re.sub(r' *[(]at .*[)]$', '', str(error))}") from None
+    except (ValueError, ArithmeticError):  # more digits than int() takes, an exponent that Decimal cannot hold
+        raise InvalidFile(f"{source}: a number in the file is too large") from None
     except RecursionError:
         raise InvalidFile(f"{source}: nested too deeply") from None
     return _Reader(text, source).house(table)
 
 
+class _Mistake(Exception):
+    """What is wrong, and in which line."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
 class _Reader:
-    """Checks the parsed tables; each error names the line of the value."""
+    """Checks the parsed tables.  A mistake ends the reading of the value it is in; all mistakes are collected, and the
+    rest is read on.
+    """
 
     def __init__(self, text: str, source: str) -> None:
         self.lines = text.splitlines()
         self.source = source
+        self.mistakes: list[_Mistake] = []
 
-    def fail(self, message: str, *path: str | int) -> InvalidFile:
-        return InvalidFile(f"{self.source}, line {self.line(path)}: {message}")
+    def fail(self, message: str, *path: str | int) -> _Mistake:
+        shown = "".join(char if char.isprintable() else " " for char in message)
+        return _Mistake(self.line(path), shown if len(shown) <= MAX_TEXT else f"{shown[:MAX_TEXT]}...")
+
+    def note(self, mistake: _Mistake) -> None:
+        """Add to the list of mistakes.  Raises InvalidHouse if it is full."""
+        self.mistakes.append(mistake)
+        if len(self.mistakes) >= MAX_MISTAKES:
+            raise self.invalid()
+
+    def tried(self, default: D, read: Callable[..., T], *arguments: Any) -> T | D:
+        """``read(*arguments)``, or ``default`` if there is a mistake in it, which is noted."""
+        try:
+            return read(*arguments)
+        except _Mistake as mistake:
+            self.note(mistake)
+            return default
+
+    def invalid(self) -> InvalidHouse:
+        mistakes = sorted(self.mistakes, key=lambda each: each.line)
+        return InvalidHouse([f"{self.source}, line {each.line}: {each}" for each in mistakes])
 
     def line(self, path: tuple[str | int, ...]) -> int:
         """The line of a value: ("items", 2, "price") is ``price`` in the third [[items]]; if it is not found, the line
@@ -197,39 +248,41 @@ class _Reader:
         return best
 
     def house(self, table: dict[str, Any]) -> House:
+        """The house.  Raises InvalidHouse if there are mistakes."""
         known = {"name", "language", "currency", "texts", "facts", "extras", "items", "bookings", "orders", "greeting"}
         self.only(table, known)
         if "name" not in table:
-            raise self.fail('a house needs a name: name = "..."')
-        texts = {**TEXTS, **self.texts(table.get("texts", {}))}
+            self.note(self.fail('a house needs a name: name = "..."'))
+        texts = {**TEXTS, **self.tried({}, self.texts, table.get("texts", {}))}
         if "greeting" in table:
-            texts["greeting"] = self.text(table["greeting"], "greeting")
-        extras = self.extras(table.get("extras", {}))
-        items = self.each(table, "items", lambda entry, at: self.item(entry, extras, at))
-        bookings = self.each(table, "bookings", self.booking)
-        self.distinct("items", items)
-        self.distinct("bookings", bookings)
-        language = self.text(table.get("language", "en"), "language")
+            texts["greeting"] = self.tried("", self.text, table["greeting"], "greeting")
+        language = self.tried("en", self.text, table.get("language", "en"), "language")
         if language != "en":
-            raise self.fail(f'language "{language}" is not supported; use "en"', "language")
-        return House(
-            name=self.text(table["name"], "name"),
+            self.note(self.fail(f'language "{language}" is not supported; use "en"', "language"))
+        extras = self.tried({}, self.extras, table.get("extras", {}))
+        named = table.get("extras", {})  # also those with a mistake in them
+        house = House(
+            name=self.tried("", self.text, table.get("name", "none"), "name"),
             language=language,
-            currency=self.text(table.get("currency", "€"), "currency"),
+            currency=self.tried("", self.text, table.get("currency", "€"), "currency"),
             texts=texts,
-            facts=self.facts(table.get("facts", [])),
+            facts=self.tried((), self.facts, table.get("facts", [])),
             extras=extras,
-            items=items,
-            bookings=bookings,
-            orders=self.orders(table.get("orders", {"to": "stdout"})),
+            items=self.tried((), self.each, table, "items", lambda entry, at: self.item(entry, named, at)),
+            bookings=self.tried((), self.each, table, "bookings", self.booking),
+            orders=self.tried({}, self.orders, table.get("orders", {"to": "stdout"})),
         )
+        if self.mistakes:
+            raise self.invalid()
+        return house
 
     def only(self, table: Any, known: set[str], *path: str | int) -> None:
+        """Note each key that is not known.  Raises _Mistake if ``table`` is not a table."""
         if not isinstance(table, dict):
             raise self.fail("must be a table of keys and values", *path)
         for key in table:
             if key not in known:
-                raise self.fail(f'"{key}" is unknown; known: {", ".join(sorted(known))}', *path, key)
+                self.note(self.fail(f'"{key}" is unknown; known: {", ".join(sorted(known))}', *path, key))
 
     def text(self, value: Any, *path: str | int) -> str:
         if not isinstance(value, str) or not value.strip():
@@ -241,10 +294,10 @@ class _Reader:
     def names(self, value: Any, *path: str | int) -> tuple[str, ...]:
         if not isinstance(value, list) or len(value) > MAX_ENTRIES:
             raise self.fail(f'"{path[-1]}" must be a list of texts: ["...", "..."]', *path)
-        return tuple(self.text(each, *path) for each in value)
+        return tuple(self.tried("", self.text, each, *path) for each in value)
 
     def cents(self, value: Any, *path: str | int) -> int:
-        """The price in cents, exactly: 3.2, 3.20 or 3 -> 320, 320, 300.  Raises InvalidFile."""
+        """The price in cents, exactly: 3.2, 3.20 or 3 -> 320, 320, 300.  Raises _Mistake."""
         number = Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else Decimal("nan")
         if not (number.is_finite() and 0 <= number <= 1_000_000):
             raise self.fail("a price must be a number of 0 or more, such as 3.20", *path)
@@ -255,86 +308,92 @@ class _Reader:
 
     def texts(self, table: Any) -> dict[str, str]:
         self.only(table, set(TEXTS), "texts")
-        return {key: self.text(value, "texts", key) for key, value in table.items()}
+        return {key: self.tried("", self.text, value, "texts", key) for key, value in table.items() if key in TEXTS}
 
     def facts(self, value: Any) -> tuple[str, ...]:
         facts = self.names(value, "facts")
-        for fact in facts:
-            if facts.count(fact) > 1:
-                raise self.fail("this fact is listed twice", "facts", fact)
+        for fact in dict.fromkeys(facts):
+            if fact and facts.count(fact) > 1:
+                self.note(self.fail("this fact is listed twice", "facts", fact))
         return facts
 
     def extras(self, table: Any) -> dict[str, Extra]:
         if not isinstance(table, dict) or len(table) > MAX_ENTRIES:
             raise self.fail('extras must be a table: "oat milk" = 0.50', "extras")
-        found = {}
-        for name, value in table.items():
-            path = ("extras", name)
-            self.text(name, *path)
-            if isinstance(value, dict):
-                self.only(value, {"price", "others"}, *path)
-                others = self.names(value.get("others", []), *path, "others")
-                found[name] = Extra(name, self.cents(value.get("price", 0), *path), others)
-            else:
-                found[name] = Extra(name, self.cents(value, *path))
-        return found
+        return {name: self.tried(Extra(name), self.extra, name, value) for name, value in table.items()}
+
+    def extra(self, name: str, value: Any) -> Extra:
+        path = ("extras", name)
+        self.text(name, *path)
+        if not isinstance(value, dict):
+            return Extra(name, self.cents(value, *path))
+        self.only(value, {"price", "others"}, *path)
+        others = self.tried((), self.names, value.get("others", []), *path, "others")
+        return Extra(name, self.cents(value.get("price", 0), *path), others)
 
     def each(self, table: dict[str, Any], key: str, read: Callable[[dict[str, Any], int], Any]) -> tuple[Any, ...]:
+        """The entries of [[key]]."""
         entries = table.get(key, [])
         if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
             raise self.fail(f"write each entry of {key} below its own heading [[{key}]]", key)
+        found: dict[int, Any] = {}  # by place
         for at, entry in enumerate(entries):
             if not isinstance(entry, dict) or "name" not in entry:
-                raise self.fail(f'each of the {key} needs a name: name = "..."', key, at)
-        return tuple(read(entry, at) for at, entry in enumerate(entries))
+                self.note(self.fail(f'each of the {key} needs a name: name = "..."', key, at))
+            elif (made := self.tried(None, read, entry, at)) is not None:
+                found[at] = made
+        self.distinct(key, found)
+        return tuple(found.values())
 
-    def item(self, entry: dict[str, Any], extras: dict[str, Extra], at: int) -> Item:
-        self.only(entry, {"name", "others", "price", "extras"}, "items", at)
-        name = self.text(entry["name"], "items", at, "name")
-        price = entry.get("price")
-        if isinstance(price, dict) and price:
-            sizes = {self.text(size, "items", at, "price"): value for size, value in price.items()}
-        elif price is None or isinstance(price, dict):
-            raise self.fail(f'"{name}" needs a price; 0 for what is free', "items", at)
-        else:
-            sizes = {"": price}
-        chosen = self.names(entry.get("extras", []), "items", at, "extras")
+    def item(self, entry: dict[str, Any], extras: Any, at: int) -> Item:
+        """``extras``: the table [extras]."""
+        path = ("items", at)
+        self.only(entry, {"name", "others", "price", "extras"}, *path)
+        name = self.text(entry["name"], *path, "name")
+        chosen = self.tried((), self.names, entry.get("extras", []), *path, "extras")
         for extra in chosen:
-            if extra not in extras:
-                raise self.fail(f'the extra "{extra}" is not listed under [extras]', "items", at, "extras")
-        return Item(
-            name=name,
-            price={size: self.cents(value, "items", at, "price") for size, value in sizes.items()},
-            others=self.names(entry.get("others", []), "items", at, "others"),
-            extras=chosen,
-        )
+            if extra and extra not in extras:
+                self.note(self.fail(f'the extra "{extra}" is not listed under [extras]', *path, "extras"))
+        others = self.tried((), self.names, entry.get("others", []), *path, "others")
+        price = entry.get("price")
+        if price is None or price == {}:
+            raise self.fail(f'"{name}" needs a price; 0 for what is free', *path)
+        if not isinstance(price, dict):
+            return Item(name, {"": self.cents(price, *path, "price")}, others, chosen)
+        sizes = {
+            self.text(size, *path, "price"): self.tried(0, self.cents, value, *path, "price")
+            for size, value in price.items()
+        }
+        return Item(name, sizes, others, chosen)
 
     def booking(self, entry: dict[str, Any], at: int) -> Booking:
-        self.only(entry, {"name", "others", "fields"}, "bookings", at)
+        path = ("bookings", at)
+        self.only(entry, {"name", "others", "fields"}, *path)
+        name = self.text(entry["name"], *path, "name")
+        others = self.tried((), self.names, entry.get("others", []), *path, "others")
         table = entry.get("fields")
         if not isinstance(table, dict) or not 0 < len(table) <= 20:
-            raise self.fail('a booking needs its fields: [bookings.fields] day = "day"', "bookings", at)
-        fields: dict[str, str | tuple[str, ...]] = {}
-        for name, kind in table.items():
-            path = ("bookings", at, "fields", name)
-            if isinstance(kind, list) and kind:
-                fields[name] = self.names(kind, *path)
-            elif kind in KINDS:
-                fields[name] = kind
-            else:
-                raise self.fail(f'"{name}" must be one of {", ".join(KINDS)} or a list of choices', *path)
-        name = self.text(entry["name"], "bookings", at, "name")
-        return Booking(name, fields, self.names(entry.get("others", []), "bookings", at, "others"))
+            raise self.fail('a booking needs its fields: [bookings.fields] day = "day"', *path)
+        kinds = {key: self.tried("", self.kind, key, kind, at) for key, kind in table.items()}
+        return Booking(name, kinds, others)
 
-    def distinct(self, key: str, entries: tuple[Any, ...]) -> None:
-        """Raise InvalidFile if two entries have a name in common."""
-        taken: dict[str, str] = {}
-        for at, entry in enumerate(entries):
+    def kind(self, name: str, kind: Any, at: int) -> str | tuple[str, ...]:
+        """The kind of the field ``name`` of a booking."""
+        path = ("bookings", at, "fields", name)
+        if isinstance(kind, list) and kind:
+            return self.names(kind, *path)
+        if isinstance(kind, str) and kind in KINDS:
+            return kind
+        raise self.fail(f'"{name}" must be one of {", ".join(KINDS)} or a list of choices', *path)
+
+    def distinct(self, key: str, entries: dict[int, Any]) -> None:
+        """Note each name that two entries have in common."""
+        taken: dict[str, tuple[int, str]] = {}
+        for at, entry in entries.items():
             for name in (entry.name, *entry.others):
-                if (other := taken.setdefault(name.casefold(), entry.name)) != entry.name or (
-                    name == entry.name and [each.name for each in entries].count(name) > 1
-                ):
-                    raise self.fail(f'"{name}" is also a name of "{other}"', key, at)
+                first, other = taken.setdefault(name.casefold(), (at, entry.name))
+                if name and first != at:
+                    self.note(self.fail(f'"{name}" is also a name of "{other}"', key, at))
 
     def orders(self, table: Any) -> dict[str, Any]:
         self.only(table, {"to", "file", "command"}, "orders")
