@@ -566,12 +566,14 @@ def test_the_command_in_a_pipe() -> None:
 
 
 def test_jsonl() -> None:
-    requests = ['{"text": "two espressos"}', "{", '{"text": 7}', "[]", '{"op": "new"}', '{"text": "hello"}']
+    requests = ['{"text": "two espressos"}', "{", '{"text": 7}', "[]", '{"foo": 1}', '{"op": "new"}', '{"text": "hello"}']
     done = kiosk("--jsonl", stdin="\n".join(requests) + "\n")
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [each["ev"] for each in events] == ["ready", "turn", "error", "error", "error", "new", "turn"]
+    assert [each["ev"] for each in events] == ["ready", "turn", *["error"] * 4, "new", "turn"]
+    said = {each["message"] for each in events[2:6] if each["code"] == "bad_request"}
+    assert said == {"text is not a string", "text is missing"}
     assert events[1]["operations"] == ['add 2 "Espresso"'] and events[1]["state"]["lines"][0]["count"] == 2
-    assert events[6]["state"]["lines"] == []
+    assert events[7]["state"]["lines"] == []
 
 
 TEA = 'name = "H"\n[[items]]\nname = "Tea"\nprice = 1\n[[items]]\nname = "Cake"\nprice = 3\n[orders]\n'
@@ -599,6 +601,9 @@ def test_guests_on_a_socket_do_not_meet(tmp_path: Path) -> None:
             assert said(one, "two teas")["operations"] == ['add 2 "Tea"']
             assert said(two, "a cake")["state"]["total"] == 300
             assert said(one, "that's all")["state"]["total"] == 200
+            bad.send(b'{"foo": 1}\n')
+            missing = bad.next()
+            assert (missing["code"], missing["message"]) == ("bad_request", "text is missing")
             bad.send(b'{"text": 7}\n{\n{"op": "fly"}\n\xff\n{"op":"ping","id":1}\n' + b"x" * (5 << 20) + b"\n")
             codes = [bad.next().get("code", "pong") for _ in range(6)]
             assert codes == ["bad_request", "bad_json", "unknown_op", "bad_json", "pong", "too_long"]
@@ -703,6 +708,7 @@ def test_the_service(tmp_path: Path) -> None:
     house = tmp_path / "house.toml"
     house.write_text(Path(EXAMPLE).read_text().replace('to = "stdout"', 'file = "orders.jsonl"'))
     with serving("--kiosk", str(house)) as server:
+        assert f"{HOUSE.name} answers at http://127.0.0.1:" in server.log
         assert "/v1/chat/completions, are answered by the bundled model" in server.log
         assert server.ask("GET", "/v1/models")[2]["data"][0]["kiosk"] == HOUSE.name
 
