@@ -269,6 +269,16 @@ def test_quoted_sizes_of_the_kv_cache() -> None:
         assert f"{KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 8192, kv) / 1e6:.0f}" == size, kv
 
 
+def test_quoted_quality_of_the_kv_cache() -> None:
+    rows = json.loads((ROOT / "benchmarks" / "results" / "kv_quality.json").read_text())["types"]["rows"]
+    text = (ROOT / "docs" / "questions.md").read_text()
+    quoted = re.findall(r"([+-][\d.]+%) \(\+- ([\d.]+%)\)[^%]+?([\d.]+%)", text)
+    assert quoted == [
+        (f"{row['change']:+.3%}", f"{row['error']:.3%}", f"{row['top1']:.2%}")
+        for mode in ("int8", "int4") for row in rows if row["mode"] == mode
+    ]  # fmt: skip
+
+
 def source_texts() -> list[str]:
     """Every text constant of the program, parts of f-strings one by one."""
     files = [*(ROOT / "edge").rglob("*.py")]
