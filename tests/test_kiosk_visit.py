@@ -566,7 +566,8 @@ def test_the_command_in_a_pipe() -> None:
 
 
 def test_jsonl() -> None:
-    requests = ['{"text": "two espressos"}', "{", '{"text": 7}', "[]", '{"foo": 1}', '{"op": "new"}', '{"text": "hello"}']
+    wrong = ["{", '{"text": 7}', "[]", '{"foo": 1}']
+    requests = ['{"text": "two espressos"}', *wrong, '{"op": "new"}', '{"text": "hello"}']
     done = kiosk("--jsonl", stdin="\n".join(requests) + "\n")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["ev"] for each in events] == ["ready", "turn", *["error"] * 4, "new", "turn"]
