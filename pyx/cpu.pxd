@@ -13,6 +13,8 @@ cdef extern from "kernels.h" nogil:
         GROUP_PAIR
         GROUP_WORK
         PANEL_ROWS
+        PANEL_NEAR
+        PANEL_FAR
         PANEL_BYTES
 
     int64_t MATMUL_WORK(int64_t n_row)
@@ -28,8 +30,8 @@ cdef extern from "kernels.h" nogil:
             const uint8_t *, int, int64_t, int64_t, const int8_t *, const float *, const int32_t *, int64_t, int,
             float *, int64_t, void *) noexcept nogil
         void (*panel_matmul)(
-            const uint8_t *, int64_t, int64_t, int64_t, const int8_t *, const float *, const int32_t *, int64_t, int,
-            float *, int64_t) noexcept nogil
+            const uint8_t *, int64_t, int64_t, int64_t, int64_t, const int8_t *, const float *, const int32_t *,
+            int64_t, int, float *, int64_t) noexcept nogil
         float (*quantize_i8)(const float *, int64_t, int8_t *, int64_t, int32_t *) noexcept nogil
         void (*rmsnorm)(const float *, const float *, float, int64_t, float *) noexcept nogil
         void (*gate_relu2)(const float *, const float *, int64_t, float *) noexcept nogil

@@ -13,6 +13,7 @@ cdef struct matrix:
     int64_t scale_step      # floats between the scales of two rows; 0: one scale for all
     int group_bytes         # GROUP_WHOLE or GROUP_PAIR: a scale for each 128 weights along k; 0: one for a row at least
     bint panels             # groups of 64 rows at a time: [(n_row + 63) / 64][n_block][PANEL_BYTES], for panel_matmul
+    int64_t ahead           # bytes that panels are fetched ahead: PANEL_NEAR, or PANEL_FAR in 2 MiB pages
 
 # One batch of activations, quantised once and used by several projections.
 cdef struct activations:

@@ -78,7 +78,7 @@ cdef void group_rows(
     const kernels *kernel, const matrix *w, const int8_t *q, const float *d, const int32_t *sum, int64_t n_token,
     int64_t row0, int64_t row1, bint accumulate, float *out, int64_t ld_out, void *work) noexcept nogil:
     if w.panels:
-        kernel.panel_matmul(w.codes, row0, row1, w.n_block, q, d, sum, n_token, accumulate, out, ld_out)
+        kernel.panel_matmul(w.codes, w.ahead, row0, row1, w.n_block, q, d, sum, n_token, accumulate, out, ld_out)
     else:
         kernel.group_matmul(
             w.codes + row0 * w.n_block * w.group_bytes, w.group_bytes, row1 - row0, w.n_block, q, d, sum, n_token,

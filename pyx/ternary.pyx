@@ -20,7 +20,8 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from pyx.cpu cimport (
-    GROUP, GROUP_PAIR, GROUP_WHOLE, PANEL_BYTES, PANEL_ROWS, TERNARY_BLOCK, TERNARY_BLOCK_BYTES, active, kernels)
+    GROUP, GROUP_PAIR, GROUP_WHOLE, PANEL_BYTES, PANEL_FAR, PANEL_NEAR, PANEL_ROWS, TERNARY_BLOCK, TERNARY_BLOCK_BYTES,
+    active, kernels)
 from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
 from pyx.stored_rows cimport STORED_Q4_0, StoredRows
@@ -237,7 +238,7 @@ cdef class TernaryMatrix:
         """PQ2_0_R64: panels, without a copy."""
         if self.m.k % GROUP:
             raise ValueError(f"K = {self.m.k} is not a multiple of {GROUP}, which PQ2_0_R64 needs")
-        self.m.group_bytes, self.m.panels = GROUP_WHOLE, True
+        self.m.group_bytes, self.m.panels, self.m.ahead = GROUP_WHOLE, True, PANEL_NEAR
         self._expect(n_byte, self.room, "PQ2_0_R64")
         check_groups(src, GROUP_WHOLE, n_byte // PANEL_BYTES, True)
         self.owner, self.mapped, self.m.codes = memoryview(data), True, src
@@ -438,7 +439,7 @@ cdef class TernaryMatrix:
                 memcpy(arena.data + offset, self.m.codes, n)
         self.owner, self.mapped, self.m.codes = arena, False, arena.data + offset
         if self.m.group_bytes:
-            self.m.panels, self.m.group_bytes = True, GROUP_WHOLE
+            self.m.panels, self.m.group_bytes, self.m.ahead = True, GROUP_WHOLE, PANEL_FAR
 
     @property
     def n_row(self):

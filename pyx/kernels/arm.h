@@ -235,7 +235,7 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
             for (int f = 0; f < 4; f++)                                                                                \
                 s[t + r / 4][f] = vdotq_laneq_s32(s[t + r / 4][f], u[f], x[t], j);                                     \
         if (lane == 0 && r == 0)                                                                                       \
-            panel_fetch(codes + 64 * (i + (j)));                                                                       \
+            panel_fetch(ahead + 64 * (i + (j)));                                                                       \
     }
 
 INLINE void panel_store(int32_t *sum, const int32x4_t s[4])
@@ -247,7 +247,8 @@ INLINE void panel_store(int32_t *sum, const int32x4_t s[4])
 }
 
 /* Four lanes at a time; one token has eight, whose sums do not wait for each other. */
-INLINE void panel_dots(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+INLINE void panel_dots(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                       int32_t (*sum)[PANEL_ROWS])
 {
     const int n_lane = n_token == 1 ? 8 : 4;
     for (int lane = 0; lane < 16; lane += n_lane) {
@@ -276,10 +277,11 @@ INLINE void panel_dots(const uint8_t *codes, int n_token, const int8_t *q, int64
 #define PANEL_TOKENS 4
 
 /* One product is two rows by two tokens by eight activations: of two steps, two lanes side by side. */
-INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                       int32_t (*sum)[PANEL_ROWS])
 {
     if (n_token == 1) {
-        panel_dots(codes, 1, q, ld, sum);
+        panel_dots(codes, ahead, 1, q, ld, sum);
         return;
     }
     for (int lane = 0; lane < 16; lane += 4) {
@@ -295,8 +297,8 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
             for (int p = 0; p < n_token / 2; p++)
                 x[p] = vcombine_s8(vld1_s8(q + 2 * p * ld + 4 * i), vld1_s8(q + (2 * p + 1) * ld + 4 * i));
             if (lane == 0) {
-                panel_fetch(codes + 64 * i);
-                panel_fetch(codes + 64 * i + 64);
+                panel_fetch(ahead + 64 * i);
+                panel_fetch(ahead + 64 * i + 64);
             }
             for (int r = 0; r < 2; r++) {
                 const int8x16_t u[4] = {vreinterpretq_s8_u8(vandq_u8(c[r], vdupq_n_u8(0x03))),
@@ -329,7 +331,8 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
 #define PANEL_TOKENS 2
 
 /* Eight lanes of int16 are two rows; each gains 32 products of at most 3 * 127: 12192 <= 32767. */
-INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                       int32_t (*sum)[PANEL_ROWS])
 {
     for (int lane = 0; lane < 16; lane += 4) {
         int16x8_t s[2][4][2];
@@ -340,7 +343,7 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
             uint8x16_t c = vld1q_u8(codes + 64 * i + 4 * lane);
             const int8x16_t u[4] = {codes_01(c), codes_23(c), codes_45(c), codes_67(c)};
             if (lane == 0)
-                panel_fetch(codes + 64 * i);
+                panel_fetch(ahead + 64 * i);
             for (int t = 0; t < n_token; t++) {
                 int8x16_t x = vreinterpretq_s8_u8(broadcast4(q + t * ld + 4 * i));
                 for (int f = 0; f < 4; f++) {

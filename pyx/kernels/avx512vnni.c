@@ -387,7 +387,8 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
 
 /* Codes are used with those of the rows below them in the byte, whose sums are taken away at the end: one mask less,
  * and no shift but those of sums, which are exact. */
-INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                       int32_t (*sum)[PANEL_ROWS])
 {
     const __m512i m[3] = {set_mask(0x03), set_mask(0x0f), set_mask(0x3f)};
     const int n_chain = n_token == 1 ? 2 : 1; /* steps whose sums do not wait for each other */
@@ -402,7 +403,7 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
         for (int j = 0; j < n_chain; j++) {
             __asm__ volatile("" ::: "memory"); /* step by step: all loads at once would push sums out of registers */
             __m512i c = load512(codes + 64 * (i + j));
-            panel_fetch(codes + 64 * (i + j));
+            panel_fetch(ahead + 64 * (i + j));
             const __m512i u[4] = {_mm512_and_si512(c, m[0]), _mm512_and_si512(c, m[1]), _mm512_and_si512(c, m[2]), c};
 #pragma GCC unroll 4
             for (int t = 0; t < n_token; t++) {

@@ -45,6 +45,8 @@ enum {
     GROUP_PAIR = 36,          /* half d, codes[16], the same d again, codes[16]   */
     GROUP_WORK = 51200,       /* bytes of working memory of group_matmul          */
     PANEL_ROWS = 64,          /* rows of a panel, see panel_matmul                */
+    PANEL_NEAR = 1536,        /* bytes that panels are fetched ahead in 4 KiB     */
+    PANEL_FAR = 4096,         /* pages and in 2 MiB pages (benchmarks/SPEED.md)   */
     PANEL_BYTES = 2176,       /* bytes of a group of a panel: 64 * GROUP_WHOLE    */
     PLANE_BLOCK = 512,        /* codes of a row of bit planes come in blocks      */
 };
@@ -97,9 +99,11 @@ struct kernels {
 
     /* The same of rows [row0, row1) of panels: y[t][r] goes to out[t * ld_out + r - row0].  64 rows are a panel of
      * n_group groups, each half d[64] and codes [32][16][4]: bits 2f .. 2f+1 of byte b of lane i of step s are the code
-     * of row 16f + i for q[4s + b] of the group. */
-    void (*panel_matmul)(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out);
+     * of row 16f + i for q[4s + b] of the group.  Lines of panels are asked for `ahead` bytes before they are used; the
+     * numbers do not depend on it. */
+    void (*panel_matmul)(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group,
+                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
+                         int64_t ld_out);
 
     /* ---- activations ------------------------------------------------------------------------------------------ */
 

@@ -104,11 +104,8 @@ INLINE vf exp_lanes(vf x)
 
 /* ---- scales per group -------------------------------------------------------------------------------------------- */
 
-/* What lies ahead in panels: one stream, which a core fetches best straight into its first-level cache
- * (benchmarks/SPEED.md). */
-enum { PANEL_AHEAD = 6 << 10 };
-
-INLINE void panel_fetch(const uint8_t *codes) { __builtin_prefetch(codes + PANEL_AHEAD, 0, 3); }
+/* Panels are one stream, which a core fetches best straight into its first-level cache (benchmarks/SPEED.md). */
+INLINE void panel_fetch(const uint8_t *line) { __builtin_prefetch(line, 0, 3); }
 
 /* The next lines of `ahead`, for as many bytes as one group of 16 rows has. */
 INLINE void group_fetch(const uint8_t *ahead, int64_t g, int group_bytes)

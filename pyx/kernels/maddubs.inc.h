@@ -225,7 +225,8 @@ INLINE void group_vector(const uint8_t *rows, int64_t stride, int64_t n_group, i
 /* Half of the lanes at a time.  As in matvec_rows, one shift instead of three, and sums at weight 1 and at weight 4.
  * Bounds of the int16 lanes: weight 1 gets products of pairs of at most 2 * 3 * 127 = 762 a step, 24384 in 32; weight 4
  * gets 3048, 24384 in 8. */
-INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64_t ld, int32_t (*sum)[PANEL_ROWS])
+INLINE void panel_sums(const uint8_t *codes, const uint8_t *ahead, int n_token, const int8_t *q, int64_t ld,
+                       int32_t (*sum)[PANEL_ROWS])
 {
     enum { STEPS = GROUP / 4, PART = NARROW_STEPS(8) < STEPS ? NARROW_STEPS(8) : STEPS };
     const vb low = bytes(0x03), high = bytes(0x0c);
@@ -241,7 +242,7 @@ INLINE void panel_sums(const uint8_t *codes, int n_token, const int8_t *q, int64
             for (int i = part; i < part + PART; i++) {
                 vb c = load32(codes + 64 * i + 4 * lane), s = shift16(c, 4);
                 if (lane == 0)
-                    panel_fetch(codes + 64 * i);
+                    panel_fetch(ahead + 64 * i);
                 for (int t = 0; t < n_token; t++) {
                     vb x = broadcast4(q + t * ld + 4 * i);
                     sum1x[t][0] = dot_narrow(sum1x[t][0], and32(c, low), x);

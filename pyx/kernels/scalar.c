@@ -79,9 +79,11 @@ static void group_matmul(const uint8_t *rows, int group_bytes, int64_t n_row, in
         }
 }
 
-static void panel_matmul(const uint8_t *panels, int64_t row0, int64_t row1, int64_t n_group, const int8_t *q,
-                         const float *d, const int32_t *sum, int64_t n_token, int add, float *out, int64_t ld_out)
+static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int64_t row1, int64_t n_group,
+                         const int8_t *q, const float *d, const int32_t *sum, int64_t n_token, int add, float *out,
+                         int64_t ld_out)
 {
+    (void)ahead;
     for (int64_t t = 0; t < n_token; t++)
         for (int64_t r = row0; r < row1; r++) {
             const int lane = (int)(r % 16), field = (int)(r % PANEL_ROWS / 16);

@@ -277,7 +277,7 @@ static void test_panels(const uint8_t *rows, int group_bytes, int64_t n_row, int
                 want[i] = got[i] = (float)i;
             S->group_matmul(rows + row0 * n_group * group_bytes, group_bytes, row1 - row0, n_group, q, d, sum, n_token,
                             add, want, ld, work);
-            K->panel_matmul(panels, row0, row1, n_group, q, d, sum, n_token, add, got, ld);
+            K->panel_matmul(panels, PANEL_FAR, row0, row1, n_group, q, d, sum, n_token, add, got, ld);
             plain_nan(want, (int64_t)n_out);
             plain_nan(got, (int64_t)n_out);
             verdict(same(got, want, n_out * 4), "panel_matmul of rows %d to %d of %d, groups %d tokens %d", (int)row0,
