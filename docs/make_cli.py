@@ -42,6 +42,8 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
         for name in command.list_commands(context):
             child = command.get_command(context, name)
             assert child is not None
+            if child.hidden:
+                continue
             yield from commands(child, Context(child, info_name=name, parent=context, **SETTINGS))
 
 

@@ -73,7 +73,8 @@ def every_command() -> Iterator[tuple[str, click.Command]]:
             for child in command.list_commands(context):
                 found = command.get_command(context, child)
                 assert found
-                yield from walk(f"{name} {child}", found)
+                if not found.hidden:
+                    yield from walk(f"{name} {child}", found)
 
     return walk("bitnet-edge", cli)
 

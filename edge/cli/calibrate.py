@@ -17,7 +17,7 @@ from edge.errors import EdgeError, UsageError
 @click.command(
     cls=Command,
     help="Read a text, measure the attention of each KV head (entropy, share of the first tokens, number of tokens "
-    "that receive 95 %), and divide a budget of KV memory among the heads, for --kv-budget. --compare makes plans of "
+    "that receive 95%), and divide a budget of KV memory among the heads, for --kv-budget. --compare makes plans of "
     "equal size with every method on the first half of the text and compares them on the second half. --classes only "
     "classifies the heads by the entropy of their attention at the end of texts of given lengths.",
     short_help="Divide the KV memory among the heads by their attention.",
@@ -32,9 +32,10 @@ from edge.errors import EdgeError, UsageError
     option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
            "keep on average (default 0.25)."),
     option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy", "joint"]),
-           default="support", help="How to divide: support (default) or entropy: in proportion to it; inverse: in "
-           "inverse proportion to the entropy; uniform: equal shares; greedy: by the measured cost of dropping tokens "
-           "(slow); joint: greedy, also choosing the KV type, for the same bytes."),
+           default="support", help="How to divide. support (default): in proportion to the number of tokens that "
+           "receive 95% of the attention; entropy: in proportion to the entropy; inverse: in inverse proportion to it; "
+           "uniform: equal shares; greedy: by the measured cost of dropping tokens (slow); joint: as greedy, and also "
+           "chooses the KV type, in the same memory."),
     option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
            "--compare (default int8)."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), default=4, metavar="N", help="First tokens that "

@@ -37,7 +37,7 @@ standard input is one message.
 @click.command(
     cls=Command,
     help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits. Without -m the example "
-    "kiosk opens; with any option except --no-history, -q, -v and --color, the bundled model.",
+    "kiosk opens, or, with any option except --no-history, -q, -v and --color, the bundled model.",
     short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
     details=DETAILS,

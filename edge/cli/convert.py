@@ -25,13 +25,13 @@ from edge.cli.output import Output
 @heading(
     "Conversion",
     option("--type", "weights_type", type=click.Choice(["I2_S", "TQ2_0"]), default="I2_S",
-           help="Type of the ternary matrices: I2_S (default; loads without conversion; for Bonsai PQ2_0_R64) or TQ2_0 "
-           "(for llama.cpp; for Bonsai PQ2_0). Bonsai has a scale for each 128 weights, which I2_S and TQ2_0 cannot "
-           "store."),
+           help="Type of the ternary matrices: I2_S (default), which loads without conversion, or TQ2_0, for "
+           "llama.cpp. Models with a scale for each 128 weights (Ternary-Bonsai) get PQ2_0_R64 instead of I2_S, and "
+           "PQ2_0 instead of TQ2_0."),
     option("--embedding", type=click.Choice(["F16", "Q8_0", "F32", "keep"]), default="F16",
            help="Type of the embedding table and of a separate output head (default F16); keep: unchanged. Q8_0 has "
-           "half the size and is used from the mapped file: a smaller file, less memory, an earlier first token; "
-           "generation is slower, by 7 % for 2B-4T and more for small models."),
+           "half the size and is used from the mapped file, which takes less memory and starts earlier; "
+           "generation is slower, by 7% for 2B-4T and more for small models."),
     options.I2S_LAYOUT,
     options.ACTIVATION,
     option("--ternarise", is_flag=True, help="Round float matrices to -1, 0, 1 by their mean magnitude, as BitNet "

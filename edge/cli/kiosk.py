@@ -11,7 +11,7 @@ import click
 
 from edge.amounts import count
 from edge.cli import options
-from edge.cli.command import CONTEXT, HELP_ALL, Command, Context, Text, heading, option, suggestion
+from edge.cli.command import CONTEXT, HELP_ALL, Command, Context, Formatter, Text, heading, option, suggestion
 from edge.cli.output import Output, is_tty
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class Kiosk(click.Group):
         self.commands["open"].format_options(ctx, formatter)  # [FILE] [OPTIONS] without a word is open
         self.format_commands(ctx, formatter)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        assert isinstance(formatter, Formatter) and self.epilog
+        formatter.write_verbatim(self.epilog)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or self.commands["open"]  # the name of a house file
 
@@ -93,7 +97,7 @@ class Kiosk(click.Group):
     help="Run a kiosk that takes orders and bookings and answers questions from one house file. Default: the example "
     "house. docs/kiosk.md shows how to write your own.",
     short_help="Run a kiosk from one file: orders, bookings, questions about the house.",
-    epilog="\b\nExamples:\n  bitnet-edge kiosk my-house.toml\n  bitnet-edge kiosk check my-house.toml",
+    epilog="Examples:\n  bitnet-edge kiosk my-house.toml\n  bitnet-edge kiosk check my-house.toml",
     invoke_without_command=False,
     options_metavar="",
     subcommand_metavar="[OPTIONS] [FILE]",

@@ -37,7 +37,7 @@ def kv() -> None:
 @click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
 @heading(
     "Model",
-    option("-m", "--model", type=Text(), metavar="MODEL", help="The same as MODEL, as other commands take it."),
+    option("-m", "--model", type=Text(), metavar="MODEL", help="The same as MODEL."),
 )
 @heading(
     "Context and memory",

@@ -17,8 +17,8 @@ from edge.errors import EdgeError
 @click.command(
     cls=Command,
     help="Download a model. MODEL is the name of a known model (bitnet-edge list --known), or hf:OWNER/NAME/FILE for "
-    "any file on the Hugging Face Hub; hf:OWNER/NAME is enough if the repository holds one model. Then -m NAME uses "
-    "it. An interrupted download continues where it stopped.",
+    "any file on the Hugging Face Hub; hf:OWNER/NAME is enough if the repository holds one model. Use it with "
+    "-m NAME. An interrupted download continues where it stopped.",
     short_help="Download a model by name.",
     epilog="Examples:\n  bitnet-edge pull bonsai-1.7b\n  bitnet-edge chat -m bonsai-1.7b\n"
     "  bitnet-edge pull hf:microsoft/bitnet-b1.58-2B-4T-gguf/ggml-model-i2_s.gguf --name bitnet\n\n"
@@ -31,8 +31,8 @@ from edge.errors import EdgeError
     option("--name", type=Text(),
            help="Name of the model on this machine. Default: the name of the known model, or of the file."),
     option("--as-is", is_flag=True,
-           help="Keep the file as published, without converting it to the form that loads fastest. Converted are an "
-           "output head in F16, scales for each 128 weights, and other packings."),
+           help="Keep the file as published, without converting it to the form that loads fastest. By default, an "
+           "output head in F16, matrices with a scale for each 128 weights, and other packings are converted."),
     option("--force", is_flag=True, help="Download again even if a model of this name exists."),
 )  # fmt: skip
 @heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))

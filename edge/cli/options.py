@@ -54,8 +54,8 @@ def _model_file(default: str, more: str = "") -> Any:
     return heading(
         "Model",
         option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or a pulled model "
-               f"(default: {default}).{more} A folder is one from Hugging Face; a pulled model is given by its name; "
-               "the name bundled is a small model for demonstrations."),
+               f"(default: {default}).{more} A folder has the files of Hugging Face; a pulled model is given by its "
+               "name; the name bundled is the small model in the program, for demonstrations."),
     )  # fmt: skip
 
 
@@ -69,7 +69,8 @@ def model_file_options(command: Any) -> Any:
 
 def model_or_kiosk_options(command: Any) -> Any:
     """The same for commands that run the example kiosk unless :func:`asks_for_model`."""
-    return _model_file("the example kiosk", " With other options: the bundled model.")(_format_options(command))
+    more = " With any other option about the model, the default is bundled."
+    return _model_file("the example kiosk", more)(_format_options(command))
 
 
 def asks_for_model(ctx: click.Context, *others: str) -> bool:
@@ -92,9 +93,9 @@ _HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6",
                metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default), "
                "two-stage, q8_0, int8, int6, int4, f16, f32 or native. See docs/memory-and-boards.md.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
-                  help="map: use the weights in the mapped file, starts at once; huge: copy them into 2 MiB pages "
-                       "first, fastest; auto (default): start with map and copy between tokens if there is enough "
-                       "memory.")
+                  help="Where the weights are read from. map: from the mapped file, which starts at once; huge: from "
+                       "a copy in 2 MiB pages, which is fastest once it is made; auto (default): from the file at "
+                       "first, and copied between tokens if there is enough memory.")
 _DRAFT = option("--draft", type=Text(), metavar="N|auto|off", default="auto", advanced=True,
                 help="Speculative decoding: draft up to N tokens from the conversation and check them in one step. The "
                      "answers do not change. auto (default): draft when it is faster.")
@@ -139,8 +140,8 @@ _kv_options = heading(
            "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES "
            "such as int8:int4 sets both. For comparisons only: fp8 and binary (three to nine times as slow as int8)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G. A shorter context, then a smaller KV type is "
-           "chosen to fit; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
+           help="Memory limit of the whole process, such as 1500M or 2G. To fit, the context is shortened first, then "
+           "a smaller KV type is chosen; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
 )
 _kv_cache_options = heading(
     "KV cache",
@@ -157,14 +158,13 @@ _kv_cache_options = heading(
     option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
            "available."),
     option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="When the context is full: slide "
-           "drops the oldest tokens (default), stop ends with exit 7 (default of serve, which answers with status "
-           "400)."),
+           "(default) drops the oldest tokens, stop ends with exit 7. The default of serve is stop, with status 400."),
     option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
-           help="Positions of the sinks once tokens have been dropped. absolute (default): their own; cache: the "
-           "positions directly before the window, for texts longer than the model was trained on."),
+           help="Positions of the sinks after tokens have been dropped. absolute (default): those they had in the "
+           "text; cache: those directly before the window, for texts longer than the model was trained on."),
     option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), metavar="[recent|heavy]", advanced=True,
            help="What to drop first: recent (default) drops the oldest tokens, heavy the pages with the least "
-           "attention. For comparisons only: quarter, with which a token sees a quarter of the text."),
+           "attention. For comparisons only: quarter, which keeps the newest quarter of the text, at most 128 tokens."),
     option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
            "from the JSON file that bitnet-edge calibrate writes."),
     option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "
@@ -196,7 +196,7 @@ _answer_options = heading(
            "counts, and the exit code is 124."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
-           help=r"End the answer before TEXT. May be given more than once; \n and \t are understood."),
+           help=r"End the answer before TEXT. May be given more than once; \n is a new line, \t a tab."),
     option("--ignore-eos", is_flag=True, advanced=True, help="Do not end the answer at the model's end token, only at "
            "-n (for measurements)."),
 )  # fmt: skip
@@ -221,9 +221,10 @@ _sampling_options = heading(
     option("--repeat-last-n", type=int, metavar="N", advanced=True,
            help=f"Number of recent tokens that the penalties consider; -1: all (default {_DEFAULT.repeat_last_n})."),
     option("--presence-penalty", type=float, metavar="X", advanced=True,
-           help=f"Subtracted once from tokens that were already used (default {_DEFAULT.presence_penalty:g}: off)."),
+           help=f"Lower the score of tokens that were already used by X (default {_DEFAULT.presence_penalty:g}: off)."),
     option("--frequency-penalty", type=float, metavar="X", advanced=True,
-           help=f"Subtracted for each earlier use of a token (default {_DEFAULT.frequency_penalty:g}: off)."),
+           help="Lower the score of a token by X for each time it was already used (default "
+           f"{_DEFAULT.frequency_penalty:g}: off)."),
 )  # fmt: skip
 
 

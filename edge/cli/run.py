@@ -55,7 +55,7 @@ NOTE = "(the bundled model answers: a small demonstration; for a better one: bit
 @click.command(
     cls=Command,
     help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit. Without -m the example "
-    "kiosk answers; with any option except -p, -f, --json, -q, -v and --color, the bundled model.",
+    "kiosk answers, or, with any option except -p, -f, --json, -q, -v and --color, the bundled model.",
     short_help="Print one answer and exit.",
     epilog=EPILOG,
     details=DETAILS,

@@ -56,8 +56,8 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
     option("--insecure", is_flag=True, advanced=True, help="Allow an address that others can reach, without a key."),
     option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
-           advanced=True, help="Also accept this host name (of a reverse proxy, in DNS). Addresses and localhost are "
-           "always accepted."),
+           advanced=True, help="Also accept requests for this host name, such as that of a reverse proxy. Addresses "
+           "and localhost are always accepted."),
     option("--cors", type=Text(), multiple=True, metavar="ORIGIN", allow_from_autoenv=False,
            advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
            "Default: none."),
