@@ -15,7 +15,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from edge.kiosk import house as house_file
 from edge.kiosk.guards import is_emergency
 from edge.kiosk.house import House
 from edge.kiosk.operations import Add, Answer, Plain, Talk
-from edge.kiosk.state import Line, State, apply
+from edge.kiosk.state import Line, State, apply, keep_earlier
 from edge.kiosk.understand import understand
 from edge.kiosk.words import folded, number, words
 
@@ -130,7 +130,8 @@ def expected(state: State, after: State, turn: dict[str, Any]) -> State:
     lines = lines_of(turn["order"]) if "order" in turn else state.lines
     name = turn.get("name", state.name)
     done = bool(turn.get("done", False if "order" in turn else state.done))
-    return State(lines, turn.get("booking", state.bookings), name, done, offered=after.offered, gone=after.gone)
+    now = State(lines, turn.get("booking", state.bookings), name, done, offered=after.offered, gone=after.gone)
+    return keep_earlier(state, replace(now, earlier=state.earlier))
 
 
 def check(house: House, state: State, turn: dict[str, Any], first: bool, marks: Marks) -> State:

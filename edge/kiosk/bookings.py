@@ -13,6 +13,10 @@ from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
 from edge.kiosk.words import NUMBERS, folded, number, words
 
+#: what tells of more or fewer guests
+_COMING = re.compile(r"\b(?:coming|comes?|join(?:s|ing)?|bring(?:s|ing)?|dropp(?:ed|ing) out|friends?)\b")
+_NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
+
 
 class Bookings(Reading):
     """What a turn books, and under which name; what is left of the turn is read on."""
@@ -42,6 +46,18 @@ class Bookings(Reading):
                 flags=re.I,
             )
         return text
+
+    def apart_by_booking(self, text: str) -> list[str]:
+        """The parts of a turn that speaks of several bookings, each with one of them."""
+        turn = words(text)
+        named = [mention for mention in self.names.mentions(turn) if mention.kind == "booking"]
+        parts, start = [], 0
+        for one, two in zip(named, named[1:]):
+            joints = [word for word in turn[one.last : two.first] if word.fold in ("and", "plus", "also", ",", ".")]
+            if one.value != two.value and joints:
+                parts.append(text[start : joints[-1].start])
+                start = joints[-1].end
+        return [*parts, text[start:]]
 
     def booking(self, text: str) -> str:
         """Read bookings; what is left of the turn comes back."""
@@ -180,9 +196,19 @@ class Bookings(Reading):
             phrases("correct").search(folded(text)) or re.search(r"\bso \w+\W*$", folded(text))
         ):
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
-            changed = [key for key in count_keys if key in have]
-            if numbers and len(changed) == 1 and not values["day"] and not values["time"]:
-                got[changed[0]] = numbers[0]  # "make that 3"
+            changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
+            if _COMING.search(folded(text)):
+                changed = [key for key in changed if plain[key] == "count"]
+            if numbers and changed and len({plain[key] for key in changed}) == len(changed) and not (
+                values["day"] or values["time"]
+            ):  # "make that 3": of number and time the one that is nearer to it, or to the 2 of "3, not 2"
+                near = float(numbers[-1 if _NOT_SO.search(folded(text)) else 0])
+                key = min(changed, key=lambda key: abs(slots.amount(have[key]) - near))
+                got[key] = numbers[0] if plain[key] == "count" else slots.time(rest, bare=True) or numbers[0]
+        if not counts and not got.keys() & set(count_keys) and (group := slots.group(rest, self.known)):
+            open_counts = [key for key in count_keys if key not in have and key != "nights"]
+            if len(open_counts) == 1:
+                got[open_counts[0]] = group  # "five climbers"
         if asked and plain.get(asked) == "count" and asked not in got:
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             if numbers and not any(m.kind == "item" for m in mentions):

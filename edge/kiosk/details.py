@@ -32,6 +32,16 @@ _EVERY_ONE = re.compile(r"\b(?:both|all|each|everything|anything|every|either|an
 _CLAUSE_END = re.compile(r",[^,]*$")
 #: what stands before a count that corrects another: "no wait, two"
 _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|um|it'?s)\b[, ]*)+")
+#: "one of the strawberry ones should be mint"
+_BECOMES = re.compile(
+    r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b|\b(?:should|must|can|could) be\b"
+)
+#: what is named beside what is taken away stays
+_KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
+_ALL_OF_THEM = re.compile(
+    r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b"
+    r"|\b(?:take|cancel|remove|drop|scrap|forget|delete) (?:both|all)\b"
+)
 #: extras of which a line has one
 _DEGREES = frozenset({"mild", "medium", "spicy", "hot", "extra hot", "extra spicy"})
 
@@ -103,7 +113,7 @@ class Details(Drafts):
             if (
                 loose.extras
                 and not loose.without
-                and re.search(r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b", low)
+                and _BECOMES.search(low)
             ):
                 spoken = {m.value for m in said if m.kind == "extra" and m not in rest}
                 loose.without = [
@@ -127,7 +137,7 @@ class Details(Drafts):
                 for part in parts[1:]:  # "one small and two large"
                     self.divide(n, part.count, part)
                 return self.emit(self.change(n, parts[0]))
-        again = re.search(r"\bthe same\b", low) or (loose.counted and loose.more)
+        again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         if again and (loose.extras or loose.without or loose.size):
             number = min(self.last, len(self.state.lines)) or len(self.state.lines)
             line = self.state.lines[number - 1]
@@ -140,7 +150,7 @@ class Details(Drafts):
         every = bool(_EVERY_ONE.search(low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
-            if removing and loose.without and loose.extras and not re.search(r"\b(?:instead|and|with)\b", low):
+            if removing and loose.without and loose.extras and not _KEEPS.search(low):
                 gone += loose.extras
             keep = [extra for extra in loose.extras if extra not in gone]
             having = [n for n in lines if set(gone) & set(self.state.lines[n - 1].extras)]
@@ -200,9 +210,15 @@ class Details(Drafts):
                 return self.divide(targets[-1], loose.count, loose)
             if targets == [self.last] and not swap and (added := self.joined(line.item)):
                 return self.divide(self.last, added, loose, new=True)  # "another one, with cheese on that"
+            alike_all = every and re.search(r"\bbe\b", low)  # "can all three be vanilla": like the one that is
+            model = next((self.state.lines[n - 1] for n in targets
+                          if alike_all and {*loose.extras} <= {*self.state.lines[n - 1].extras}), None)  # fmt: skip
             done = False
             for n in sorted(targets, reverse=True):
                 held = self.state.lines[n - 1].extras
+                if model and model.item == self.state.lines[n - 1].item:
+                    done = self.emit(self.change(n, replace(loose, without=[e for e in held if e not in model.extras])))
+                    continue
                 alike = [e for e in held if e.split()[-1] == loose.extras[0].split()[-1]]
                 if swap and not alike and (not corrected or n > len(self.before.lines)):
                     alike = list(held)  # "soy instead", "vanilla, no, strawberry"
@@ -329,7 +345,7 @@ class Details(Drafts):
         spoken = self.found.operations[-1] if self.found.operations else None
         if phrases("remove").search(low) and isinstance(spoken, Change) and spoken.extras:
             return self.emit(Change(spoken.line, without=spoken.extras))  # "found my socks! Take them off"
-        if phrases("remove").search(low) and re.search(r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b", low):
+        if phrases("remove").search(low) and _ALL_OF_THEM.search(low):
             for each in range(len(self.state.lines), 0 if "all" in low else max(0, len(self.state.lines) - 2), -1):
                 self.emit(Remove(each))
             return True

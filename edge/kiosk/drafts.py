@@ -47,7 +47,7 @@ _NO_THING = frozenset(
 )
 
 
-def named(mentions: list[Mention]) -> set[int]:
+def places(mentions: list[Mention]) -> set[int]:
     """Where the words of a turn stand that name something of the house."""
     return {at for mention in mentions if mention.kind != "number" for at in range(mention.first, mention.last)}
 
@@ -127,6 +127,14 @@ class Drafts(Reading):
             before = turn[mention.first - 1].fold if mention.first else ""
             if mention.kind == "size" and fitting and not sizes & set(mention.values):
                 continue  # "a 38, these run big"
+            if mention.kind == "size" and mention.first > 2 and turn[mention.first].fold == "half" and (
+                [word.fold for word in turn[mention.first - 2 : mention.first]] == ["and", "a"]
+                and number(turn[mention.first - 3].fold) is not None
+                and [word.fold for word in turn[mention.last : mention.last + 1]] != ["of"]
+            ):  # fmt: skip
+                continue  # "she's two and a half"
+            if sibling := self._sibling(mention, spoken, turn):
+                mention = sibling
             if mention.kind == "number" and before in ("a", "an", "the") and mention.value in numbered:
                 mention = replace(mention, kind="size", values=numbered[mention.value])  # "the sixty" of "60 m"
             if mention.kind == "item" and self._told_behind(mention, mentions[at + 1 :], turn):
@@ -140,6 +148,19 @@ class Drafts(Reading):
                     # "a pint" is a lager where only that has pints
                     told.append(Mention("item", tuple(owners), mention.first, mention.last, exact=False))
         return told
+
+    def _sibling(self, mention: Mention, spoken: set[str], turn: list[Word]) -> Mention | None:
+        """The item that "a strawberry one" is beside another milkshake, where no line has strawberry; else None."""
+        if mention.kind != "extra" or not self._one_behind(turn, mention.last):
+            return None
+        if any(set(mention.values) & set(line.extras) for line in self.state.lines):
+            return None
+        heads = {words(name)[-1].stem for name in spoken or {line.item for line in self.state.lines}}
+        said = {word.stem for word in turn[mention.first : mention.last]}
+        names = [words(item.name) for item in self.house.items]
+        found = [item.name for item, name in zip(self.house.items, names)
+                 if name[-1].stem in heads and said <= {word.stem for word in name[:-1]}]  # fmt: skip
+        return replace(mention, kind="item", values=(found[0],), exact=False) if len(found) == 1 else None
 
     @staticmethod
     def _told_behind(item: Mention, following: list[Mention], turn: list[Word]) -> bool:
@@ -168,6 +189,10 @@ class Drafts(Reading):
             breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
             negative = negated(between, negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
             following = mentions[at + 1 :]
+            if mention.kind == "extra":  # "nuts off, cream on"
+                ending = [word.fold for word in turn[mention.last : mention.last + 2]]
+                ends = not ending[1:] or ending[1] in (",", "and", ".", "please")
+                negative = {"off": True, "on": False}.get(ending[0] if ending and ends else "", negative)
             if mention.kind in ("size", "choice") and negative and _AGAINST.search(" ".join(between)):
                 continue  # "cans, not bottles", "the whole one instead of a slice"
             if mention.kind == "number" and drafts and between[-1:] == ["not"]:
@@ -212,7 +237,7 @@ class Drafts(Reading):
             elif mention.kind == "number":
                 if mention.first == read:
                     continue  # the "one" of "a small one"
-                if thing_at(turn, mention.first, named(mentions)):
+                if thing_at(turn, mention.first, places(mentions)):
                     continue  # the "two" of "two scones and a soup" in a house without scones
                 if (
                     following
@@ -351,8 +376,9 @@ class Drafts(Reading):
                 return False
             if mention.kind == "size" and between & {"a", "an", "another", "the"}:
                 return False
-            if mention.kind == "item":
-                return not (between & {"and", "a", "an", ",", "plus", "another", "the"})
+            if mention.kind == "item":  # "half a chilli" is a half chilli
+                half = between == {"a"} and turn[at - 1].fold == "half"
+                return half or not (between & {"and", "a", "an", ",", "plus", "another", "the"})
             if mention.kind == "number":
                 return False
             at = mention.last

@@ -129,6 +129,7 @@ class Vocabulary:
         for part, values in last.items():
             first.setdefault(part, set()).update(values)
         self.extra_parts = {part: min(values) for part, values in first.items() if len(values) == 1}
+        self.pairs = any("pair" in entry.stems for entry in self.entries)  # sold by the pair: a pair is one
         self.sizes = {entry.value for entry in self.entries if entry.kind == "size"}
 
     def _add(self, kind: str, value: str, name: str) -> None:
@@ -141,7 +142,7 @@ class Vocabulary:
 
     def mentions(self, turn: list[Word]) -> list[Mention]:
         """The names in the turn, from left to right, without overlaps."""
-        found = [*self._full(turn), *self._partial(turn), *_numbers(turn)]
+        found = [*self._full(turn), *self._partial(turn), *_numbers(turn, self.pairs)]
         order = {"item": 0, "extra": 1, "choice": 2, "booking": 3, "size": 4, "number": 5}
         found.sort(key=lambda m: (-(m.last - m.first) - 0.5 * m.exact - 0.25 * m.verbatim, order[m.kind], m.first))
         taken: set[int] = set()
@@ -263,10 +264,14 @@ def _matches(turn: list[Word], at: int, stems: tuple[str, ...]) -> int:
 _POINTING = frozenset("that this which little other last first latter former every no any each".split())
 
 
-def _numbers(turn: list[Word]) -> Iterator[Mention]:
+def _numbers(turn: list[Word], pairs: bool) -> Iterator[Mention]:
+    """Numbers in a turn; ``pairs``: a pair is one thing.  "Two pairs" is two in any house."""
     at = 0
     while at < len(turn):
         fold = turn[at].fold
+        if turn[at].stem == "pair" and (pairs or at and number(turn[at - 1].fold) is not None):
+            at += 1
+            continue
         value = number(fold) if [word.fold for word in turn[at + 1 : at + 2]] != ["%"] else None
         if fold == "one" and at and turn[at - 1].fold in _POINTING and (
             turn[at - 1].fold != "that" or at + 1 == len(turn) or not turn[at + 1].fold.isalpha()

@@ -6,7 +6,7 @@ import re
 from dataclasses import astuple, replace
 
 from edge.kiosk.details import NO_I_MEAN, Details
-from edge.kiosk.drafts import Draft, named, thing_at
+from edge.kiosk.drafts import Draft, places, thing_at
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
@@ -29,6 +29,7 @@ _NOT_THAT = re.compile(
 _SO_MANY = re.compile(rf"(?:^|, )so (?:that'?s |it'?s |we'?re |now |only |just )*(?:\d+|{'|'.join(NUMBERS)})\b")
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
+_SAME_EXTRAS = re.compile(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b")
 #: what is wanted again
 _BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
 #: what is no whole number
@@ -37,7 +38,7 @@ _FRACTION = re.compile(r"\d+(?:[.,/]\d+)+|\d+e\d+", re.IGNORECASE)
 
 def _no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:
     """Whether a number that is not a count of 1 to MAX_COUNT stands right before an item: "150 lattes", "1/2 tea"."""
-    taken = named(mentions)
+    taken = places(mentions)
     items = [mention.first for mention in mentions if mention.kind == "item"]
     for found in _FRACTION.finditer(text):
         before = sum(word.start < found.end() for word in turn)
@@ -55,7 +56,7 @@ def _no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:
 
 def _missed(turn: list[Word], mentions: list[Mention]) -> list[str]:
     """Things ordered beside others that the menu does not have: the scone of "a latte and a scone"."""
-    taken = named(mentions)
+    taken = places(mentions)
     found = []
     if thing := thing_at(turn, 0, taken):
         found.append(thing)
@@ -92,6 +93,8 @@ class Orders(Details):
             self.lines_of(drafts[0]) or self.taken(drafts[0], low)
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
+        if len(drafts) > 1 and (_MAKE_IT.search(low) or NO_I_MEAN.search(low)) and self.restated(drafts):
+            return True
         two = len(drafts) == 2 and (drafts[0].definite or drafts[0].part)
         if two and not drafts[1].definite and self.lines_of(drafts[0]):
             first, second = [mention for mention in mentions if mention.kind == "item"][:2]
@@ -152,9 +155,25 @@ class Orders(Details):
         assert first is not None
         at = next((m for m in mentions if m.kind in ("item", "extra")), None)
         if first[0].split()[0] in ("without", "no", "minus", "less", "w/o", "hold", "skip") and at:
+            if first[0] in ("less", "fewer") and turn[at.last - 1].start < first.start():
+                return True  # "one coffee less"
             return first.start() < turn[at.first].start and at.kind == "item"
         if drafts and any(draft.without for draft in drafts) and not any(self.lines_of(d) for d in drafts):
             return False
+        return True
+
+    def restated(self, drafts: list[Draft]) -> bool:
+        """ "Make that one with butter and one with jam": the drafts are all of what was ordered of one item."""
+        held = [number for number, line in enumerate(self.state.lines, 1) if line.item in drafts[0].values]
+        lines = [self.state.lines[number - 1] for number in held]
+        if len({draft.values for draft in drafts}) > 1 or len({line.item for line in lines}) != 1:
+            return False
+        if not all(draft.counted for draft in drafts) or sum(e.count for e in lines) != sum(e.count for e in drafts):
+            return False
+        for number in reversed(held):
+            self.emit(Remove(number))
+        for draft in drafts:
+            self.put("", replace(draft, values=(lines[0].item,), size=draft.size or lines[0].size, definite=False), "")
         return True
 
     def put(self, low: str, draft: Draft, text: str) -> bool:
@@ -346,7 +365,7 @@ class Orders(Details):
         bare = self.house.item(new.values[0])
         assert bare is not None
         count = new.count if new.counted else old.count if part else line.count
-        same = line.extras if re.search(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b", low) else ()
+        same = line.extras if not new.extras and not new.without or _SAME_EXTRAS.search(low) else ()
         extras = tuple(e for e in (*same, *new.extras) if e in bare.extras)
         without = tuple(e for e in new.without if e in bare.extras)
         size = new.size or (line.size if line.size in bare.sizes else "")

@@ -25,7 +25,8 @@ _DATE = (
 #: "Saturday 9.30" is a time, not the 30th month
 _DATED = _DATE.replace(r"|\d{1,2}\.(?:0?[1-9]|1[0-2])(?:\.\d{2,4})?(?![\d:])", "")
 DAY = re.compile(
-    rf"\b(?:the day after tomorrow|yesterday|last (?:week|night)|today|tonight|tomorrow|tmrw|tomorow"
+    rf"\b(?:(?:the )?day after tomorrow|tomorrow week|(?:a|one) week (?:on {_WEEKDAY}|tomorrow|today)"
+    r"|yesterday|last (?:week|night)|today|tonight|tomorrow|tmrw|tomorow"
     rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATED}| week| after next)?"
     rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
 )
@@ -37,7 +38,7 @@ _HOUR = r"(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twe
 _CLOCK = rf"(?:{_HALF} {_HOUR}|{_HOUR} (?:thirty|fifteen|forty[ -]five)|\d{{1,2}}[:.h]\d{{2}}|{_HOUR})"
 TIME = re.compile(
     rf"\b(?:{_HALF} {_HOUR}{_PART}?|\d{{1,2}}[:.]\d{{2}}{_PART}?|{_HOUR} (?:thirty|fifteen|forty[ -]five){_PART}?"
-    rf"|{_HOUR}{_PART}|noon|midday|midnight)(?!\w)"
+    rf"|{_HOUR}{_PART}|(?:(?:12|twelve) )?(?:noon|midday|midnight))(?!\w)"
 )
 #: an hour alone is a time only after these words
 _AT = re.compile(
@@ -46,16 +47,19 @@ _AT = re.compile(
 PHONE = re.compile(r"(?<![\w.])\+?\d[\d ()/-]{4,}\d(?!\w)")
 _COUNT = re.compile(
     rf"\b({_NUMBER})(?: more)?(?: (?:little|small|young|other))? "
-    r"(people|ppl|persons?|guests?|adults?|of us|of them|pax|nights?|child(?:ren)?|kids?|friends|seats|boys|girls"
-    r"|places|visitors)\b"
+    r"(people|ppl|persons?|guests?|adults?|of us|of them|pax|nights?|child(?:ren)?|kids?|friends|seats?|boys|girls"
+    r"|places?|spaces?|spots?|visitors)\b"
 )
 _PARTY = re.compile(
-    r"\b(?:for|party of|group of|we are|we're|we'll be|we would be|we'd be|we make|us"
-    rf"|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
+    r"\b(?:for|party of|group of|we are|we're|we'll (?:only |just )?be|we would be|we'd be|we make|us"
+    rf"|(?:just|only)(?= {_NUMBER}(?: please)?(?:[,.!;]|$))|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
 )
+_PEOPLE = r"[a-z]{3,}(?:ers|ors|ists|mates)|babies|ladies|women|men|parents|students"
+_COMPANY = r"(?:friends|mates|others|people|kids|children|colleagues|cousins|guests)"
 #: unit of a count in a booking -> what guests call it
 UNITS = {
-    "people": {*"people ppl person persons guest adult pax friends seat place visitor".split(), "of us", "of them"},
+    "people": {*"people ppl person persons guest adult pax friends seat place space spot visitor".split(),
+               "of us"},
     "nights": {"night"},
     "children": {"child", "kid", "boy", "girl"},
 }
@@ -81,7 +85,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SOFT = re.compile(
-    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for)\s+"
+    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for|[Pp]ut(?: down)?)\s+"
     rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
 )  # fmt: skip
 
@@ -129,6 +133,8 @@ def time(text: str, bare: bool = False) -> str | None:
         return None
     if meant := _last_meant(TIME, text, low):
         return meant
+    if found := re.search(r"(?:^|[,.;]|\bat) ?((?:[01]\d|2[0-3])(?:00|15|30|45)(?: ?h(?:ou)?rs)?)(?=[,.;!?]|$| )", low):
+        return text[found.start(1) : found.end(1)]  # "wed, 1930"
     for match in _AT.finditer(low):
         unit = low[match.end() : match.end() + 10].strip().split(" ")[0]
         before = low[match.start() : match.start(1)].split()
@@ -153,6 +159,8 @@ def impossible(kind: str, value: str) -> bool:
         return number_of(low) in ("0", "-0") or low.startswith("-")
     if kind == "time" and numbers:
         hour, minute = numbers[0], numbers[1] if len(numbers) > 1 else 0
+        if 100 <= hour <= 2400 and len(numbers) == 1:  # "1930"
+            hour, minute = divmod(hour, 100)
         if re.search(r"\b(?:past|to|after)\b", low):  # "10 past 9"
             hour, minute = numbers[-1], 0
         return hour > 24 or (hour == 0 and low.endswith("m")) or minute > 59 or (hour == 24 and minute > 0)
@@ -175,12 +183,19 @@ def counts(text: str) -> dict[str, str]:
     """Numbers in a text: unit ("people", "nights", "children", or "" if none was said) -> number."""
     low = text.lower()
     found: dict[str, str] = {}
+    part = ""  # "two of them are scared" tells how many there are only where nothing else does
+    if whole := re.search(rf"\b({_NUMBER}) (?:in total|altogether|in all)\b", low):
+        found["people"] = number_of(whole[1])
     for match in _COUNT.finditer(low):
         unit = match[2] if match[2].startswith("of ") else stem(match[2])
         for kind, names in UNITS.items():
-            if unit in {stem(name) for name in names} | names:
+            if unit == "of them" or unit == "of us" and match[1] in ("1", "one"):
+                part = part or number_of(match[1]) * (unit == "of them")
+            elif unit in {stem(name) for name in names} | names:
                 found.setdefault(kind, number_of(match[1]))
-    if re.search(r"\b(?:just|only) (?:me|myself)\b|\bon my own\b|\bby myself\b", low):
+    if others := re.search(rf"\b(?:me|myself|i),? (?:and|plus|with) (?:my )?({_NUMBER}) (?:other )?{_COMPANY}\b", low):
+        found.setdefault("people", str(int(number_of(others[1])) + 1))
+    if re.search(r"\b(?:just|only) (?:me|myself|one of us)\b|\bon my own\b|\bby myself\b", low):
         found.setdefault("people", "1")
     two = r"\b(?:(?:me|myself) and (?:my|a|one) \w+|my \w+ and (?:me|i|myself)|(?:the )?two of us|both of us)\b"
     if re.search(two, low):
@@ -190,7 +205,28 @@ def counts(text: str) -> dict[str, str]:
         party = _PARTY.search(rest)
         if party and not re.match(r"\s*(?:[:.]\d|night|o'?clock|[ap]m|hour|minute|_)", rest[party.end() :]):
             found[""] = number_of(party[1])
+        elif part:
+            found["people"] = part
     return found
+
+
+def group(text: str, known: frozenset[str]) -> str | None:
+    """The number of a group whose noun no list has: "five climbers".  ``known``: stems of names of the house."""
+    for found in re.finditer(rf"\b({_NUMBER}) ({_PEOPLE})\b", text.lower()):
+        if stem(found[2]) not in known:
+            return number_of(found[1])
+    return None
+
+
+def amount(value: str) -> float:
+    """A count, or the hour of a time, as a number: "half past ten" -> 10.5; infinite where there is none."""
+    low = folded(value)
+    numbers = [float(number_of(each)) for each in re.findall(rf"\b{_NUMBER}\b", low)]
+    if not numbers:
+        return {"noon": 12.0, "midday": 12.0, "midnight": 12.0}.get(low, float("inf"))
+    if re.search(r"\b(?:past|to)\b", low):
+        return numbers[-1] + (0.5 if "half" in low else 0.0)
+    return numbers[0]
 
 
 def without_counts(text: str) -> str:
@@ -211,8 +247,8 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
     """
     if (found := _BEFORE.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=True)):
         return value
-    if found := _NAMED.search(text):
-        return _cut(text, found.start(1), found.end(1), known, strict=False)
+    if (found := _NAMED.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=False)):
+        return value
     for found in _SOFT.finditer(text):
         for_ = found[0].lower().startswith(("for", "it's for", "that's for"))
         last = found.end() >= len(text.rstrip(" .!?,"))

@@ -11,7 +11,7 @@ import re
 
 from edge.kiosk import facts
 from edge.kiosk.bookings import Bookings
-from edge.kiosk.drafts import thing_at
+from edge.kiosk.drafts import places, thing_at
 from edge.kiosk.house import House, Item
 from edge.kiosk.mentions import Mention, vocabulary
 from edge.kiosk.operations import (
@@ -105,13 +105,17 @@ _ORDERED = re.compile(
     r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
     r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
 )
+#: words of who a guest tells of
+_SUBJECTS = frozenset("i he she they we it you my his her our their".split())
+#: a clause that takes back what was said before it
+_WAIT = re.compile(r"(?:(?:oh|ah|um|no|sorry)[, ]+)*(?:wait|hang on|hold on|i mean|i meant)(?: a (?:sec|minute))?")
 _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
     r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
 )
 _POLITE_CHANGE = re.compile(
-    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they)\b"
+    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
     r"|(?:can|could) (?:the|my|that) .*\bbe (?:left|taken|made|changed)\b)"
 )
 _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
@@ -122,13 +126,21 @@ class _Turn(Orders, Bookings):
 
     def read(self) -> Understood:
         rest = self.text
-        if self.state.bookings:  # sentence by sentence: a question beside a value is not about the booking
+        parts = self.apart_by_booking(rest)
+        if len(parts) > 1:
+            rest = " ".join(map(self.booking, parts))
+        elif self.state.bookings:  # sentence by sentence: a question beside a value is not about the booking
             rest = " ".join(self.booking(each) for each in re.split(r"(?<=[^\W\d]{2}[.!?;])\s+", rest))
         else:
             rest = self.booking(rest)
         rest = self.naming(rest)
+        before = ""
         for clause, ends in clauses(rest):
-            self.clause(self.spoken(clause), ends)
+            if _WAIT.fullmatch(folded(clause)):
+                before = f"{clause}, "  # "a latte. No wait. A cappuccino."
+                continue
+            self.clause(self.spoken(before + clause), ends)
+            before = ""
         self.whole()
         if self.before.done and not self.state.done and self.state.lines and self.corrected():
             self.emit(DONE)  # "Is that right?" "No, two please": asked again
@@ -200,7 +212,10 @@ class _Turn(Orders, Bookings):
             if not (menu and ordering):
                 return
         if phrases("undo").search(low):
-            self.emit(UNDO) or self.emit(Talk("order"))
+            if not self.emit(UNDO):
+                self.emit(Talk("order"))
+            return
+        if phrases("as before").search(low) and self.held_before(mentions) and self.emit(UNDO):
             return
         if self.swapped(low) or self.listing(low):
             return
@@ -241,6 +256,8 @@ class _Turn(Orders, Bookings):
         if menu and not ordering and phrases("praise").search(low):
             self.emit(Talk("other"))
             return
+        if menu and not ordering and self.tells(low, turn, mentions):
+            menu = False
         if menu and self.order(text, low, turn, mentions):
             if not (self.found.allergy or self.found.no_count):
                 self.found.unnoted += unnoted(self.house, text, turn, mentions)
@@ -267,6 +284,8 @@ class _Turn(Orders, Bookings):
             ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
         )
         wanting = wanting or named == {"number"} and len(turn) < 4  # "two of us"
+        if not asking and any(isinstance(each, Answer) for each in self.found.operations):
+            return  # what a guest tells beside a question
         wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
             chosen = facts.choose(self.house, text, asking)
@@ -277,6 +296,26 @@ class _Turn(Orders, Bookings):
             self.found.missed.append(thing)
         elif not self.found.operations:
             self.emit(UNKNOWN)
+
+    def tells(self, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
+        """Whether a clause tells of something with a word that is a part of a name: "he swells up from a peanut"."""
+        if any(m.exact or m.kind not in ("item", "number") for m in mentions) or self.state.lines and (
+            phrases("correct").search(low) or phrases("remove").search(low)
+        ):  # fmt: skip
+            return False
+        taken = places(mentions)
+        other = [w for at, w in enumerate(turn) if at not in taken and w.fold[0].isalpha() and w.stem not in COMMON]
+        asked = any(isinstance(each, Answer) for each in self.found.operations)
+        subject = _SUBJECTS & {word.fold for word in turn}
+        return asked or bool(subject) and len([w for w in other if number(w.fold) is None]) > 1
+
+    def held_before(self, mentions: list[Mention]) -> bool:
+        """Whether what is named was ordered before the last change, and is not now: "no, six was right"."""
+        if not mentions or self.before.earlier is None:
+            return False
+        held = set(self.before.earlier.lines) - set(self.before.lines)
+        told = {str(each) for line in held for each in (line.item, line.count, line.size, *line.extras)}
+        return all(set(mention.values) & told for mention in mentions)
 
     def sized(self, low: str) -> bool:
         """A clause that is the size that was asked for, and nothing else: "can", "8" for "8 pieces"."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from edge.kiosk.drafts import DEFINITE, ENDS, named
+from edge.kiosk.drafts import DEFINITE, ENDS, places
 from edge.kiosk.house import House
 from edge.kiosk.mentions import SIZES, Mention
 from edge.kiosk.phrases import listed, phrases
@@ -28,7 +28,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
 
     Extras of the house are not among them: where the item is ordered, it is checked whether it comes with them.
     """
-    taken = named(mentions)
+    taken = places(mentions)
     found: dict[int, str] = {}
     low = folded(text) if len(folded(text)) == len(text) else text.lower()
     for match in phrases("diet").finditer(low):
@@ -90,7 +90,7 @@ def _adjectives(
     found = []
     at = item.first - 1
     if at > 0 and turn[at].fold in ("a", "an", "the") and turn[at - 1].fold == "half":
-        return [at - 1]
+        return [] if "half" in sizes else [at - 1]
     while at >= 0 and item.first - at <= 3:
         size = next((m for m in mentions if m.kind == "size" and m.first <= at < m.last), None)
         if size is not None:

@@ -90,7 +90,7 @@ def number(word: str) -> int | None:
     """The value of a folded number word or of digits, up to 999; None for other words."""
     if word.isdecimal() and len(word) <= 3:
         return int(word)
-    return NUMBERS.get(word)
+    return NUMBERS.get(word.removesuffix("'s"))
 
 
 @lru_cache(8192)
