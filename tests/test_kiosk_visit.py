@@ -652,7 +652,8 @@ def test_check_and_mistakes(tmp_path: Path) -> None:
     path.write_text('name = "H"\n[[items]]\nname = "Tea"\n[texts]\nbye = "Bye"\n')
     done = kiosk("check", str(path))
     mistakes = [f'{path}, line 2: "Tea" needs a price; 0 for what is free',
-                f'{path}, line 5: "bye" is unknown; known: emergency, greeting, language, long, unclear, unknown']
+                f'{path}, line 5: "bye" is unknown; '
+                "known: allergy, emergency, greeting, language, long, unclear, unknown"]
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines() == [f"bitnet-edge: {mistake}" for mistake in mistakes]
     done = kiosk("check", "--json", str(path))

@@ -36,8 +36,11 @@ _HESITANT = re.compile(r"^(?:(?:no|nope|nah|wait|hang on|hold on|sorry|oops|oh|u
 _BECOMES = re.compile(
     r"\b(?:change|swap|switch|make|turn)\b.*\b(?:to|for|with|into)\b|\b(?:should|must|can|could) be\b"
 )
+#: "can you make that caramel", where it was vanilla syrup
+_MADE = re.compile(r"(?:(?:oh|ok|actually|please|sorry|can you|could you|let's),? )*make (?:it|that|mine) (?!with\b)")
 #: what is named beside what is taken away stays
 _KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
+_USUAL = re.compile(r"\b(?:regular|normal|ordinary|usual|standard|plain|cow'?s) (\w+)\b")
 _ALL_OF_THEM = re.compile(
     r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b"
     r"|\b(?:take|cancel|remove|drop|scrap|forget|delete) (?:both|all)\b"
@@ -147,6 +150,8 @@ class Details(Drafts):
             count = loose.count if loose.counted else 1
             return self.emit(
                 Add(line.item, count, more.size or line.size, kept, tuple(e for e in refused if e not in more.extras)))
+        if not loose.extras and self.as_usual(low):
+            return True
         every = bool(_EVERY_ONE.search(low))
         if removing or loose.without:
             gone = list(dict.fromkeys([*loose.without, *(loose.extras if removing and not loose.without else [])]))
@@ -195,6 +200,9 @@ class Details(Drafts):
             if not can:
                 return False
             targets = can if every else [self.last if self.last in can else can[-1]]
+            lacking = [n for n in can if not set(loose.extras) <= set(self.state.lines[n - 1].extras)]
+            if len(lacking) == 1 and re.search(r"\bthe others?\b", low):
+                targets = lacking  # "oat milk in the other one, too"
             line = self.state.lines[targets[-1] - 1]
             corrected = bool(NO_I_MEAN.search(low))  # "no wait, oat milk"
             instead = re.search(r"\binstead\b(?! of)", low) or _SWAP.search(low)
@@ -222,7 +230,9 @@ class Details(Drafts):
                 alike = [e for e in held if e.split()[-1] == loose.extras[0].split()[-1]]
                 if swap and not alike and (not corrected or n > len(self.before.lines)):
                     alike = list(held)  # "soy instead", "vanilla, no, strawberry"
-                gone = alike if swap and len(alike) == 1 else [*loose.without, *(e for e in meant if e in held)]
+                gone = [*loose.without, *(e for e in meant if e in held)]
+                if (swap or _MADE.match(low)) and len(alike) == 1:
+                    gone = alike
                 dropped = [e for e in gone if e not in loose.extras]
                 done = self.emit(self.change(n, replace(loose, without=dropped))) or done
             return done
@@ -312,6 +322,15 @@ class Details(Drafts):
             return False
         return self.emit(Change(first, two.count)) and self.emit(Change(second, one.count))
 
+    def as_usual(self, low: str) -> bool:
+        """ "Regular milk is fine": the other milk that was chosen goes."""
+        usual = _USUAL.search(low)
+        for number in range(len(self.state.lines), 0, -1) if usual else ():
+            held = self.state.lines[number - 1].extras
+            if chosen := tuple(extra for extra in held if usual and folded(extra).endswith(f" {usual[1]}")):
+                return self.emit(Change(number, without=chosen))
+        return False
+
     def ordinal(self, low: str) -> int:
         """The line that "the second one" is; 0 where none is meant."""
         found = re.search(r"\b(?:the|my) (first|second|third|fourth|last) (?:ones?|of them)\b", low)
@@ -326,6 +345,8 @@ class Details(Drafts):
             if alone and _CANCEL_IT.search(low):
                 return self.emit(Cancel(alone[0]))
             return False
+        if self.as_usual(low):
+            return True
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         number = self.ordinal(low) or number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]

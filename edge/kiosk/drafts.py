@@ -118,6 +118,7 @@ class Drafts(Reading):
                 else mention
                 for mention in mentions
             ]  # fmt: skip
+        mentions = self._siblings(mentions, spoken, turn)
         fitting = any(mention.kind == "size" and sizes & set(mention.values) for mention in mentions)
         numbered = {words(size)[0].fold: (size,) for size in sizes if size[0].isdecimal()}
         told: list[Mention] = []
@@ -133,8 +134,6 @@ class Drafts(Reading):
                 and [word.fold for word in turn[mention.last : mention.last + 1]] != ["of"]
             ):  # fmt: skip
                 continue  # "she's two and a half"
-            if sibling := self._sibling(mention, spoken, turn):
-                mention = sibling
             if mention.kind == "number" and before in ("a", "an", "the") and mention.value in numbered:
                 mention = replace(mention, kind="size", values=numbered[mention.value])  # "the sixty" of "60 m"
             if mention.kind == "item" and self._told_behind(mention, mentions[at + 1 :], turn):
@@ -149,18 +148,25 @@ class Drafts(Reading):
                     told.append(Mention("item", tuple(owners), mention.first, mention.last, exact=False))
         return told
 
-    def _sibling(self, mention: Mention, spoken: set[str], turn: list[Word]) -> Mention | None:
-        """The item that "a strawberry one" is beside another milkshake, where no line has strawberry; else None."""
-        if mention.kind != "extra" or not self._one_behind(turn, mention.last):
-            return None
-        if any(set(mention.values) & set(line.extras) for line in self.state.lines):
-            return None
-        heads = {words(name)[-1].stem for name in spoken or {line.item for line in self.state.lines}}
-        said = {word.stem for word in turn[mention.first : mention.last]}
-        names = [words(item.name) for item in self.house.items]
-        found = [item.name for item, name in zip(self.house.items, names)
-                 if name[-1].stem in heads and said <= {word.stem for word in name[:-1]}]  # fmt: skip
-        return replace(mention, kind="item", values=(found[0],), exact=False) if len(found) == 1 else None
+    def _siblings(self, mentions: list[Mention], spoken: set[str], turn: list[Word]) -> list[Mention]:
+        """The mentions, with the items that "a strawberry one" and "black, not green" are beside their like."""
+        held = {line.item for line in self.state.lines}
+        heads = {words(name)[-1].stem for name in spoken or held}
+        taken = {at: mention for mention in mentions for at in range(mention.first, mention.last)}
+        contrast = re.search(r"\b(?:instead of|rather than|not)\b", folded(self.text))
+        for at, word in enumerate(turn):
+            mention = taken.get(at)
+            if not contrast and not self._one_behind(turn, at + 1) or mention and mention.kind != "extra":
+                continue
+            if mention and any(set(mention.values) & set(line.extras) for line in self.state.lines):
+                continue
+            names = [[part.stem for part in words(item.name)] for item in self.house.items]
+            found = [item.name for item, name in zip(self.house.items, names)
+                     if name[-1] in heads and word.stem in name[:-1]]  # fmt: skip
+            if len(found) == 1 and (contrast or found[0] not in held):
+                mentions = [each for each in mentions if each is not mention]
+                mentions.append(Mention("item", (found[0],), at, at + 1, exact=False))
+        return sorted(mentions, key=lambda mention: mention.first)
 
     @staticmethod
     def _told_behind(item: Mention, following: list[Mention], turn: list[Word]) -> bool:

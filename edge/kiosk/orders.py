@@ -12,13 +12,16 @@ from edge.kiosk.operations import MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import missing
 from edge.kiosk.words import NUMBERS, Word, folded
+from edge.kiosk.words import number as number_word
 
 _MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
+    r"|\b(?:one|two|three) (?:of (?:them|those|these) )?(?:should|can|could|to) be\b"
 )
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
-    r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b|keep (?:only|just)\b"
+    r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b"
+    r"|(?:\bkeep |^(?:(?:on second thoughts?|actually|no|sorry|wait),? )*)(?:only|just) (?=the (?!one|two|three|\d))"
 )
 #: what corrects the count before it: "no, three flat whites", "no, I said a large latte"
 _NOT_THAT = re.compile(
@@ -30,6 +33,11 @@ _SO_MANY = re.compile(rf"(?:^|, )so (?:that'?s |it'?s |we'?re |now |only |just )
 #: words that make a number of another
 _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "millions", "billion", "billions"})
 _SAME_EXTRAS = re.compile(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b")
+#: how many of a line become another item: "change one to a muffin"
+_SOME = re.compile(
+    rf"\b(\d+|{'|'.join(NUMBERS)}) (?:of (?:them|those|these)\b|(?:should|can|could|to) be\b|(?:to|for|into) an?\b)"
+)
+_FOR_ANOTHER = re.compile(r"\b(?:swap|replace|change|switch|exchange)\b.*\b(?:for|with|to)\b")
 #: what is wanted again
 _BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
 #: what is no whole number
@@ -89,6 +97,7 @@ class Orders(Details):
             return self.replaced(low, drafts, turn, mentions)
         if len(drafts) == 1 and not drafts[0].more and self.state.lines and (
             _MAKE_IT.search(low) or (NO_I_MEAN.search(low) and len(low.split()) < 8)
+            or phrases("correct").search(low) and re.search(rf"\b{re.escape(folded(drafts[0].text))} ones?\b", low)
         ) and not (
             self.lines_of(drafts[0]) or self.taken(drafts[0], low)
         ):
@@ -111,9 +120,11 @@ class Orders(Details):
                 if set(loose.extras) <= set(line.extras):  # "cream on just one scone": not on the others
                     return self.divide(lines[0], line.count - part, Draft(drafts[0].values, without=loose.extras))
                 return self.divide(lines[0], part, Draft(drafts[0].values, extras=loose.extras))
-        if drafts and (kept := _EXCEPT.search(low)) and (removing or kept[0].startswith("keep")):
+        if drafts and (kept := _EXCEPT.search(low)) and (removing or kept[0].endswith(("only ", "just "))):
             spoken = {number for draft in drafts for number in self.lines_of(draft)}
-            if spoken:  # "remove everything except the brownie"
+            whole = removing or kept[0].startswith("keep") or low == folded(self.text).strip(" ,.!?") and not any(
+                draft.size or draft.extras or draft.without for draft in drafts)  # fmt: skip
+            if spoken and whole:  # "remove everything except the brownie"
                 others = [number for number in range(len(self.state.lines), 0, -1) if number not in spoken]
                 return max([self.emit(Remove(number)) for number in others], default=False)
         if (
@@ -324,10 +335,14 @@ class Orders(Details):
             like = self.like(only)  # "make it white"
             old_line = like[-1] if like else self.last or len(self.state.lines)
             line = self.state.lines[old_line - 1]
-            if line.count > 1 and re.search(r"\bone of (?:them|those|these)\b", low):
-                old = Draft((line.item,), 1, True)
+            if (some := _SOME.search(low)) and line.count > (count := number_word(some[1]) or 1):
+                old = Draft((line.item,), count, True)
                 return self.exchange(low, old, only, old_line)
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
+        if len(drafts) > 2 and here == drafts[:-1] and _FOR_ANOTHER.search(low):
+            for other in here[1:]:  # "swap the tea and the cake for a latte"
+                self.remove("", other, mentions)
+            drafts = [drafts[0], drafts[-1]]
         marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
         starts = {
             id(draft): at for draft, at in zip(drafts, [turn[m.first].start for m in mentions if m.kind == "item"])
