@@ -247,7 +247,7 @@ focused 1.5, moderate 2.5, mixed 3.5. `bitnet-edge calibrate --classes {",".join
 def quality_table(rows: Sequence[dict[str, Any]]) -> str:
     """What ``bitnet-edge eval kv`` prints, as Markdown."""
     return table(
-        ["mode", "bytes per token", "perplexity", "KL mean", "KL 99.9 %", "same first choice", "mass"],
+        ["mode", "bytes per token", "perplexity", "KL mean", "KL 99.9%", "same first choice", "mass"],
         [
             [
                 f"`{row['mode']}`",

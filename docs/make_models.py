@@ -70,7 +70,7 @@ separate output heads, norms after blocks, layers with sliding windows, and rota
 the short factors of longrope)."""
 COST = """Models marked "int8 per 128 values" were trained with float activations; here these are rounded to int8 with a
 scale per 128 values. On the bundled model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
-likely token in 98.9 % of places (`python benchmarks/activations.py`); the published weights were not measured."""
+likely token in 98.9% of places (`python benchmarks/activations.py`); the published weights were not measured."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
 PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
 values are ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is
