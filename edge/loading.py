@@ -204,6 +204,8 @@ def load(
             checkpoint, n_threads=n_threads, head=output or head, adapt=threads is None or threads < 0, cores=cores)
         if weights == "huge":
             placement.copy(transformer.movable)
+        else:
+            placement.suit(transformer.movable)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
     placement.release_pages(checkpoint)

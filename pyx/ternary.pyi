@@ -9,6 +9,7 @@ class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
 
     mapped: bool
+    far: bool
     @property
     def stored(self) -> memoryview | None: ...
     @staticmethod

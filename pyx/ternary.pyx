@@ -442,6 +442,15 @@ cdef class TernaryMatrix:
             self.m.panels, self.m.group_bytes, self.m.ahead = True, GROUP_WHOLE, PANEL_FAR
 
     @property
+    def far(self):
+        """Whether panels are fetched as far ahead as is best in 2 MiB pages; so for a copy, not for a file's map."""
+        return self.m.ahead == PANEL_FAR
+
+    @far.setter
+    def far(self, bint value):
+        self.m.ahead = PANEL_FAR if value else PANEL_NEAR
+
+    @property
     def n_row(self):
         return self.m.n_row
 

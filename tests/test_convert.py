@@ -340,6 +340,15 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
     assert (tmp_path / "q.gguf").read_bytes() == data
 
 
+def test_the_check_reads_from_the_disk(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    synced, forgotten = os.fsync, os.posix_fadvise
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced(fd), done.append("synced"))[0])
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: (forgotten(*given), done.append(given[1:]))[0])
+    convert(grouped, tmp_path / "p.gguf")
+    assert done == ["synced", (0, 0, os.POSIX_FADV_DONTNEED)]
+
+
 def test_rows_of_a_separate_embedding_stay_rows(tmp_path: Path) -> None:
     """Only a head is read as a whole."""
     codes = np.random.default_rng(1).integers(-1, 2, (VOCAB, HIDDEN)).astype(np.int8)

@@ -21,6 +21,7 @@ from edge import loading as engines
 from edge.errors import MemoryRefused
 from edge.formats.mapped import map_file
 from edge.model import placement
+from edge.tools.convert import convert
 from pyx import memory
 from pyx.transformer import Segment
 
@@ -75,6 +76,25 @@ def test_a_map_of_large_pages_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> 
     assert placement.choose(codes, None, 100) == "map"  # type: ignore[arg-type]
     monkeypatch.setattr(memory, "huge_share", lambda data: 0.5)
     assert placement.choose(codes, None, 100) == "collapse"  # type: ignore[arg-type]
+
+
+def test_panels_are_fetched_further_ahead_in_large_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distance belongs to the pages in which a matrix lies; the answers are the same."""
+    make_model.make(tmp_path / "q.gguf", "tiny-qwen3", "Q2_0", "Q2_0")
+    convert(tmp_path / "q.gguf", tmp_path / "p.gguf")
+    found = set()
+    for share, least in ((0.9, 1), (0.5, 1), (0.9, 1 << 40)):
+        monkeypatch.setattr(placement, "LEAST", least)
+        monkeypatch.setattr(memory, "huge_share", lambda data, share=share: share)
+        for weights in ("map", "huge"):
+            with edge.load(tmp_path / "p.gguf", ctx=64, threads=1, weights=weights, draft="off") as engine:
+                far = {matrix.far for matrix in engine.model.transformer.movable}
+                assert far == {weights == "huge" or (share > placement.ENOUGH and least == 1)}
+                kv, logits = engine.space.new_cache(), array("f", bytes(4 * engine.config.n_vocab))
+                with engine.model.alone() as transformer:
+                    transformer.step([Segment(kv, array("i", range(1, 41)), logits)])
+                found.add(logits.tobytes())
+    assert len(found) == 1
 
 
 # ---- advice ----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ A step reads every weight once.  With pages of 4 KiB, much of its time is spent 
 of this process and is shared.  So ``auto`` begins with the map and, where it pays, copies the weights in the
 background, one matrix at a time between two steps.  The results are the same.
 
-Linux can hold the file itself in 2 MiB pages: by itself (large folios) or on request (MADV_COLLAPSE).  That has the
-advantages of both, so it is tried first.
+Linux can hold the file itself in 2 MiB pages: by itself (large folios, if the file came into the cache in order, as
+after ``convert``) or on request (MADV_COLLAPSE).  That has the advantages of both, so it is tried first.
 """
 
 from __future__ import annotations
@@ -103,6 +103,19 @@ def choose(
     except (MemoryRefused, OSError):
         return "map"
     return "huge" if (copied.n_ctx, copied.kv_type) == (mapped.n_ctx, mapped.kv_type) else "map"
+
+
+def suit(matrices: Sequence[TernaryMatrix]) -> None:
+    """Tell matrices that are read from a file's map whether it lies in 2 MiB pages, after their bytes were checked."""
+    from pyx import memory
+
+    stored = [matrix.stored for matrix in matrices if matrix.stored is not None]
+    if sum(map(len, stored)) < LEAST:
+        return
+    far = memory.huge_share(max(stored, key=len)) >= ENOUGH
+    for matrix in matrices:
+        if matrix.mapped:
+            matrix.far = far
 
 
 def copy(

@@ -395,6 +395,10 @@ class Target:
         """Read the file back and compare every tensor.  Returns the SHA-256 of the file."""
         from pyx.ternary import TernaryMatrix
 
+        digest = hashlib.sha256()
+        with open(path, "rb") as file:  # first: what is read in order comes into the cache in large pages
+            while piece := file.read(1 << 20):
+                digest.update(piece)
         back = gguf.read(path)
         failed = f"{self.checkpoint.path}: verification of the conversion failed: "
         if any(getattr(back.config, field) != getattr(self.config, field) for field in _CONVENTIONS):
@@ -417,10 +421,6 @@ class Target:
                 crc, same = zlib.crc32(tensor.data), tensor.type in TABLE_TYPES
             if crc != written.crc or not same:
                 raise EdgeError(f"{failed}tensor {name} differs after reading it back; is the disk damaged?")
-        with open(path, "rb") as file:
-            digest = hashlib.sha256()
-            while piece := file.read(1 << 20):
-                digest.update(piece)
         return digest.hexdigest()
 
 
