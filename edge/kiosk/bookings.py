@@ -15,6 +15,7 @@ from edge.kiosk.words import NUMBERS, folded, number, words
 
 #: what tells of more or fewer guests
 _COMING = re.compile(r"\b(?:coming|comes?|join(?:s|ing)?|bring(?:s|ing)?|dropp(?:ed|ing) out|friends?)\b")
+_BETTER = re.compile(r"\bwould (?:be better|suit|work)\b|\bso \w+\W*$")
 _NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
 
 
@@ -163,7 +164,7 @@ class Bookings(Reading):
         rest = text
         for mention in choices:
             before = [word.fold for word in words(text)[: mention.first]][-2:]
-            if len(choices) > 1 and (before == ["instead", "of"] or before[-1:] == ["than"]):
+            if len(choices) > 1 and (before == ["instead", "of"] or before[-1:] in (["than"], ["not"])):
                 continue
             if key := self._chosen(booking, mention):
                 kind = booking.fields[key]
@@ -183,6 +184,13 @@ class Bookings(Reading):
                 got[key] = value
                 rest = rest.replace(value, " ")
         count_keys = [key for key, kind in plain.items() if kind == "count"]
+        guests = [key for key in count_keys if key in have and key != "nights"]
+        if len(guests) == 1 and have[guests[0]].isdecimal() and (change := slots.more(text)):
+            counts = {guests[0]: str(max(int(have[guests[0]]) + change, 0))}
+        if "nights" in have and (change := slots.more_nights(text)) and have["nights"].isdecimal():
+            counts = {**counts, "nights": str(int(have["nights"]) + change)}
+        if "children" not in plain and "children" in counts and re.search(r"\badults?\b", folded(text)):
+            counts = {**counts, "people": str(int(counts["people"]) + int(counts["children"]))}  # "2 adults, 2 kids"
         for unit, value in counts.items():
             keys = [key for key in count_keys if key == unit] if unit else [k for k in count_keys if k != "nights"]
             if not keys and unit == "people":
@@ -193,7 +201,7 @@ class Bookings(Reading):
             if keys:
                 got.setdefault(keys[0], value)
         if not got and not fresh and not self.state.lines and (
-            phrases("correct").search(folded(text)) or re.search(r"\bso \w+\W*$", folded(text))
+            phrases("correct").search(folded(text)) or _BETTER.search(folded(text))
         ):
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
@@ -210,7 +218,8 @@ class Bookings(Reading):
             if len(open_counts) == 1:
                 got[open_counts[0]] = group  # "five climbers"
         if asked and plain.get(asked) == "count" and asked not in got:
-            numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
+            left = words(slots.without_counts(rest))
+            numbers = [mention.value for mention in self.names.mentions(left) if mention.kind == "number"]
             if numbers and not any(m.kind == "item" for m in mentions):
                 below = re.match(r"\W*[-−–]\d+", rest)
                 got[asked] = below[0].strip() if below else numbers[0]
@@ -218,6 +227,8 @@ class Bookings(Reading):
         if name_keys:
             bare_name = asked in name_keys and not phrases("remove").search(folded(text))
             name = slots.name(rest, self.known, bare_name)
+            if fresh and not name:
+                name = slots.listed_name(rest, self.known)
             if name and not (asked in name_keys and phrases("yes").match(folded(name))):
                 got[name_keys[0]] = name
             elif self.state.name and name_keys[0] not in have and (got or fresh):
@@ -242,7 +253,7 @@ class Bookings(Reading):
                     self.found.unnoted.append(text[many.start() : words(text)[named.last - 1].end])
         for key, value in got.items():
             self.emit(Book(booking.name, key, value.strip(" ,.")))
-        if set(counts) & set(got):  # "12 kids" are guests of the party, not tickets
+        if counts and set(count_keys) & set(got):  # "12 kids" are guests of the party, not tickets
             rest = slots.without_counts(rest)
         items = any(mention.kind == "item" for mention in self.names.mentions(words(rest)))
         parts = [

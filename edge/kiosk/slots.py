@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from edge.kiosk import vectors
 from edge.kiosk.phrases import listed
 from edge.kiosk.words import NUMBERS, folded, stem
 
@@ -55,7 +56,23 @@ _PARTY = re.compile(
     rf"|(?:just|only)(?= {_NUMBER}(?: please)?(?:[,.!;]|$))|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
 )
 _PEOPLE = r"[a-z]{3,}(?:ers|ors|ists|mates)|babies|ladies|women|men|parents|students"
-_COMPANY = r"(?:friends|mates|others|people|kids|children|colleagues|cousins|guests)"
+_GUEST = r"(?:people|persons?|guests?|adults?|child(?:ren)?|kids?|friends?|seats?|places?|boys?|girls?)"
+#: what those do who do not come
+_ABSENT = (
+    r"(?:(?:now )?(?:can'?t|cannot|won'?t|isn'?t|aren'?t|is not|are not)(?: be)? (?:come|coming|make|there|join)"
+    r"|(?:has|have)?(?: just)? ?(?:dropped out|cancell?ed|is ill|are ill))"
+)
+_COMPANY = (
+    r"(?:friends|mates|others|people|kids|children|colleagues|cousins|guests|sons|daughters|boys|girls|brothers|sisters)"
+)
+_MORE = re.compile(
+    rf"\b({_NUMBER}) (?:more|extra|additional) (?:{_GUEST}|of us)\b|\bplus ({_NUMBER})\b(?! {_COMPANY})"
+    rf"|\bbringing ({_NUMBER}) more\b"
+)
+_FEWER = re.compile(
+    rf"\b({_NUMBER}) (?:of (?:us|them|the {_GUEST})|{_GUEST}) {_ABSENT}\b"
+    rf"|\b({_NUMBER}) {_GUEST} (?:less|fewer)\b|\b({_NUMBER}) (?:less|fewer) {_GUEST}\b"
+)
 #: unit of a count in a booking -> what guests call it
 UNITS = {
     "people": {*"people ppl person persons guest adult pax friends seat place space spot visitor".split(),
@@ -198,6 +215,8 @@ def counts(text: str) -> dict[str, str]:
     if re.search(r"\b(?:just|only) (?:me|myself|one of us)\b|\bon my own\b|\bby myself\b", low):
         found.setdefault("people", "1")
     two = r"\b(?:(?:me|myself) and (?:my|a|one) \w+|my \w+ and (?:me|i|myself)|(?:the )?two of us|both of us)\b"
+    if re.search(r"\bmy \w+(?:,| and) (?:my )?\w+,? and (?:me|i|myself)\b|\b(?:me|i),? my \w+,? and my \w+\b", low):
+        found.setdefault("people", "3")
     if re.search(two, low):
         found.setdefault("people", "2")
     if "people" not in found:
@@ -208,6 +227,21 @@ def counts(text: str) -> dict[str, str]:
         elif part:
             found["people"] = part
     return found
+
+
+def more(text: str) -> int:
+    """How many guests more ("one more person", "plus one") or, negative, fewer ("one of us can't come"); 0 if none."""
+    low = folded(text)
+    if added := _MORE.search(low):
+        return int(number_of(added[added.lastindex or 0]))
+    gone = _FEWER.search(low)
+    return -int(number_of(gone[gone.lastindex or 0])) if gone else 0
+
+
+def more_nights(text: str) -> int:
+    """How many nights more: "one night longer"; 0 if none."""
+    found = re.search(rf"\b({_NUMBER}) (?:(?:more|extra) nights?|nights? (?:more|longer|extra))\b", folded(text))
+    return int(number_of(found[1])) if found else 0
 
 
 def group(text: str, known: frozenset[str]) -> str | None:
@@ -231,7 +265,21 @@ def amount(value: str) -> float:
 
 def without_counts(text: str) -> str:
     """The text without its numbers of people and nights."""
-    return re.sub(_COUNT.pattern, lambda match: " " * len(match[0]), text, flags=re.IGNORECASE)
+    for pattern in (_COUNT, _PARTY):
+        text = re.sub(pattern.pattern, lambda match: " " * len(match[0]), text, flags=re.IGNORECASE)
+    return text
+
+
+def listed_name(text: str, known: frozenset[str]) -> str | None:
+    """A name that stands alone between commas: "table for two, Ruiz, 7 pm".  ``known``: stems that are not names."""
+    for part in text.split(",")[1:]:
+        part = part.strip(" .!")
+        parts = {folded(word) for word in part.split()}
+        if re.fullmatch(r"[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+)?", part) and not DAY.search(part.lower()) and not (
+            parts & _NOT_NAMES or {stem(word) for word in parts} & known or parts & set(vectors.table()[0])
+        ):  # fmt: skip
+            return part
+    return None
 
 
 def phone(text: str) -> str | None:
