@@ -441,7 +441,25 @@ def test_orders_of_strangers(house: str, turn: str, lines: list[str]) -> None:
     ("cafe", ["two brownies", "one of them should be a muffin"], ["1 Brownie", "1 Blueberry muffin"]),
     ("cafe", ["two large lattes, one with oat milk", "oat milk in the other one too"],
      ["2 × large Latte with oat milk"]),
+    ("cafe", ["a large latte and a brownie", "can the latte be a small one"], ["1 small Latte", "1 Brownie"]),
+    ("cafe", ["a large latte and a brownie", "brownie out, croissant in"], ["1 large Latte", "1 Croissant"]),
+    ("cafe", ["a large latte and a brownie", "my friend will have the same latte"], ["2 × large Latte", "1 Brownie"]),
+    ("cafe", ["a large latte with sugar", "without"], ["1 large Latte"]),
+    ("cafe", ["two large lattes", "one with soy milk, one with oat milk"],
+     ["1 large Latte with soy milk", "1 large Latte with oat milk"]),
+    ("cafe", ["two croissants and two brownies", "one of each less"], ["1 Croissant", "1 Brownie"]),
+    ("cafe", ["a small latte, a small cappuccino and a brownie", "the latte and the cappuccino large"],
+     ["1 large Latte", "1 large Cappuccino", "1 Brownie"]),
+    ("cafe", ["a croissant, a muffin and a brownie", "drop the last two"], ["1 Croissant"]),
+    ("cafe", ["five brownies", "take two away"], ["3 × Brownie"]),
+    ("cafe", ["five brownies", "too many, let's say three"], ["3 × Brownie"]),
+    ("cafe", ["five brownies", "turn three into croissants"], ["2 × Brownie", "3 × Croissant"]),
+    ("cafe", ["an orange juice, small", "nah, make it a water"], ["1 small Orange juice"]),  # which water is asked
     # counts and sizes
+    ("cafe", ["two teas, one green with lemon, one black with soy milk"],
+     ["1 Green tea with lemon", "1 Black tea with soy milk"]),
+    ("cafe", ["2 small 1 large latte"], ["2 × small Latte", "1 large Latte"]),
+    ("limekiln", ["shoes for two adults and a kid"], ["2 × adult Climbing shoes", "1 kids Climbing shoes"]),
     ("limekiln", ["one pair of adult shoes with socks"], ["1 adult Climbing shoes with socks"]),
     ("limekiln", ["half a chilli with nachos"], ["1 half Chilli bowl with nachos"]),
     # what is told orders nothing
@@ -470,6 +488,16 @@ def test_corrections_of_strangers(house: str, turns: list[str], lines: list[str]
      {"lane": {"day": "Friday", "people": "6"}}),
     ("limekiln", ["a lane on Friday for 2", "and if one of us gets ill, do we still have to pay?"],
      {"lane": {"day": "Friday", "people": "2"}}),
+    ("cafe", ["table for 4 on friday at 6", "one of us can't come"],
+     {"table": {"day": "friday", "time": "6", "people": "3"}}),
+    ("cafe", ["table for 2 on friday at 6", "plus one"], {"table": {"day": "friday", "time": "6", "people": "3"}}),
+    ("cafe", ["table for 2 on friday at 6", "seven would be better"],
+     {"table": {"day": "friday", "time": "seven", "people": "2"}}),
+    ("cafe", ["a table at 19:00 for 2 adults and 2 kids"], {"table": {"time": "19:00", "people": "4"}}),
+    ("hotel", ["single room from monday, two nights", "one night more"],
+     {"room": {"kind": "single room", "arrival": "monday", "nights": "3"}}),
+    ("limekiln", ["lane on the tower wall saturday at ten", "overhang not tower"],
+     {"lane": {"wall": "overhang", "day": "saturday", "time": "ten"}}),
     ("limekiln", ["one place on the beginners course next Sunday"],
      {"course": {"kind": "beginners", "day": "next Sunday", "people": "1"}}),
     ("limekiln", ["a lane on Saturday at 3 and I also want to do the falling practice course"],
@@ -488,6 +516,10 @@ def test_corrections_of_strangers(house: str, turns: list[str], lines: list[str]
 ])  # fmt: skip
 def test_bookings_of_strangers(house: str, turns: list[str], bookings: dict[str, dict[str, str]]) -> None:
     assert visit(house, *turns).bookings == bookings
+
+
+def test_the_guests_of_a_table_are_not_cones() -> None:
+    assert order("sundaes", "a table for 4 at 5 today and a double cone with mango") == ["1 Cone double +mango"]
 
 
 @pytest.mark.parametrize(("text", "day"), [

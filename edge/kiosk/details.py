@@ -40,6 +40,7 @@ _BECOMES = re.compile(
 _MADE = re.compile(r"(?:(?:oh|ok|actually|please|sorry|can you|could you|let's),? )*make (?:it|that|mine) (?!with\b)")
 #: what is named beside what is taken away stays
 _KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
+_NOTHING_IN = re.compile(r"\b(?:both|them|all) without\W*$|\bwithout (?:it|that)\b|^without(?: please)?$")
 _USUAL = re.compile(r"\b(?:regular|normal|ordinary|usual|standard|plain|cow'?s) (\w+)\b")
 _ALL_OF_THEM = re.compile(
     r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b"
@@ -140,6 +141,8 @@ class Details(Drafts):
                 for part in parts[1:]:  # "one small and two large"
                     self.divide(n, part.count, part)
                 return self.emit(self.change(n, parts[0]))
+        if self.portioned(turn, mentions):
+            return True
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         if again and (loose.extras or loose.without or loose.size):
             number = min(self.last, len(self.state.lines)) or len(self.state.lines)
@@ -259,6 +262,22 @@ class Details(Drafts):
             return done
         return False
 
+    def portioned(self, turn: list[Word], mentions: list[Mention]) -> bool:
+        """ "One with soy milk, one with oat milk" of two that are in one line: each part becomes a line."""
+        starts = [at for at, mention in enumerate(mentions) if mention.kind == "number"]
+        groups = [mentions[start:end] for start, end in zip(starts, [*starts[1:], len(mentions)])]
+        if len(groups) < 2 or starts[0] or any([m.kind for m in group[1:]] != ["extra"] for group in groups):
+            return False
+        counts = [int(group[0].value) for group in groups]
+        having = [n for n, line in enumerate(self.state.lines, 1) if line.count == sum(counts)]
+        if not having or any({"no", "without"} & {w.fold for w in turn[g[0].last : g[1].first]} for g in groups):
+            return False
+        number = self.last if self.last in having else having[-1]
+        parts = [Draft((), extras=[group[1].value]) for group in groups]
+        for part, count in list(zip(parts, counts))[1:]:
+            self.divide(number, count, part)
+        return self.emit(self.change(number, parts[0]))
+
     def recounted(self, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
         """ "Four chicken ones and four veggie ones", "one fish only": how many of the lines that have these extras."""
         pairs = [
@@ -356,6 +375,8 @@ class Details(Drafts):
         line = self.state.lines[number - 1]
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.emit(Change(number, min(2 * line.count, MAX_COUNT)))
+        if re.search(r"\bone (?:(?:less|fewer) of each|of each (?:less|fewer))\b", low):
+            return all(self.emit(Remove(each, 1)) for each in range(len(self.state.lines), 0, -1))
         if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
             return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
         taken = any(
@@ -372,7 +393,11 @@ class Details(Drafts):
             return True
         enough = re.search(r"\b(?:will do|(?:is|are) (?:enough|plenty))\b", low)  # "that's too many, four will do"
         it = re.search(r"\b(?:that|it|this|them|em|those|last|one|never ?mind)\b", low)
-        if not enough and phrases("remove").search(low) and it:
+        if (ending := re.search(r"\bthe last (two|three)\b", low)) and phrases("remove").search(low):
+            count = min(NUMBERS[ending[1]], len(self.state.lines))
+            return all(self.emit(Remove(len(self.state.lines))) for _ in range(count))
+        some = numbers and re.search(r"\b(?:take|remove|drop|cancel|lose|delete|scrap)\b", low)
+        if not enough and phrases("remove").search(low) and (it or some):
             if re.fullmatch(r"(?:oh |ah |ok |okay |no,? |actually,? )*never ?mind(?: that| it)?", low):
                 return self.emit(DENY)
             single = re.search(r"\b(?:one of|of one$|one$|one plain|take one (?:off|away|out|back))\b", low)
@@ -382,7 +407,7 @@ class Details(Drafts):
         own = re.sub(r"\bfor (?:my|our|the|his|her) \w+|\bfor (?:me|him|her|us|them)\b", "", low)
         if numbers and re.search(r"\w again\b", low) and not re.search(r"\b(?:same|more|another)\b", low):
             return self.emit(Change(number, min(numbers[0], MAX_COUNT)))  # "three again"
-        bare = re.search(r"\b(?:both|them|all) without\W*$|\bwithout (?:it|that)\b", _CLAUSE_END.sub("", low))
+        bare = _NOTHING_IN.search(_CLAUSE_END.sub("", low))
         if bare and (with_extras := [n for n, each in enumerate(self.state.lines, 1) if each.extras]):
             return self.emit(Change(with_extras[-1], without=self.state.lines[with_extras[-1] - 1].extras))
         if _ONCE_MORE.search(low) and len(own.split()) < 8:

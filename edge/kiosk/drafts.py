@@ -195,10 +195,11 @@ class Drafts(Reading):
             breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
             negative = negated(between, negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
             following = mentions[at + 1 :]
-            if mention.kind == "extra":  # "nuts off, cream on"
+            if mention.kind in ("extra", "item"):  # "nuts off, cream on", "brownie out, croissant in"
                 ending = [word.fold for word in turn[mention.last : mention.last + 2]]
                 ends = not ending[1:] or ending[1] in (",", "and", ".", "please")
-                negative = {"off": True, "on": False}.get(ending[0] if ending and ends else "", negative)
+                if ending and ends:
+                    negative = {"off": True, "out": True, "on": False, "in": False}.get(ending[0], negative)
             if mention.kind in ("size", "choice") and negative and _AGAINST.search(" ".join(between)):
                 continue  # "cans, not bottles", "the whole one instead of a slice"
             if mention.kind == "number" and drafts and between[-1:] == ["not"]:
@@ -312,6 +313,9 @@ class Drafts(Reading):
                         drafts.append(part)
                         pending = Draft(())
                     else:
+                        before = turn[mentions[at - 1].first - 1].fold if pending.counted else ""
+                        if before == "for" and chosen and not (drafts[-1].counted or drafts[-1].size):
+                            drafts[-1].count, pending = pending.count, Draft(())
                         drafts[-1].size = chosen or drafts[-1].size
                 elif item_next or drafts and between[-1:] != ["for"]:
                     pending.size = size[0] if len(size) == 1 else "|".join(size)
@@ -361,6 +365,10 @@ class Drafts(Reading):
                 loose.size = loose.size or pending.size
                 loose.extras += pending.extras
                 loose.without += pending.without
+        if len(drafts) > 1 and mentions[-1].kind == "size" and all(draft.definite for draft in drafts) and not any(
+            draft.size or draft.extras for draft in drafts[:-1]
+        ):  # "the latte and the cappuccino large"
+            loose.size = loose.size or drafts[-1].size
         for draft in drafts:
             draft.size = draft.size or loose.size  # "half day for the pad", "two adults and a kid for half a day"
             if draft.size:
@@ -416,7 +424,7 @@ class Drafts(Reading):
                 return sized and not between
             if between - {"and", "&", ",", "a", "plus"} or mention.kind not in ("number", "size"):
                 return False
-            joined = joined or bool(between & {"and", "&", ",", "plus"})
+            joined = joined or bool(between & {"and", "&", ",", "plus"}) or mention.kind == "number"
             if not joined:
                 return False
             sized = mention.kind == "size"

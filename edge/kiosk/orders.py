@@ -35,7 +35,7 @@ _LARGE = frozenset({"hundred", "hundreds", "thousand", "thousands", "million", "
 _SAME_EXTRAS = re.compile(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b")
 #: how many of a line become another item: "change one to a muffin"
 _SOME = re.compile(
-    rf"\b(\d+|{'|'.join(NUMBERS)}) (?:of (?:them|those|these)\b|(?:should|can|could|to) be\b|(?:to|for|into) an?\b)"
+    rf"\b(\d+|{'|'.join(NUMBERS)}) (?:of (?:them|those|these)\b|(?:should|can|could|to) be\b|(?:to|for|into)\b)"
 )
 _FOR_ANOTHER = re.compile(r"\b(?:swap|replace|change|switch|exchange)\b.*\b(?:for|with|to)\b")
 #: what is wanted again
@@ -132,7 +132,8 @@ class Orders(Details):
             and phrases("replace").search(low)
             and (
                 len(drafts) > 1
-                or re.search(r"\binstead\b|\b(?:it|that|them|this|one|those|mine) (?:for|to|with|into|out for)\b", low)
+                or re.search(r"\binstead\b|\b(?:it|that|them|this|those|mine) (?:for|to|with|into|out for)\b", low)
+                or _SOME.search(low)
             )
         ):
             return self.replaced(low, drafts, turn, mentions)
@@ -240,6 +241,8 @@ class Orders(Details):
             and not (draft.extras or draft.without or draft.size)
         ):
             return self.emit(Change(lines[0], draft.count))
+        if lines and re.search(rf"\bthe same {re.escape(folded(draft.text))}\b", low):
+            return self.emit(Add(*astuple(replace(self.state.lines[lines[0] - 1], count=draft.count))))
         if lines and draft.definite and not (draft.extras or draft.without or draft.size) and not draft.counted:
             self.last = lines[0]
             return True  # spoken of, nothing said
@@ -332,6 +335,9 @@ class Orders(Details):
                 return self.put(low.replace("instead", "as well"), only, low)
             if here or not self.state.lines:
                 return self.put(low + " actually", only, low)
+            if len(only.values) > 1:
+                self.found.unclear.append((only.text, only.values))
+                return False
             like = self.like(only)  # "make it white"
             old_line = like[-1] if like else self.last or len(self.state.lines)
             line = self.state.lines[old_line - 1]

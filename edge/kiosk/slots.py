@@ -63,7 +63,8 @@ _ABSENT = (
     r"|(?:has|have)?(?: just)? ?(?:dropped out|cancell?ed|is ill|are ill))"
 )
 _COMPANY = (
-    r"(?:friends|mates|others|people|kids|children|colleagues|cousins|guests|sons|daughters|boys|girls|brothers|sisters)"
+    r"(?:friends|mates|others|people|kids|children|colleagues|cousins|guests|sons|daughters|boys|girls|brothers"
+    r"|sisters)"
 )
 _MORE = re.compile(
     rf"\b({_NUMBER}) (?:more|extra|additional) (?:{_GUEST}|of us)\b|\bplus ({_NUMBER})\b(?! {_COMPANY})"

@@ -88,8 +88,9 @@ def _kinds(house: House, text: str) -> str:
             if value is not None:
                 found.append((number(turn[at - 1].fold) or 1, value, at))
         if len(found) > 1 and sum(count for count, _, _ in found) == int(counted.value):
-            named = " and ".join(f"{count} {value}" for count, value, _ in found)
-            return f"{text[: turn[counted.first].start]}{named}{text[turn[found[-1][2]].end :]}"
+            ends = [*(turn[at - (number(turn[at - 1].fold) is not None)].start for _, _, at in found[1:]), len(text)]
+            named = [f"{count} {value}{text[turn[at].end : end]}" for (count, value, at), end in zip(found, ends)]
+            return text[: turn[counted.first].start] + "".join(named)
     return text
 
 
@@ -116,7 +117,7 @@ _SETTLES = re.compile(
 )
 _POLITE_CHANGE = re.compile(
     r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
-    r"|(?:can|could) (?:the|my|that) .*\bbe (?:left|taken|made|changed)\b)"
+    r"|(?:can|could) (?:the|my|that) .*\bbe\b)"
 )
 _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
 
