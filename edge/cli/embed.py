@@ -58,8 +58,8 @@ def embed(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     if not checkpoint.config.inner_norm:
-        out.info(f"{checkpoint.config.name} was trained to write, so its vectors say little; for search use a model "
-                 "made for that, such as BitNet-embedding-0.6B")
+        out.info(f"{checkpoint.config.name} is not an embedding model, so its vectors are of little use; use one such "
+                 "as BitNet-embedding-0.6B")
     n_threads, cores = choose(threads)
     with out.progress("loading the model") as progress:
         embedder = work.Embedder(settle(checkpoint, n_threads, progress=progress), n_threads, cores)

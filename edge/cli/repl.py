@@ -232,7 +232,7 @@ class Repl:
         name, _, rest = text[1:].partition(" ")
         command = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
         if command is None:
-            raise UsageError(f"there is no command /{name}; /help lists them (// sends a line that begins with /)")
+            raise UsageError(f"unknown command /{name}; /help lists the commands (// sends a line that begins with /)")
         return command.method(self, rest.strip())
 
     def do_help(self, _rest: str) -> None:

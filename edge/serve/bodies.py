@@ -37,7 +37,7 @@ class Bodies:
             if not receiving.done():
                 raise Refusal(408, f"the body of the request did not arrive within {SECONDS:g} seconds", "timeout")
             if receiving.cancelled():
-                raise Refusal(408, "the body of the request was late, and others need its place", "timeout")
+                raise Refusal(408, "the body of the request is late, and the server is busy; try again", "timeout")
             return receiving.result()
         finally:
             self._receiving.pop(receiving, None)

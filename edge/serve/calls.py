@@ -146,7 +146,8 @@ class Fields:
             return ()
         stops = [value] if isinstance(value, str) else value
         if not isinstance(stops, list) or len(stops) > MOST_STOPS:
-            raise bad(f"{self._where}{name} is not a text or a list of at most {MOST_STOPS} texts", self._where + name)
+            raise bad(f"{self._where}{name} is not a string or a list of at most {MOST_STOPS} strings",
+                      self._where + name)
         return tuple(text for stop in stops if (text := checked_text(stop, self._where + name)))
 
 
@@ -170,7 +171,7 @@ def content_text(value: Any, where: str) -> str:
     if isinstance(value, str):
         return checked_text(value, where)
     if not isinstance(value, list):
-        raise bad(f"{where} is not a text or a list of parts", where)
+        raise bad(f"{where} is not a string or a list of parts", where)
     texts = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None

@@ -166,7 +166,7 @@ class Asker(Client[Question]):
         options["ignore_eos"] = fields.flag("ignore_eos", options.get("ignore_eos", False))
         if fields.has("stop"):
             if "" in (request["stop"] if isinstance(request["stop"], list) else [request["stop"]]):
-                raise bad("stop must be a text, or a list of texts, of at least one character", "stop")
+                raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
             options["stop"] = fields.stops()
         forms = {key: request[key] for key in FORMS if fields.has(key)}
         if forms:  # in place of the one that the options gave

@@ -63,7 +63,7 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
         prompt = prompt[0] if isinstance(prompt[0], (str, list)) else prompt
     if isinstance(prompt, list):
         if not prompt or not all(type(token) is int and 0 <= token < 1 << 31 for token in prompt):
-            raise bad("prompt is not a text, a list of token ids, or a list with one of these", "prompt")
+            raise bad("prompt is not a string, a list of token ids, or a list with one of these", "prompt")
         call.prompt = prompt
     elif isinstance(prompt, str) and prompt:
         call.prompt = fields.text("prompt")
@@ -95,7 +95,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
         if isinstance(each, str):
             calls.checked_text(each, "input")
         elif not isinstance(each, list) or not each or not all(type(id_) is int and 0 <= id_ < 1 << 31 for id_ in each):
-            raise bad("input is not a text, a list of token ids, or a list of these", "input")
+            raise bad("input is not a string, a list of token ids, or a list of these", "input")
     form = fields.text("encoding_format", "float")
     if form not in ("float", "base64"):
         raise bad("encoding_format is not float or base64", "encoding_format")
@@ -165,7 +165,7 @@ def _format(fields: Fields, call: Call) -> None:
     choices = fields.body.get("choices") or fields.body.get("guided_choice")
     if choices is not None:
         if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
-            raise bad("choices is not a list of texts", "choices")
+            raise bad("choices is not a list of strings", "choices")
         own["choices"] = choices
     if len(own) > 1:
         first, second, *_ = own
