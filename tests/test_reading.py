@@ -106,7 +106,7 @@ def test_the_reading_that_predicts_is_taken(
     assert len(found) == 2 ** len(taken) and dict(reading.winner(checkpoint, found).options) == taken
 
     settled = reading.settle(checkpoint)
-    told = [note for note in settled.notes if "nats a token" in note]
+    told = [note for note in settled.notes if "nats per token" in note]
     assert (words is None) == (not told) and (words is None or words in told[0])
     assert settled.config.activation == "relu2"
     # the second opening looks at nothing, and finds the same

@@ -175,7 +175,7 @@ def _facts_of(found: Sequence[Reading]) -> list[dict[str, Any]]:
 def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     for entry in readings:
         nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token of a short text"
-        yield "score", f"{nats}, {entry['reading']}"
+        yield "score", f"{nats} (lower is better), read with {entry['reading']}"
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:
@@ -200,15 +200,16 @@ def _size_on_disk(path: str) -> int:
 
 def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
     c, tok = facts["config"], facts["tokenizer"]
+    heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
     rows = [
         ("model", c["name"]),
         ("file", f"{facts['path']} ({human(facts['bytes'])}, {facts['format']})"),
         ("arch", f"{c['arch']}, {count(c['n_layer'], 'layer')}, hidden {c['hidden']}, ffn {c['ffn']}"),
-        ("attention", f"{count(c['n_head'], 'head')} over {c['n_kv_head']} of keys and values, {c['head_dim']} wide"),
+        ("attention", f"{heads}, {c['head_dim']} values each"),
         (
             "details",
             f"{c['activation']}, {'sub-norms' if c['sub_norm'] else 'no sub-norms'}, rope {c['rope_theta']:g} "
-            f"{c['rope_style']}, {'tied' if c['tied'] else 'own'} output head",
+            f"{c['rope_style']}, {'tied' if c['tied'] else 'separate'} output head",
         ),
         ("context", f"trained on {c['n_ctx_train']} tokens{_windows(c)}"),
         ("tokenizer", f"{tok['kind']}, {tok['n_vocab']} tokens, bos {tok['bos']}, eos {tok['eos']}"),

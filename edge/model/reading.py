@@ -57,7 +57,7 @@ class Reading:
 
     def words(self) -> str:
         """The reading as text: "layout 64, relu2"."""
-        return ", ".join(_word(name, value) for name, value in self.options.items()) or "as it says"
+        return ", ".join(_word(name, value) for name, value in self.options.items()) or "its own metadata"
 
 
 def _word(name: str, value: Any) -> str:
@@ -184,8 +184,8 @@ def reopened(checkpoint: Checkpoint, options: Mapping[str, Any]) -> Checkpoint:
 
 def note(found: list[Reading], taken: Reading) -> str:
     """What was found, in one line."""
-    return (f"read with {taken.words()}: a short text costs {taken.nats:.1f} nats a token that way and "
-            f"{found[0].nats:.1f} with {found[0].words()}")
+    return (f"read with {taken.words()}: a short text then scores {taken.nats:.1f} nats per token, and "
+            f"{found[0].nats:.1f} with {found[0].words()} (lower is better)")
 
 
 def settle(
@@ -294,6 +294,6 @@ def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
     if taken is not found[0]:
         return [f"the file is mislabelled: {note(found, taken)}"]
     if taken.nats > LEARNED * guess(checkpoint):
-        return [f"a short text costs {taken.nats:.1f} nats a token, where guessing costs {guess(checkpoint):.1f}: "
+        return [f"a short text scores {taken.nats:.1f} nats per token, and guessing {guess(checkpoint):.1f}: "
                 "damaged, or never a language model of English"]
     return []

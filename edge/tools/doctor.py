@@ -149,9 +149,9 @@ def huge_page_line(support: dict[str, Any]) -> str:
     words = {True: "yes", False: "no", None: "unknown"}
     return _join(
         f"for copied weights, output head and KV pages: {words[support['own']]}",
-        f"of files in memory: {support['shmem'] or 'unknown'}",
-        f"of read-only files: {words[support['files']]}",
-        f"collapse on request: {words[support['collapse']]}",
+        f"for files in memory (tmpfs): {support['shmem'] or 'unknown'}",
+        f"for read-only files: {words[support['files']]}",
+        f"on request (MADV_COLLAPSE): {words[support['collapse']]}",
     )
 
 
