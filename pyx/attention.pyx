@@ -73,7 +73,7 @@ cdef void append(const attention_plan *p, int64_t layer, int64_t turn, int tid, 
     """
     cdef int64_t item, head, t, first, n, offset, D = p.head_dim, H = p.n_kv_head
     cdef const segment *s
-    cdef uint8_t *data
+    cdef uint8_t *data      # a page that is written to
     for item in range(share(p.n_segment * H, 1, tid, n_thread), share(p.n_segment * H, 1, tid + 1, n_thread)):
         s, head = &p.segments[item // H], item % H
         n = tokens_of(s, turn, &first)
@@ -171,7 +171,7 @@ cdef void attend_shared(const attention_plan *p, int64_t layer, int64_t turn, in
 cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t head, int tid) noexcept nogil:
     """Combine the partial results of a single token's chunks, in order."""
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), chunk
-    cdef float *state = p.state + tid * thread_state_floats(group, D)
+    cdef float *state = p.state + tid * thread_state_floats(group, D)   # [size]
     reset_state(state, group, D)
     for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
         merge(state, s.parts + (head * s.max_chunks + chunk) * size, group, D)
@@ -183,12 +183,13 @@ cdef void fold(const attention_plan *p, const segment *s, int64_t layer, int64_t
 cdef void attend_tile(
     const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t first, int64_t token,
     int64_t width, int tid) noexcept nogil:
-    """One KV head for several tokens of a page, `first` being the first of them in this step: they share the loads of
-    pages.
+    """One KV head for `width` tokens from `token` on, which share the loads of pages.
+
+    first: the first token of the same page in this step.
     """
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D), i, chunk
-    cdef float *state = p.state + tid * thread_state_floats(group, D)
-    cdef float *part = state + QUERY_TILE * size
+    cdef float *state = p.state + tid * thread_state_floats(group, D)   # [width][size]
+    cdef float *part = state + QUERY_TILE * size                        # [width][size]  of one chunk
     for i in range(width):
         reset_state(state + i * size, group, D)
     for chunk in range(s.kv.streams[layer * p.n_kv_head + head].n_run):
@@ -206,16 +207,16 @@ cdef void attend_chunk(
     int64_t n, float *partial, float *scratch) noexcept nogil:
     """One chunk of one KV head for n tokens of one page, from `token` on, into partial [n][partial_floats].
 
-    slot: number of the first token among those of its page in this step.
+    slot: number of the first token among those of its page in this step. scratch: [page_scratch].
     """
     cdef int64_t D = p.head_dim, group = p.n_head // p.n_kv_head, size = partial_floats(group, D)
     cdef int64_t pos = s.pos0 + token, i, j, query
     cdef const pages *kv = s.kv
     cdef const stream *of = &kv.streams[layer * p.n_kv_head + head]
     cdef uint32_t valid, sinks
-    cdef const void *data
-    cdef const void *next
-    cdef float *state
+    cdef const void *data       # the page
+    cdef const void *next       # the page after it, which is fetched meanwhile
+    cdef float *state           # [size]  of one token
     cdef const page_format *format
     for i in range(n):
         reset_state(partial + i * size, group, D)
@@ -254,8 +255,8 @@ cdef inline float *mark(const segment *s, int64_t head, int64_t slot, int64_t j,
 cdef void note(
     const segment *s, int64_t head, int64_t slot, int64_t j, int64_t group, const float *state,
     bint behind) noexcept nogil:
-    """Before and after page j: record what it adds to the running sum."""
-    cdef float *of = mark(s, head, slot, j, group)
+    """Before and after page j: record what it adds to the running sum. state: m [group], l [group]."""
+    cdef float *of = mark(s, head, slot, j, group)  # [2][group]
     cdef int64_t g
     for g in range(group):
         if behind:
@@ -269,13 +270,14 @@ cdef void note(
 cdef void account(
     const attention_plan *p, const segment *s, int64_t layer, int64_t head, int64_t slot,
     const float *state) noexcept nogil:
-    """mass [n_page] of one token: the share of its attention that falls on each page, averaged over the heads of the
-    group.
+    """The mass of one token: the share of its attention on each page, the average of the heads of the group.
+
+    state: m [group] and l [group] after all pages.
     """
     cdef int64_t group = p.n_head // p.n_kv_head, j, g
-    cdef float *mass = s.mass + (head * KV_PAGE + slot) * s.kv.max_pages
+    cdef float *mass = s.mass + (head * KV_PAGE + slot) * s.kv.max_pages    # [n_page]
     cdef float total
-    cdef const float *of
+    cdef const float *of    # [2][group]
     for j in range(s.kv.streams[layer * p.n_kv_head + head].n_page):
         of = mark(s, head, slot, j, group)
         total = 0
@@ -315,7 +317,7 @@ cdef class Workspace:
 
 
 cdef int64_t floats_of(const segment *s, int64_t n_head) noexcept nogil:
-    """Bytes of its partial results and of the attention of pages."""
+    """Floats of its partial results, mass and marks, in whole cache lines."""
     cdef int64_t H = s.kv.n_kv_head, group = n_head // H
     cdef int64_t masses = H * KV_PAGE * s.kv.max_pages if s.kv.heavy else 0
     return (H * s.max_chunks * partial_floats(group, s.kv.head_dim) + masses * (1 + 2 * group) + 15) // 16 * 16
@@ -330,7 +332,7 @@ cdef int64_t thread_state_floats(int64_t group, int64_t head_dim) noexcept nogil
 
 
 cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept nogil:
-    """The state before any page: m = -inf, l = 0, o = 0."""
+    """state [partial_floats] before any page: m = -inf, l = 0, o = 0."""
     cdef int64_t i
     for i in range(group):
         state[i] = -INFINITY
@@ -339,11 +341,11 @@ cdef void reset_state(float *state, int64_t group, int64_t head_dim) noexcept no
 
 
 cdef void merge(float *state, const float *partial, int64_t group, int64_t head_dim) noexcept nogil:
-    """Add the partial result of the next chunk to the state."""
+    """Add the partial result of the next chunk to the state, both [partial_floats]."""
     cdef int64_t g, d
     cdef float m, a, b
-    cdef float *o
-    cdef const float *part
+    cdef float *o           # [head_dim]
+    cdef const float *part  # [head_dim]
     for g in range(group):
         if partial[group + g] == 0:
             continue  # nothing attended in that chunk: must not touch the state
@@ -359,7 +361,7 @@ cdef void merge(float *state, const float *partial, int64_t group, int64_t head_
 
 
 cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out) noexcept nogil:
-    """Divide by the softmax sum: the heads of one token."""
+    """Divide by the softmax sum: state [partial_floats] -> out [group][head_dim], the heads of one token."""
     cdef int64_t g, d
     cdef float scale
     for g in range(group):
@@ -369,7 +371,7 @@ cdef void finish(const float *state, int64_t group, int64_t head_dim, float *out
 
 
 cdef rotated(const float[::1] x, int64_t head_dim):
-    """A rotated copy of some heads, for a cache with rotated keys."""
+    """A copy of x [n][head_dim] with each head rotated (Hadamard), for a cache with rotated keys."""
     cdef float[::1] copy = array.array("f", memoryview(x).tobytes())
     cdef int64_t i
     for i in range(0, copy.shape[0], head_dim):
@@ -392,8 +394,8 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     cdef attention_plan p
     cdef segment one
     cdef team here
-    cdef int8_t *q8
-    cdef float *qs
+    cdef int8_t *q8     # [n][n_head][head_dim]
+    cdef float *qs      # [n][n_head]
     n = key.shape[0] // (H * D)
     if n < 1 or key.shape[0] != n * H * D or value.shape[0] != key.shape[0] or query.shape[0] % (n * H * D):
         raise ValueError(f"{query.shape[0]} queries, {key.shape[0]} keys, {value.shape[0]} values do not fit the cache")

@@ -10,9 +10,22 @@ TOKEN: int
 class BytePairs:
     """A vocabulary: stored texts -> their bytes, and pieces of text -> ids."""
 
-    blob: bytes
-    ends: array.array[int]
-    stranger: int
-    def __init__(self, stored: Any, first: int, ends: Any, roles: bytes, alphabet: str, unknown: int = -1) -> None: ...
-    def rank_by(self, stored: Any, first: int, ends: Any) -> int: ...
-    def encode(self, pieces: list[str]) -> list[int]: ...
+    blob: bytes  # of all texts
+    ends: array.array[int]  # uint32 [n]: where each text ends in blob
+    stranger: int  # the first text with a character outside the alphabet, or -1
+    def __init__(
+        self,
+        stored: Any,  # a buffer with the texts, each behind its length in 8 bytes
+        first: int,  # byte where the first text begins
+        ends: Any,  # int64 [n]: where each text ends in stored
+        roles: bytes,  # [n]: SKIP, RAW or TOKEN
+        alphabet: str,  # [256]: the character that stands for each byte
+        unknown: int = -1,  # id of a byte that is not a token; -1: left out
+    ) -> None: ...
+    def rank_by(self, stored: Any, first: int, ends: Any) -> int:
+        """Rank tokens by the first of these merges ("left right") that makes them.
+
+        ends: int64 [number of merges].  Returns the first merge that makes no token, or -1.
+        """
+    def encode(self, pieces: list[str]) -> list[int]:
+        """Token ids of texts that a pattern has split: no token reaches from one text into the next."""

@@ -26,18 +26,19 @@ cdef enum:
     ID = (1 << 25) - 1          # of a slot: the token's id + 1
     TAG = 25                    # and above: bits of the hash, so that few strangers are looked at
 
-#: what a stored text is: nothing to be written; bytes as they are; letters that stand for bytes, and a token to find
+#: the role of a stored text: not used; bytes as they are, which `encode` does not look for; letters that stand for
+#: bytes, a token that `encode` finds
 SKIP, RAW, TOKEN = 0, 1, 2
 
 
 cdef class BytePairs:
-    """A vocabulary: the texts in ``stored`` from byte ``first`` on, which end at ``ends``, see
+    """A vocabulary: the texts in ``stored`` from byte ``first`` on, which end at ``ends``, int64 [n], see
     :func:`pyx.strings.ends`.
 
-    roles: one of SKIP, RAW, TOKEN for each text. alphabet: the character that stands for each of the 256 bytes.
-    unknown: the id for a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
+    roles: bytes [n], each SKIP, RAW or TOKEN. alphabet: str [256], the character that stands for each byte. unknown:
+    the id for a byte that is not a token; -1 omits the byte.  If two tokens are equal, the first is used.
 
-    ``blob``: the bytes of all texts, joined; ``ends`` (array("I")): where each ends there.  ``stranger``: the first
+    ``blob``: the bytes of all texts, joined; ``ends``: array("I") [n], where each ends there.  ``stranger``: the first
     text with a character outside the alphabet, or -1; with such a text nothing can be encoded.  Raises ValueError for
     sizes that do not fit, and for a vocabulary that was made to be slow.
     """
@@ -45,23 +46,26 @@ cdef class BytePairs:
     cdef readonly bytes blob
     cdef readonly object ends
     cdef readonly int64_t stranger
-    cdef const uint8_t *data            # of blob
-    cdef uint32_t[::1] end
+    cdef const uint8_t *data            # [end[n - 1]]  of blob
+    cdef uint32_t[::1] end              # [n]  of ends
     cdef uint32_t *slots                # [mask + 1] tag and id + 1, or 0: open addressing
     cdef int32_t *rank                  # [n]
-    cdef uint64_t mask
-    cdef int64_t n, longest, room
+    cdef uint64_t mask                  # number of slots, a power of two, minus 1
+    cdef int64_t n                      # texts
+    cdef int64_t longest                # bytes of the longest token
+    cdef int64_t room                   # bytes of the longest piece that the arrays below have room for
     cdef int32_t single[256]            # byte -> id
     cdef int16_t byte_of[LETTERS]       # code point -> byte, or -1
     cdef Arena slot_arena, rank_arena, scratch
-    cdef int32_t *next                  # [room] of a piece: where the neighbour of what begins here begins
-    cdef int32_t *before                # [room]
-    cdef int32_t *joined                # [room] rank of what the two would be
-    cdef uint64_t *heap                 # [3 * room] rank << 32 | place of the left one
+    # A piece is a list of parts, at first of one byte; a part is named by its first byte.
+    cdef int32_t *next                  # [room] the part after it
+    cdef int32_t *before                # [room] the part before it
+    cdef int32_t *joined                # [room] rank of the part joined with the next one; NONE: they do not join
+    cdef uint64_t *heap                 # [3 * room] rank << 32 | the left part
 
     def __cinit__(self, stored, int64_t first, ends, roles, str alphabet not None, int32_t unknown=-1):
-        cdef const int64_t[::1] stops = ends
-        cdef const uint8_t[::1] role = roles
+        cdef const int64_t[::1] stops = ends    # [n]
+        cdef const uint8_t[::1] role = roles    # [n]
         cdef int64_t i, size, pos = 0, n = stops.shape[0]
         cdef uint64_t n_slot = 1024
         cdef Py_buffer buffer
@@ -103,8 +107,9 @@ cdef class BytePairs:
 
     cdef int64_t read(
         self, const uint8_t *stored, int64_t first, const int64_t[::1] stops, int64_t i, uint8_t role, uint8_t *out):
-        """Write the bytes that stored text i stands for.  Returns their number, or -1 if a character is not in the
-        alphabet.
+        """Write the bytes that stored text i stands for to out, which has room for as many as its letters take.
+
+        stops: [n].  Returns the number of bytes, or -1 if a character is not in the alphabet.
         """
         cdef int64_t at = (stops[i - 1] if i else first) + 8, stop = stops[i]
         if role == RAW:
@@ -113,7 +118,9 @@ cdef class BytePairs:
         return self.spell(stored + at, stored + stop, out) if role == TOKEN else 0
 
     cdef int64_t spell(self, const uint8_t *letter, const uint8_t *stop, uint8_t *out) noexcept:
-        """Write the bytes that letters (UTF-8) stand for.  Returns their number, or -1."""
+        """Write the bytes that letters (UTF-8 [stop - letter]) stand for to out.  Returns their number, or -1 if a
+        character is not in the alphabet.
+        """
         cdef int64_t n = 0
         cdef uint32_t point
         while letter < stop:
@@ -131,6 +138,7 @@ cdef class BytePairs:
         return n
 
     cdef insert(self, int64_t id):
+        """Add a token to the hash table, unless its bytes are there.  Raises ValueError if it takes too long."""
         cdef uint32_t start = self.end[id - 1] if id else 0
         cdef int64_t size = self.end[id] - start
         cdef uint64_t hash = hash_of(self.data + start, size), slot = hash & self.mask
@@ -145,6 +153,7 @@ cdef class BytePairs:
         self.slots[slot] = tag_of(hash) | <uint32_t>(id + 1)
 
     cdef inline bint holds(self, uint64_t slot, uint64_t hash, const uint8_t *piece, int64_t size) noexcept:
+        """Whether this slot has the token of piece [size]."""
         cdef uint32_t id = (self.slots[slot] & ID) - 1, start
         if self.slots[slot] & ~<uint32_t>ID != tag_of(hash):
             return False
@@ -152,7 +161,7 @@ cdef class BytePairs:
         return self.end[id] - start == size and memcmp(self.data + start, piece, size) == 0
 
     cdef int32_t find(self, const uint8_t *piece, int64_t size) noexcept:
-        """The token of these bytes, or -1."""
+        """The token of piece [size], or -1."""
         cdef uint64_t slot, hash
         if size > self.longest:
             return -1
@@ -165,6 +174,7 @@ cdef class BytePairs:
         return -1
 
     cdef void find_singles(self, int32_t unknown) noexcept:
+        """Look up the tokens of single bytes, with which every piece starts."""
         cdef int i
         cdef uint8_t byte
         for i in range(256):
@@ -174,7 +184,8 @@ cdef class BytePairs:
                 self.single[i] = unknown
 
     def rank_by(self, stored, int64_t first, ends):
-        """Rank tokens by the first of these merges that makes them; merges are stored like the texts ("left right").
+        """Rank tokens by the first of these merges that makes them; merges are stored like the texts ("left right"),
+        ends: int64 [number of merges].
 
         Tokens that no merge makes are not used any more, except single bytes.  Returns the first merge that makes no
         token, -1 if all do.  Raises ValueError for sizes that do not fit.
@@ -231,7 +242,7 @@ cdef class BytePairs:
         return out
 
     cdef join(self, const uint8_t *piece, int64_t n, list out):
-        """Start with single bytes and join neighbours as long as possible."""
+        """Start with the single bytes of piece [n], join neighbours as long as possible, append the tokens to out."""
         cdef int64_t i, left, middle, right, n_heap = 0
         cdef uint64_t top
         cdef int32_t id
@@ -266,7 +277,7 @@ cdef class BytePairs:
             i = right
 
     cdef void consider(self, const uint8_t *piece, int64_t n, int64_t left, int64_t *n_heap) noexcept:
-        """Add the pair of the token at ``left`` and its right neighbour, if they can be joined."""
+        """Add the pair of the part at ``left`` and the next one to the heap [n_heap], if they can be joined."""
         cdef int64_t middle = self.next[left]
         cdef int32_t id
         self.joined[left] = NONE
@@ -288,7 +299,7 @@ cdef class BytePairs:
 
 
 cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except -1:
-    """The bytes of texts, checked to lie in order in ``size`` bytes.  Raises ValueError."""
+    """The number of bytes of texts, checked to lie in order in ``size`` bytes. stops: [n].  Raises ValueError."""
     cdef int64_t i, at = first, total = 0
     if first < 0:
         raise ValueError(f"the texts start at byte {first}, which is negative")
@@ -305,7 +316,7 @@ cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except
 
 
 cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
-    """FNV-1a, with the upper bits mixed into those that index the hash table."""
+    """FNV-1a of piece [size], with the upper bits mixed into those that index the hash table."""
     cdef uint64_t h = 0xcbf29ce484222325
     cdef int64_t i
     for i in range(size):
@@ -314,11 +325,12 @@ cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
 
 
 cdef inline uint32_t tag_of(uint64_t hash) noexcept:
+    """Bits of the hash that a slot stores: most other tokens are told apart without reading their bytes."""
     return <uint32_t>(hash >> 57) << TAG
 
 
 cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
-    """Add a key to a heap of n keys with the smallest on top.  Returns n + 1."""
+    """Add a key to heap [n], which has the smallest on top.  Returns n + 1."""
     cdef int64_t at = n, above
     while at:
         above = (at - 1) // 2
@@ -331,7 +343,7 @@ cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
 
 
 cdef int64_t pop(uint64_t *heap, int64_t n) noexcept:
-    """Remove the smallest key.  Returns n - 1."""
+    """Remove the smallest key of heap [n].  Returns n - 1."""
     cdef int64_t at = 0, below = 1
     cdef uint64_t key = heap[n - 1]
     n -= 1

@@ -4,9 +4,12 @@ from array import array
 from typing import Any
 
 def log_likelihoods(logits: Any, targets: Any, n_vocab: int) -> array[float]:
-    """log p(target) of each row of float32 logits [n][n_vocab], in nats; targets: int32 [n]."""
+    """log p(target) of each row, in nats: float64 [n]. logits: float32 [n][n_vocab]; targets: int32 [n]."""
 
 def divergences(
     reference: Any, other: Any, targets: Any, n_vocab: int
 ) -> tuple[array[float], array[float], array[int]]:
-    """Row by row: KL of other from reference, log p(target) by other, same first choice (0 or 1)."""
+    """For each row: KL of other from reference in nats, log p(target) by other, same first choice (0 or 1).
+
+    reference, other: float32 [n][n_vocab]; targets: int32 [n].  Returns float64 [n] twice, and int8 [n].
+    """

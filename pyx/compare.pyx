@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef double log_sum(const float *row, int64_t n, int64_t *best) noexcept nogil:
-    """log(sum(exp(row))) without overflow, and the first arg-max; NaN if a logit is not finite."""
+    """log(sum(exp(row))) of row [n] without overflow; NaN if a logit is not finite. best [1]: the first arg-max."""
     cdef int64_t i, top = 0
     cdef double total = 0
     for i in range(n):
@@ -26,7 +26,7 @@ cdef double log_sum(const float *row, int64_t n, int64_t *best) noexcept nogil:
 
 
 cdef double divergence(const float *p, double p_sum, const float *q, double q_sum, int64_t n) noexcept nogil:
-    """Kullback-Leibler divergence of softmax(q) from softmax(p), in nats."""
+    """Kullback-Leibler divergence of softmax(q) from softmax(p), in nats. p, q: [n]; p_sum, q_sum: their log_sum."""
     cdef int64_t i
     cdef double log_p, total = 0
     for i in range(n):
@@ -40,8 +40,8 @@ def log_likelihoods(logits, targets, int64_t n_vocab):
 
     Raises ValueError if sizes do not fit, a target is not in the vocabulary or a logit is not finite.
     """
-    cdef const float[::1] rows = logits
-    cdef const int32_t[::1] wanted = targets
+    cdef const float[::1] rows = logits         # [n][n_vocab]
+    cdef const int32_t[::1] wanted = targets    # [n]
     cdef int64_t n = wanted.shape[0], i, best = 0
     check(rows, wanted, n_vocab)
     cdef double[::1] out = array.array("d", bytes(8 * n))
@@ -58,8 +58,8 @@ def divergences(reference, other, targets, int64_t n_vocab):
     reference, other: float32 [n][n_vocab] flat; targets: int32 [n].  Returns array("d") [n] twice and array("b") [n] of
     0 and 1.  Raises ValueError as log_likelihoods does.
     """
-    cdef const float[::1] p = reference, q = other
-    cdef const int32_t[::1] wanted = targets
+    cdef const float[::1] p = reference, q = other  # [n][n_vocab]
+    cdef const int32_t[::1] wanted = targets        # [n]
     cdef int64_t n = wanted.shape[0], i, p_best = 0, q_best = 0
     cdef double p_sum, q_sum
     check(p, wanted, n_vocab)
@@ -72,7 +72,7 @@ def divergences(reference, other, targets, int64_t n_vocab):
             q_sum = log_sum(&q[i * n_vocab], n_vocab, &q_best)
             kl[i] = divergence(&p[i * n_vocab], p_sum, &q[i * n_vocab], q_sum, n_vocab)
             if p_sum != p_sum:
-                kl[i] = p_sum
+                kl[i] = p_sum  # NaN: max() in divergence may hide it
             likelihood[i] = q[i * n_vocab + wanted[i]] - q_sum
             same[i] = p_best == q_best
     check_finite(kl)
@@ -81,6 +81,7 @@ def divergences(reference, other, targets, int64_t n_vocab):
 
 
 cdef check(const float[::1] rows, const int32_t[::1] wanted, int64_t n_vocab):
+    """Raise ValueError unless rows is [n][n_vocab] and wanted [n] has ids of the vocabulary."""
     cdef int64_t i
     if n_vocab < 1 or rows.shape[0] != wanted.shape[0] * n_vocab:
         raise ValueError(f"{rows.shape[0]} logits are not {wanted.shape[0]} rows of {n_vocab}")
@@ -90,6 +91,7 @@ cdef check(const float[::1] rows, const int32_t[::1] wanted, int64_t n_vocab):
 
 
 cdef check_finite(const double[::1] values):
+    """Raise ValueError unless each of values [n], one per row, is finite."""
     cdef int64_t i
     for i in range(values.shape[0]):
         if not isfinite(values[i]):

@@ -24,7 +24,7 @@ def rows(KVCache kv not None, int64_t layer, queries):
     no longer in the cache have 0.  Raises ValueError for sizes that do not fit, an empty cache, or one with positions
     "cache" that has dropped tokens (its sinks are read by another query).
     """
-    cdef const float[::1] asked = memoryview(queries).cast("B").cast("f")
+    cdef const float[::1] asked = memoryview(queries).cast("B").cast("f")   # [n_layer][n_head][head_dim]
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, T = kv.n_tokens, n_head, group, head, g, i, t
     n_head = asked.shape[0] // (kv.p.n_layer * D)
     if not 0 <= layer < kv.p.n_layer or n_head * kv.p.n_layer * D != asked.shape[0] or n_head < H or n_head % H:
@@ -32,17 +32,17 @@ def rows(KVCache kv not None, int64_t layer, queries):
     if T < 1 or kv.p.restart:
         raise ValueError("nothing has been read, or positions start again in this cache")
     group = n_head // H
-    cdef double[::1] out = array.array("d", [-INFINITY]) * (n_head * T)
+    cdef double[::1] out = array.array("d", [-INFINITY]) * (n_head * T)     # [n_head][T]: scores, then shares
     cdef Arena work = Arena(4 * (group * KV_PAGE + page_scratch(D, group)) + (group * D + 4 * group))
-    cdef float *scores = <float *>work.data
-    cdef float *scratch = scores + group * KV_PAGE
-    cdef float *scales = scratch + page_scratch(D, group)
-    cdef int8_t *q8 = <int8_t *>(scales + group)
+    cdef float *scores = <float *>work.data                 # [group][KV_PAGE]
+    cdef float *scratch = scores + group * KV_PAGE          # [page_scratch]
+    cdef float *scales = scratch + page_scratch(D, group)   # [group]  of q8
+    cdef int8_t *q8 = <int8_t *>(scales + group)            # [group][D]
     cdef const kernels *kernel = active()
-    cdef const float *q
+    cdef const float *q                                     # [group][D]  queries of one KV head
     cdef const stream *s
     cdef const page_format *format
-    cdef const void *data
+    cdef const void *data                                   # a page
     cdef uint32_t valid
     for head in range(H):
         s = &kv.p.streams[layer * H + head]
@@ -64,6 +64,7 @@ def rows(KVCache kv not None, int64_t layer, queries):
 
 
 cdef void softmax(double *row, int64_t n) noexcept nogil:
+    """Scores [n] -> probabilities, in place; -inf becomes 0."""
     cdef int64_t i
     cdef double top = row[0], total = 0
     for i in range(n):
@@ -78,9 +79,10 @@ cdef void softmax(double *row, int64_t n) noexcept nogil:
 def kept(KVCache kv not None, int64_t layer, int64_t head, row):
     """The share of an attention row [n_tokens] that falls on tokens that a KV head of this cache sees, 0 to 1.
 
-    The row is that of the last token, over a cache that has read as many tokens as this one.
+    row: float64, the attention of the last token over a cache that has read as many tokens as this one.  Raises
+    ValueError for sizes that do not fit.
     """
-    cdef const double[::1] share = row
+    cdef const double[::1] share = row  # [T]
     cdef const stream *s = &kv.p.streams[layer * kv.p.n_kv_head + head]
     cdef int64_t i, t, T = kv.n_tokens
     cdef uint32_t valid
@@ -98,10 +100,10 @@ def kept(KVCache kv not None, int64_t layer, int64_t head, row):
 def describe(row, int64_t sinks=4, double share=0.95):
     """(entropy in bits, share of the first ``sinks`` tokens, support, recency) of an attention row [n_tokens].
 
-    support: the smallest number of tokens that have ``share`` of the attention. recency: the smallest number of latest
-    tokens that have it together with the sinks.
+    support: the smallest number of tokens that have ``share`` of the attention, 0 to 1. recency: the smallest number of
+    latest tokens that have it together with the sinks.
     """
-    cdef double[::1] p = array.array("d", row)
+    cdef double[::1] p = array.array("d", row)  # [n]  a copy, which is sorted below
     cdef int64_t i, n = p.shape[0], support = 0, recency = 0
     cdef double entropy = 0, sunk = 0, held = 0
     for i in range(n):
@@ -124,5 +126,6 @@ def describe(row, int64_t sinks=4, double share=0.95):
 
 
 cdef int falling(const void *a, const void *b) noexcept nogil:
+    """The order of two doubles for qsort: the larger one first."""
     cdef double x = (<const double *>a)[0], y = (<const double *>b)[0]
     return (x < y) - (x > y)

@@ -21,10 +21,10 @@ class Sampler:
         repeat_penalty: float = 1.0,
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
-        recent: Any = None,  # int32 buffer of the ids the penalties count
-        mask: Any = None,  # bytes, one bit a token: the tokens that may be chosen
+        recent: Any = None,  # int32 buffer [n] of the ids that the penalties count
+        mask: Any = None,  # bytes [(n_vocab + 7) // 8], one bit per token: the tokens that may be chosen
     ) -> int:
-        """One id.  ValueError: wrong length, or not one usable logit."""
+        """One id.  Raises ValueError for a wrong length, or if no logit is usable."""
     def candidates(
         self,
         logits: Any,
@@ -37,4 +37,4 @@ class Sampler:
         frequency_penalty: float = 0.0,
         recent: Any = None,
     ) -> tuple[array[int], array[float]]:
-        """(ids, probabilities) that ``sample`` would draw from, in walking order."""
+        """The candidates that ``sample`` would choose from, in its order: ids int32 [m], probabilities float64 [m]."""

@@ -35,16 +35,18 @@ from array import array
 from pyx.rank cimport Candidate, heapify, offer, sort_heap
 
 
+# The filters of a call; the numbers that turn one off are named above.
 cdef struct Filter:
-    double temp
+    double temp     # above 0
     int64_t top_k
-    double top_p
-    double min_p
+    double top_p    # 0 to 1
+    double min_p    # 0 to 1
 
 
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t splitmix64(uint64_t *x) noexcept nogil:
+    """The next number of the sequence that starts at x [1]: spreads a seed over all bits."""
     cdef uint64_t z
     x[0] += <uint64_t>0x9E3779B97F4A7C15
     z = x[0]
@@ -58,7 +60,7 @@ cdef inline uint64_t rotl(uint64_t x, int k) noexcept nogil:
 
 
 cdef inline double next_uniform(uint64_t *s) noexcept nogil:
-    """xoshiro256**, top 53 bits -> [0, 1)."""
+    """The next number of xoshiro256**, state s [4]: its top 53 bits -> [0, 1)."""
     cdef uint64_t result = rotl(s[1] * 5, 7) * 9
     cdef uint64_t t = s[1] << 17
     s[2] ^= s[0]
@@ -73,7 +75,7 @@ cdef inline double next_uniform(uint64_t *s) noexcept nogil:
 # ---- ranking --------------------------------------------------------------------------------------------------------
 
 cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *out) noexcept nogil:
-    """Collect every usable logit >= cutoff, in id order.  Returns their number."""
+    """Collect every usable logit >= cutoff of logits [n] in out [n], in id order.  Returns their number."""
     cdef int64_t i, m = 0
     cdef float l
     for i in range(n):
@@ -86,7 +88,9 @@ cdef int64_t collect(const float *logits, int64_t n, double cutoff, Candidate *o
 
 
 cdef int64_t best(const float *logits, int64_t n, int64_t k, Candidate *heap) noexcept nogil:
-    """The k best, best first.  A heap of k with the worst at its root, so that almost every logit costs one comparison.
+    """Collect the k best of logits [n] in heap [k], best first.  Returns their number.
+
+    The worst is at the root of the heap, so that almost every logit costs one comparison.
     """
     cdef int64_t i, m = 0
     for i in range(n):
@@ -101,7 +105,7 @@ cdef int64_t best(const float *logits, int64_t n, int64_t k, Candidate *heap) no
 
 cdef void penalise(float *logits, int64_t n_vocab, const int *recent, int64_t n, double repeat, double presence,
                    double frequency, int32_t *count) noexcept nogil:
-    """count is all zero before and after."""
+    """Penalise logits [n_vocab] of the ids recent [n]; count [n_vocab] is all zero before and after."""
     cdef int64_t i
     cdef int32_t times
     cdef int id
@@ -122,7 +126,7 @@ cdef void penalise(float *logits, int64_t n_vocab, const int *recent, int64_t n,
 
 
 cdef void forbid(float *logits, int64_t n, const uint8_t *mask) noexcept nogil:
-    """Set the logit to -inf for every id whose bit is 0 in mask [(n + 7) / 8], the lowest bit of a byte first."""
+    """Set logits [n] to -inf for every id whose bit is 0 in mask [(n + 7) / 8], the lowest bit of a byte first."""
     cdef int64_t at, i
     cdef uint8_t bits
     for at in range((n + 7) // 8):
@@ -134,7 +138,9 @@ cdef void forbid(float *logits, int64_t n, const uint8_t *mask) noexcept nogil:
 
 
 cdef int64_t argmax(float *logits, int64_t n) noexcept nogil:
-    """The first arg-max, -1 if nothing is above -inf. +inf becomes the largest float so that differences stay finite.
+    """The first arg-max of logits [n], -1 if nothing is above -inf.
+
+    +inf becomes the largest float, so that differences stay finite.
     """
     cdef int64_t i, at = -1
     cdef float highest = -INFINITY
@@ -150,7 +156,7 @@ cdef int64_t argmax(float *logits, int64_t n) noexcept nogil:
 
 
 cdef int64_t survivors(const float *logits, int64_t n, double highest, Filter f, Candidate *out) noexcept nogil:
-    """Apply top-k, top-p and min-p.  Returns the number of candidates in out (at least one)."""
+    """Apply top-k, top-p and min-p to logits [n].  Returns the number of candidates in out [n], at least one."""
     cdef double cutoff = highest + log(f.min_p) if f.min_p > 0 else -INFINITY
     cdef double total = 0, sum = 0, edge
     cdef int64_t i, m
@@ -184,7 +190,7 @@ cdef int64_t survivors(const float *logits, int64_t n, double highest, Filter f,
 
 
 cdef int64_t draw(const Candidate *c, int64_t m, double highest, double temp, double u) noexcept nogil:
-    """The one of the m candidates that the uniform number u selects."""
+    """The one of the candidates c [m] that the uniform number u, from [0, 1), selects."""
     cdef double total = 0, sum = 0, weight
     cdef int64_t i, last = 0
     for i in range(m):
@@ -203,9 +209,9 @@ cdef class Sampler:
     """Turns rows of ``n_vocab`` logits into token ids.  Holds the random state and the working memory."""
 
     cdef readonly int64_t n_vocab
-    cdef uint64_t s[4]
-    cdef Candidate *candidate  # [n_vocab]; pages are touched only as far as candidates survive
-    cdef int32_t *count        # [n_vocab], zero between calls
+    cdef uint64_t s[4]          # the random state
+    cdef Candidate *candidate   # [n_vocab]; only as many of its pages are touched as there are candidates
+    cdef int32_t *count         # [n_vocab], zero between calls
 
     def __cinit__(self, int64_t n_vocab, seed=0):
         if not 1 <= n_vocab <= 0x7FFFFFFF:
@@ -249,13 +255,14 @@ cdef class Sampler:
     def sample(self, float[::1] logits not None, double temp=0.0, int64_t top_k=0, double top_p=1.0,
                double min_p=0.0, double repeat_penalty=1.0, double presence_penalty=0.0,
                double frequency_penalty=0.0, const int[::1] recent=None, const uint8_t[::1] mask=None):
-        """Choose one id. logits [n_vocab] float32, changed in place by mask and penalties; recent int32, any length.
+        """Choose one id.  Raises ValueError for sizes that do not fit, or if no logit is usable.
 
-        mask: one bit per token, at least [(n_vocab + 7) // 8] bytes, the lowest bit of a byte first; tokens with 0 are
-        never chosen.
+        logits: float32 [n_vocab], changed in place by mask and penalties. recent: int32 [n], the ids that the penalties
+        count. mask: at least [(n_vocab + 7) // 8] bytes, one bit per token, the lowest bit of a byte first; tokens with
+        0 are never chosen.
         """
         cdef int64_t n = self.n_vocab, at, m
-        cdef float *row
+        cdef float *row     # [n]
         cdef Filter f
         if logits.shape[0] != n:
             raise ValueError(f"{logits.shape[0]} logits for a vocabulary of {n}")
@@ -280,11 +287,11 @@ cdef class Sampler:
     def candidates(self, float[::1] logits not None, double temp=1.0, int64_t top_k=0, double top_p=1.0,
                    double min_p=0.0, double repeat_penalty=1.0, double presence_penalty=0.0,
                    double frequency_penalty=0.0, const int[::1] recent=None):
-        """The candidates from which ``sample`` would choose: (ids int32 array, probabilities float64 array), in its
-        order.
+        """The m candidates from which ``sample`` would choose, in its order: (ids, int32 [m]; probabilities, float64
+        [m]).
 
-        Same arguments, and the same change of logits; no random number is used.  Allocates memory: for tests and
-        inspection.
+        Takes the same arguments, and changes logits in the same way; no random number is used.  Allocates memory: for
+        tests and inspection.
         """
         cdef int64_t n = self.n_vocab, at, m = 1, i
         cdef double total = 0, highest

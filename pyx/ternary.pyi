@@ -8,21 +8,27 @@ from pyx.memory import Arena
 class TernaryMatrix:
     """A matrix [n_row][k] of -1, 0, +1 with scales."""
 
-    mapped: bool
+    mapped: bool  # the codes are used directly from the file's map
     far: bool
     @property
-    def stored(self) -> memoryview | None: ...
+    def stored(self) -> memoryview | None: ...  # the tensor's bytes, if mapped
     @staticmethod
     def pack(
-        type: str, data: Any, n_row: int, k: int, scale: float = 1.0, layout: str = "128", quantize: bool = True,
-        groups: bool = False,
+        type: str,
+        data: Any,  # a buffer of exactly the stored bytes
+        n_row: int,
+        k: int,
+        scale: float = 1.0,  # multiplies the scales in the bytes
+        layout: str = "128",  # of I2_S: "128", "64" or "1x4"
+        quantize: bool = True,  # floats that are not ternary may be quantised
+        groups: bool = False,  # always store a scale per 128 weights along k
     ) -> TernaryMatrix: ...
     @staticmethod
     def dense(type: str, data: Any, n_row: int, k: int, scale: float = 1.0) -> TernaryMatrix: ...
     @property
-    def code_bytes(self) -> int: ...
+    def code_bytes(self) -> int: ...  # of codes, including scales between them
     @property
-    def room(self) -> int: ...
+    def room(self) -> int: ...  # bytes that move_to needs
     def move_to(self, arena: Arena, offset: int) -> None: ...
     @property
     def n_row(self) -> int: ...
@@ -31,14 +37,14 @@ class TernaryMatrix:
     @property
     def is_dense(self) -> bool: ...
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int: ...  # read for one product
     @property
-    def scales(self) -> list[float]: ...
+    def scales(self) -> list[float]: ...  # [1], [n_row], or [n_row][k / 256] or [n_row][k / 128] flat
     @property
     def zero_fraction(self) -> float: ...
-    def unpack(self) -> array.array[int]: ...
-    def encode(self) -> bytes: ...
-    def encode_groups(self) -> bytes: ...
-    def encode_panels(self) -> bytes: ...
-    def accumulate(self, x: Any) -> array.array[int]: ...
-    def matvec(self, x: Any, groups: bool = False) -> array.array[float]: ...
+    def unpack(self) -> array.array[int]: ...  # int8 [n_row][k]
+    def encode(self) -> bytes: ...  # of an I2_S tensor
+    def encode_groups(self) -> bytes: ...  # of a PQ2_0 tensor
+    def encode_panels(self) -> bytes: ...  # of a PQ2_0_R64 tensor
+    def accumulate(self, x: Any) -> array.array[int]: ...  # x: int8 [k]; int32 [n_row]
+    def matvec(self, x: Any, groups: bool = False) -> array.array[float]: ...  # x: float32 [n][k]; float32 [n][n_row]

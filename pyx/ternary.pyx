@@ -26,6 +26,7 @@ from pyx.memory cimport Arena
 from pyx.projection cimport accumulators, activations, project
 from pyx.stored_rows cimport STORED_Q4_0, StoredRows
 
+# repack_*: (stored bytes, n_row, k, codes [n_row][n_block * 32], block scales as kernels.h says)
 cdef extern from "kernels.h" nogil:
     void repack_i2s_128(const uint8_t *, int64_t, int64_t, uint8_t *)
     void repack_i2s_64(const uint8_t *, int64_t, int64_t, uint8_t *)
@@ -47,7 +48,7 @@ cdef extern from "kernels.h" nogil:
     void unpack_i8(const uint8_t *, int64_t, int64_t, int8_t *)
     float absmean(const float *, int64_t, int64_t, uint8_t *)
 
-#: largest relative spread of magnitudes that still is "one magnitude": one unit in the last place of bfloat16
+#: largest relative difference of magnitudes that count as one: a unit in the last place of bfloat16
 cdef double ONE_MAGNITUDE = 1.0 / 128
 
 
@@ -96,7 +97,7 @@ cdef void whole_ends(float *w, int64_t k) noexcept nogil:
 
 
 cdef class TernaryMatrix:
-    """A matrix [n_row][k] of -1, 0, +1 with scales.  Made by :meth:`pack`.
+    """A matrix [n_row][k] of -1, 0, +1 with scales.  Made by :meth:`pack`, or of floats by :meth:`dense`.
 
     ``mapped``: whether the codes are used directly from the file's map.
     """
@@ -197,24 +198,27 @@ cdef class TernaryMatrix:
         return arena.data
 
     cdef _set_scales(self, scales, int64_t step):
-        """scales: one value per row, or a single one with step 0."""
+        """scales: a sequence of floats, [n_row] with step 1, or [1] with step 0."""
         self.scale_arena = Arena(4 * len(scales))
         memoryview(self.scale_arena).cast("f")[:] = array.array("f", scales)
         self.m.scale = <const float *>self.scale_arena.data
         self.m.scale_step = step
 
     cdef _regroup(self, const float *scales, int64_t step, int64_t share):
-        """From rows of blocks to rows of groups. scales: one per ``share`` blocks; ``step``: number of floats from row
-        to row.
+        """Turn rows of blocks into rows of groups.
+
+        scales: [n_row or 1][n_block / share], one for each ``share`` blocks; step: floats from row to row, 0 if all
+        rows have the same.
         """
         cdef Arena arena = Arena(self.m.n_row * self.m.n_block * GROUP_WHOLE)
         repack_groups(self.m.codes, self.m.n_row, self.m.n_block, scales, step, share, arena.data)
         self._own_groups(arena)
 
     cdef _own_groups(self, Arena arena):
+        """Use the groups in arena [n_row][n_block][GROUP_WHOLE] from now on."""
         check_groups(arena.data, GROUP_WHOLE, self.m.n_row * self.m.n_block)
         self.owner, self.mapped, self.m.codes, self.m.group_bytes = arena, False, arena.data, GROUP_WHOLE
-        self.scale_arena, self.m.scale, self.m.panels = None, NULL, False
+        self.scale_arena, self.m.scale, self.m.panels = None, NULL, False  # the groups have the scales
 
     cdef _from_q2(self, str type, data, const uint8_t *src, Py_ssize_t n_byte, float scale):
         """Q2_0 and PQ2_0: rows of groups without a copy, if k is a multiple of 128."""
@@ -245,7 +249,7 @@ cdef class TernaryMatrix:
         self._multiply(scale)
 
     cdef _multiply(self, float scale):
-        """Multiply the scales of groups, in a copy."""
+        """Multiply the scales of groups by ``scale``, in a copy: a map is not written to."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k
         if scale == 1:
             return
@@ -258,8 +262,8 @@ cdef class TernaryMatrix:
         """A half-float scale per 256 or 128 weights; a single scale if all are equal, else one per group."""
         cdef int64_t n_row = self.m.n_row, k = self.m.k, n_group, i, width, size
         cdef Arena d
-        cdef float *values
-        cdef float common = 0
+        cdef float *values      # [n_row][n_group]  scales
+        cdef float common = 0   # the scale of the blocks so far
         cdef bint uniform = True
         width, size = _BLOCKS[type]
         if k % width:
@@ -293,7 +297,7 @@ cdef class TernaryMatrix:
         cdef int64_t n_row = self.m.n_row, k = self.m.k, i
         cdef int kind
         cdef Arena d
-        cdef float *values
+        cdef float *values  # [n_row]  scales
         kind, prefix, size = _BN[type]
         if k % 64 or (type == "IQ2_BN_R4" and n_row % 4):
             raise ValueError(f"{n_row} x {k} weights do not fill whole {type} blocks")
@@ -316,7 +320,7 @@ cdef class TernaryMatrix:
         cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
         cdef Arena low_arena = Arena(4 * n_row * n_block), high_arena = Arena(4 * n_row * n_block)
-        cdef float *w = <float *>floats.data
+        cdef float *w = <float *>floats.data         # [n_row][k]
         cdef float *low = <float *>low_arena.data    # [n_row][n_block] least non-zero magnitude, 0 if all zero
         cdef float *high = <float *>high_arena.data  # [n_row][n_block] largest magnitude
         cdef float magnitude
@@ -363,7 +367,10 @@ cdef class TernaryMatrix:
         self._set_scales([magnitude * scale], 0)
 
     cdef _block_scales(self, const float *low, const float *high, int64_t length):
-        """The magnitude of each run of ``length`` blocks; None if one of them has more than one magnitude."""
+        """The magnitude of each run of ``length`` blocks, [n_row * n_block / length]; None if a run has several.
+
+        low, high: [n_row][n_block], the least magnitude that is not zero, and the largest; 0 if all are zero.
+        """
         cdef int64_t start, i, n = self.m.n_row * self.m.n_block
         cdef float least, most
         scales = []
@@ -380,20 +387,24 @@ cdef class TernaryMatrix:
         return scales
 
     cdef _sign_codes(self, const float *w):
+        """Take the signs of w [n_row][k] as codes."""
         cdef int64_t i, n = self.m.n_row * self.m.k
         cdef Arena signs = Arena(n)
-        cdef int8_t *sign = <int8_t *>signs.data
+        cdef int8_t *sign = <int8_t *>signs.data    # [n_row][k]
         for i in range(n):
             sign[i] = (w[i] > 0) - (w[i] < 0)
         repack_i8(sign, self.m.n_row, self.m.k, self._new_codes())
 
     @staticmethod
     def dense(str type not None, data, int64_t n_row, int64_t k, float scale=1.0):
-        """A float projection that its maker left unquantised, kept as float32 rows."""
+        """Keep a projection whose maker left it unquantised, as float32 rows [n_row][k] times ``scale``.
+
+        Raises ValueError for a type that is not in FLOATS, or if sizes do not fit.
+        """
         cdef TernaryMatrix self = TernaryMatrix.__new__(TernaryMatrix)
         cdef StoredRows stored = StoredRows(type, data, n_row, k)
         cdef Arena floats = Arena(4 * n_row * k)
-        cdef float *w = <float *>floats.data
+        cdef float *w = <float *>floats.data    # [n_row][k]
         cdef int64_t row, i
         for row in range(n_row):
             stored.row_into(row, w + row * k)
@@ -424,10 +435,10 @@ cdef class TernaryMatrix:
         return self.owner if self.mapped else None
 
     def move_to(self, Arena arena not None, size_t offset):
-        """Copy the codes into an arena from byte ``offset`` on and use them there (large pages: fewer TLB misses);
-        groups become panels.
+        """Copy the codes (:attr:`room` bytes) into an arena from byte ``offset`` on and use them there; groups become
+        panels.  An arena has large pages, which cause fewer TLB misses.
 
-        Raises ValueError if they do not fit.
+        Raises ValueError if they do not fit, or for a dense matrix.
         """
         cdef size_t n = self.room
         if offset + n > arena.nbytes or self.is_dense:
@@ -452,14 +463,17 @@ cdef class TernaryMatrix:
 
     @property
     def n_row(self):
+        """Number of rows: outputs."""
         return self.m.n_row
 
     @property
     def k(self):
+        """Number of columns: inputs."""
         return self.m.k
 
     @property
     def is_dense(self):
+        """Whether it consists of float32 rows, see :meth:`dense`."""
         return self.m.dense != NULL
 
     @property
@@ -469,9 +483,7 @@ cdef class TernaryMatrix:
 
     @property
     def scales(self):
-        """All scales as a list of floats: a single one, one per row, or for each row one per 256 or 128 weights along
-        k.
-        """
+        """All scales as a list of floats: [1], [n_row], or [n_row][k / 256] or [n_row][k / 128] flat."""
         if self.is_dense:
             return [1.0]
         if self.m.group_bytes:
@@ -480,7 +492,7 @@ cdef class TernaryMatrix:
         return memoryview(self.scale_arena).cast("f").tolist()
 
     def unpack(self):
-        """The weights -1, 0, +1 as an array("b") of [n_row][k]."""
+        """The weights -1, 0, +1 as array("b") [n_row][k].  Raises ValueError for a dense matrix."""
         if self.is_dense:
             raise ValueError("a dense matrix has no ternary weights")
         if self.m.group_bytes:
@@ -494,12 +506,12 @@ cdef class TernaryMatrix:
         cdef signed char[::1] out = array.array("b", bytes(self.m.n_row * self.m.k))
         cdef float[::1] d = array.array("f", bytes(4 * self.m.n_row * self.m.n_block))
         cdef Arena rows = self._rows()
-        cdef const uint8_t *codes = self.m.codes if rows is None else rows.data
+        cdef const uint8_t *codes = self.m.codes if rows is None else rows.data    # [n_row][n_block][group_bytes]
         unpack_groups(codes, self.m.group_bytes, self.m.n_row, self.m.k, <int8_t *>&out[0], &d[0])
         return out.base, d.base
 
     cdef Arena _rows(self):
-        """Panels as rows of GROUP_WHOLE again; None if there are no panels."""
+        """Panels as rows of groups, [n_row][n_block][GROUP_WHOLE]; None if there are no panels."""
         cdef Arena rows
         if not self.m.panels:
             return None
@@ -513,9 +525,10 @@ cdef class TernaryMatrix:
         return self.unpack().count(0) / (self.m.n_row * self.m.k)
 
     def encode(self):
-        """The bytes of an I2_S tensor, layout 128: flat code stream, float32 scale, 28 zero bytes.
+        """The bytes of an I2_S tensor, layout 128: codes [n_row * k / 4] without padding, float32 scale, 28 zero bytes.
 
-        Raises ValueError if there is more than one scale, which I2_S cannot store.
+        Raises ValueError if there is more than one scale, which I2_S cannot store, or if the codes do not fill whole
+        blocks.
         """
         scales = set(self.scales)
         if self.is_dense or self.m.group_bytes or len(scales) != 1:
@@ -559,11 +572,15 @@ cdef class TernaryMatrix:
         return (<const char *>panels.data)[:n]
 
     def _stream(self):
+        """The codes as bytes, [n_row][n_block * 32]."""
         return (<const char *>self.m.codes)[: self.m.n_row * self.m.n_block * TERNARY_BLOCK_BYTES]
 
     def accumulate(self, x):
-        """Exact integers sum_k w[r][k] * x[k] for x int8 [k] in +-127; array("i") [n_row]."""
-        cdef const signed char[::1] given = x
+        """The exact integers sum_k w[r][k] * x[k] as array("i") [n_row]. x: int8 [k], -127 to 127.
+
+        Raises ValueError for a wrong length, and for a dense matrix or one with scales per group.
+        """
+        cdef const signed char[::1] given = x   # [k]
         cdef int64_t k_pad = self.m.n_block * TERNARY_BLOCK, i, total = 0
         if self.is_dense or self.m.group_bytes or given.shape[0] != self.m.k:
             raise ValueError(f"{given.shape[0]} activations for {self.m.k} columns, or scales per group")
@@ -578,10 +595,12 @@ cdef class TernaryMatrix:
         return out.base
 
     def matvec(self, x, bint groups=False):
-        """y = W x for float32 x [n][k], each vector rounded to int8 with one scale, as in BitNet, or with ``groups``
-        with one per 128 values (for a matrix with groups); array("f") [n][n_row].
+        """y = W x as array("f") [n][n_row], for float32 x [n][k].
+
+        Each vector is rounded to int8 with one scale, as in BitNet; with ``groups``, which needs a matrix with groups
+        or a dense one, with a scale for each 128 values.  Raises ValueError if sizes do not fit.
         """
-        cdef const float[::1] given = x
+        cdef const float[::1] given = x     # [n][k]
         cdef int64_t k = self.m.k, n_group = self.m.n_block, k_pad = n_group * TERNARY_BLOCK, t
         cdef int64_t n = given.shape[0] // k, each = n_group if groups else 1
         cdef const kernels *kernel = active()
@@ -590,7 +609,8 @@ cdef class TernaryMatrix:
             raise ValueError(f"{given.shape[0]} activations for {k} columns")
         if groups and not self.m.group_bytes and not self.is_dense:
             raise ValueError("a matrix without scales per group takes vectors rounded as a whole")
-        cdef Arena x8 = Arena(n * k_pad), s = Arena(4 * n * each), total = Arena(4 * n * each)
+        cdef Arena x8 = Arena(n * k_pad)                                        # int8 [n][k_pad]
+        cdef Arena s = Arena(4 * n * each), total = Arena(4 * n * each)         # float, int32 [n][each]
         cdef Arena acc = Arena(4 * max(accumulators(n, self.m.n_row), k_pad // 4 + 2 * n_group))
         cdef float[::1] out = array.array("f", bytes(4 * n * self.m.n_row))
         a = activations(
