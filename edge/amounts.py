@@ -10,12 +10,15 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def human(n: int) -> str:
-    """``n`` bytes as text: ``81 MB``, ``1.1 GB``."""
+    """``n`` bytes as text in powers of ten: ``81 MB``, ``1.1 GB``."""
     return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
 
 
 def parse_size(value: str | int | None, name: str = "memory") -> int | None:
-    """``"1500M"``, ``"1.5G"`` (powers of ten, as sizes are printed), ``"2GiB"`` or a number of bytes -> bytes."""
+    """``"1500M"``, ``"1.5G"`` (powers of ten), ``"2GiB"`` (powers of 1024) or a number of bytes -> bytes; None -> None.
+
+    Raises UsageError for other values; ``name``: of the argument, for the message.
+    """
     if value is None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B?\s*", str(value).upper())
@@ -25,5 +28,5 @@ def parse_size(value: str | int | None, name: str = "memory") -> int | None:
 
 
 def count(n: int, noun: str) -> str:
-    """``1 turn``, ``2 turns``."""
+    """A number with its noun: ``1 turn``, ``2 turns``."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

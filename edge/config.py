@@ -101,11 +101,14 @@ class ModelConfig:
     ``rope_style`` is ``"half"`` (pairs j, j + n_rot/2: Hugging Face, GGUF bitnet*) or ``"interleaved"`` (pairs 2j, 2j +
     1: GGUF arch llama).  ``activation`` is one of :data:`ACTIVATIONS`.
 
-    ``activation_quant`` is ``"int8"`` (b1.58: absmax, one scale per token), ``"a4.8"`` (arXiv 2411.04965: 4 bits into
-    attention and feed-forward, 8 bits of which the larger half is used into the attention output, 8 bits into the last
-    projection), ``"int8-128"`` (absmax, one scale per 128 values: for models trained with float activations, whose
-    matrices have a scale per 128 weights of a row) or ``"none"`` (float activations and four bytes per weight, a slow
-    reference for these models).
+    ``activation_quant``: how the inputs of projections are rounded:
+
+    "int8": one scale per token, its largest magnitude (b1.58).
+    "a4.8": 4 bits before q, k, v, gate and up; 8 bits, of which the larger half is used, before o; 8 bits before down
+        (arXiv 2411.04965).
+    "int8-128": one scale per 128 values; for models trained with float activations, whose matrices have a scale per
+        128 weights of a row.
+    "none": not rounded, with four bytes per weight; a slow reference for those models.
     """
 
     arch: str

@@ -97,8 +97,8 @@ class Engine:
         return self.model.closed
 
     def memory(self) -> dict[str, int]:
-        """Sizes in bytes: the parts of the plan, ``kv`` of all open sessions, and the resident memory of the
-        process.
+        """Sizes in bytes: the parts of the plan, ``kv`` (of all open sessions), and ``rss`` (resident bytes of the
+        process).
         """
         f = self.plan.footprint
         return {
@@ -138,7 +138,7 @@ class Engine:
     def session(self, system: str | None = None) -> Session:
         """A new conversation; its KV cache is allocated when it is first used.
 
-        ``system``: the system prompt; None is that of the engine, "" is none.
+        ``system``: the system prompt; None is that of the engine, "" is none.  Raises UsageError after :meth:`close`.
         """
         if self.closed:
             raise UsageError("the engine is closed")
@@ -158,8 +158,8 @@ class Engine:
     def load_session(self, path: str | os.PathLike[str]) -> Session:
         """The session in a file written by :meth:`edge.session.session.Session.save`; it continues with its KV cache.
 
-        Raises InvalidFile if the file is damaged or belongs to another model or KV plan, and UsageError if it cannot be
-        read.
+        Raises InvalidFile if the file is damaged or belongs to another model or KV plan, UsageError if it cannot be
+        read, and MemoryRefused if there is not enough memory.
         """
         from edge.kv import codec
 
@@ -174,7 +174,8 @@ class Engine:
         that begin from now on.
 
         ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
-        ``folder_bytes``.  See :class:`edge.kv.prefixes.Prefixes`.
+        ``folder_bytes``.  See :class:`edge.kv.prefixes.Prefixes`.  Raises UsageError for a size that is not valid, or
+        if the folder cannot be made.
         """
         most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
         return self.prefixes.share(most or 0, folder, on_disk or 0)

@@ -334,13 +334,14 @@ class Ahead(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """Called in the thread: runs the function and stores its result or exception."""
         try:
             self._made = self._make()
         except BaseException as error:
             self._error = error
 
     def result(self) -> Any:
-        """The result of the function; raises what it raised."""
+        """Wait for the result of the function and return it.  Raises what the function raised."""
         self.join()
         if self._error is not None:
             raise self._error

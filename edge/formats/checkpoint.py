@@ -50,11 +50,12 @@ class Tensor(NamedTuple):
 class TokenizerSpec:
     """A tokenizer as stored, not yet built.
 
-    ``kind`` "bpe": ``tokens`` are in the GPT-2 printable alphabet, ``merges`` are "left right" strings in rank order,
-    ``pre`` names the pre-tokeniser ("llama-bpe", "qwen2", "gpt-2", "falcon", ...) or is "" when absent and
-    ``pattern`` may hold an explicit split regex (from a Hugging Face tokenizer.json).
-    ``kind`` "sentencepiece": either ``model`` holds the serialised ModelProto (tokenizer.model) or ``tokens``,
-    ``scores`` and ``types`` hold the GGUF arrays.
+    ``kind`` "bpe": ``tokens`` are in the printable alphabet of GPT-2; ``merges`` are "left right" texts in rank order.
+    ``pre`` names the pre-tokeniser ("llama-bpe", "qwen2", "gpt-2", "falcon", ...), "" if the file names none;
+    ``pattern`` is its regular expression, if the file has one (tokenizer.json).
+
+    ``kind`` "sentencepiece": ``model`` is the serialised ModelProto (tokenizer.model); without it, ``tokens``,
+    ``scores`` and ``types`` are the arrays of GGUF.
     """
 
     kind: str

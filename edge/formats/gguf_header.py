@@ -93,6 +93,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def type(self) -> str:
+        """The name of the type, such as "I2_S"; "type 99" for a foreign one."""
         return TYPES[self.type_id][0] if self.type_id in TYPES else f"type {self.type_id}"
 
     @property
@@ -113,12 +114,16 @@ class Header:
     view: memoryview
 
     def fail(self, what: str) -> NoReturn:
+        """Raise InvalidFile that names the file."""
         raise InvalidFile(f"{self.path}: {what}")
 
     # Accessors are tolerant on width and strict on kind: writers disagree on u32/u64/i32, never on what a value is.
 
     def integer(self, key: str, default: int | None = None) -> int | None:
-        """An integer; of a per-layer array, its value if all elements are equal."""
+        """An integer; of a per-layer array, its value if all elements are equal; ``default`` if the key is missing.
+
+        Raises InvalidFile for any other value.
+        """
         value = self.metadata.get(key)
         if isinstance(value, memoryview) and len(value) and value.format not in ("f", "d"):
             first = value[0]
@@ -132,6 +137,7 @@ class Header:
         return value
 
     def real(self, key: str, default: float | None = None) -> float | None:
+        """A number; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
         if value is None:
             return default
@@ -140,6 +146,7 @@ class Header:
         return float(value)
 
     def text(self, key: str, default: str | None = None) -> str | None:
+        """A text; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
         if value is None:
             return default
@@ -148,6 +155,7 @@ class Header:
         return value
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
+        """True or false; ``default`` if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
         if value is None:
             return default
@@ -156,6 +164,7 @@ class Header:
         return bool(value)
 
     def strings(self, key: str) -> Sequence[str]:
+        """A list of texts; empty if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
         if value is None:
             return ()
@@ -164,6 +173,7 @@ class Header:
         return value
 
     def numbers(self, key: str) -> Sequence[Any]:
+        """A list of numbers; empty if the key is missing.  Raises InvalidFile for any other value."""
         value = self.metadata.get(key)
         if value is None:
             return ()

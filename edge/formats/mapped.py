@@ -26,8 +26,8 @@ class Map(mmap.mmap):
 def map_file(path: str) -> memoryview:
     """The bytes of ``path`` as a read-only memoryview (format "B").
 
-    Raises ModelNotFound if there is no such file, InvalidFile if it cannot be read as a regular, non-empty file, and
-    MemoryRefused if it is larger than the address space of this process.
+    Raises ModelNotFound if there is no such file, and InvalidFile if it cannot be read or is empty or not a regular
+    file.  Raises MemoryRefused if it is larger than the address space of this process.
     """
     try:
         with ExitStack() as stack:

@@ -37,7 +37,10 @@ A_SLIP = 1_000_000
 ENDLESS = 1 << 15
 
 def parse_kv_type(value: str) -> str:
-    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`."""
+    """A KV type as users write it (``int8``, ``q8_0``, ``KEYS:VALUES``) in the form of :class:`pyx.kv.KVCache`.
+
+    Raises UsageError for an unknown type.
+    """
     from pyx.page import page_types
 
     try:
@@ -242,8 +245,10 @@ class KVConfig:
             self._shape(self.ctx)
 
     def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
-        """The same with the ``n`` tokens of a system prompt as sinks, if old tokens slide out of the context, no number
-        of sinks is set, and at least as much room is left for the conversation.
+        """The same options with the ``n`` tokens of a system prompt as sinks, so that it is never dropped.
+
+        Unchanged if old tokens do not slide out of the context, if a number of sinks is set, or if less than ``n``
+        tokens would be left for the conversation.
         """
         room = self.window or self.ctx or min(DEFAULT_CTX, n_ctx_train)
         room = min(room, self.ctx - self.window) if self.ctx and self.window else room if self.window else room // 2

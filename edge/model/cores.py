@@ -54,7 +54,7 @@ def find(root: str = "/", allowed: set[int] | None = None) -> Cores:
 def choose(threads: int | None) -> tuple[int, tuple[int, ...] | None]:
     """(number of threads, the cores on which they stay; None: any) for the ``threads`` option.
 
-    None: one thread for each fast core, up to the quota; negative: that many fewer, but at least 1.
+    ``threads`` None: one for each fast core, up to the quota; -N: N fewer than that, but at least 1.
     """
     found = find()
     n = threads if threads is not None and threads > 0 else max(1, found.threads + (threads or 0))

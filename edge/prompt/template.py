@@ -57,6 +57,7 @@ class Family(NamedTuple):
     system_end: str = ""  # ends a system message at the beginning, which then becomes the start of the next turn
 
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
+        """The parts of the prompt, see :meth:`Template.render`; ``tools`` is not used."""
         before = messages[0] if self.system_end and messages and messages[0]["role"] == "system" else None
         for i, message in enumerate(messages[1:] if before else messages):
             role, content = message["role"], message["content"]

@@ -90,8 +90,10 @@ class Call:
 
 
 class Fields:
-    """Reads the keys of a JSON object one by one; null counts as missing.  All methods raise Refusal for a wrong
-    type.
+    """Reads the keys of a JSON object one by one; a key that is missing or null has the default value.
+
+    Every method raises Refusal (400) for a value of the wrong type or out of range.  ``where``: path of the object in
+    the request, for messages.
     """
 
     def __init__(self, body: Any, where: str = "") -> None:
@@ -101,15 +103,18 @@ class Fields:
         self._where = f"{where}." if where else ""
 
     def has(self, name: str) -> bool:
+        """Whether the key is there, and not null."""
         return self.body.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str | None:
+        """A string of valid Unicode."""
         value = self.body.get(name)
         if value is None:
             return default
         return checked_text(value, self._where + name)
 
     def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
         value = self.body.get(name)
         if value is None:
             return default
@@ -118,6 +123,7 @@ class Fields:
         return value
 
     def whole(self, name: str, least: int, most: int, default: int | None = None) -> int | None:
+        """A whole number from ``least`` to ``most``; 2.0 is one, too."""
         value = self.body.get(name)
         if value is None:
             return default
@@ -128,6 +134,7 @@ class Fields:
         return value
 
     def number(self, name: str, least: float, most: float, default: float | None = None) -> float | None:
+        """A number from ``least`` to ``most``."""
         value = self.body.get(name)
         if value is None:
             return default
@@ -141,6 +148,7 @@ class Fields:
         return None if value is None else Fields(value, self._where + name)
 
     def stops(self, name: str = "stop") -> tuple[str, ...]:
+        """Stop strings: one, or a list of at most MOST_STOPS; empty ones are left out."""
         value = self.body.get(name)
         if value is None:
             return ()

@@ -17,6 +17,7 @@ class Connection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Called by asyncio for a new connection."""
         if self.limit_concurrency is not None and len(self.connections) + 1 >= self.limit_concurrency:
             silent = [each for each in self.connections if isinstance(each, Connection) and each.silent]
             if silent:
@@ -26,10 +27,12 @@ class Connection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        """Called by asyncio for data of the client."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio after the connection has ended."""
         self._stop()
         super().connection_lost(exc)
 

@@ -161,6 +161,7 @@ class Ticket:
 
     @property
     def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
         return self._cancelled.is_set()
 
     @property

@@ -19,6 +19,7 @@ QUIET = 15.0  # seconds after which a stream without data sends a comment, so th
 
 
 def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A response with ``value`` as JSON."""
     return Response(dump(value), status, dict(headers or {}), "application/json")
 
 

@@ -78,11 +78,13 @@ class Asker(Client[Question]):
         self._key = f"client {next(desk.keys)}"
 
     def begin(self) -> None:
+        """Send the event "ready"."""
         self.emit(records.ready(self._desk.engine))
 
     # ---- requests ----------------------------------------------------------------------------------------------------
 
     def handle(self, line: bytes | None) -> None:
+        """Handle one request line; None: one that was too long.  An invalid one is answered with an error event."""
         ident: str | int | None = None
         try:
             if line is None:
@@ -199,10 +201,12 @@ class Asker(Client[Question]):
             self._desk.conversations.withdraw(job.ticket)
 
     def cancel(self) -> None:
+        """Cancel all requests of this client."""
         for job in list(self.jobs):
             self._end(job, "cancelled")
 
     async def answer(self, job: Question) -> None:
+        """Answer one request with its events; does not raise."""
         desk = self._desk
         if job.call is None:
             desk.conversations.forget(self._key)
@@ -231,7 +235,7 @@ class Asker(Client[Question]):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One request object."""
+    """One request object.  Raises Refusal (400) if the line is not a JSON object."""
     try:
         request = json.loads(line.decode("utf-8"), parse_int=_whole, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -251,7 +255,7 @@ def _no_constant(name: str) -> Any:
 
 
 def identity(request: dict[str, Any]) -> str | int | None:
-    """The id of the request, which its events repeat."""
+    """The id of the request, which its events repeat; None if it has none.  Raises Refusal (400) for other values."""
     ident = request.get("id")
     if isinstance(ident, bool) or not isinstance(ident, (str, int, type(None))):
         raise bad("id must be a string or a whole number", "id")

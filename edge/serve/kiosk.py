@@ -116,10 +116,12 @@ class Guest(Client[Said]):
         self._visit = room.visit()
 
     def begin(self) -> None:
+        """Send the event "ready" with the greeting."""
         house = self._room.house.name
         self.emit({"ev": "ready", "v": records.PROTOCOL, "house": house, "say": self._visit.greet().say})
 
     def handle(self, line: bytes | None) -> None:
+        """Handle one request line; None: one that was too long.  An invalid one is answered with an error event."""
         if line is not None and not line.strip():
             return
         job = Said(None, len(line or b""))
@@ -143,6 +145,7 @@ class Guest(Client[Said]):
             self.emit(records.error("busy", str(full)), job.id)
 
     async def answer(self, job: Said) -> None:
+        """Answer one turn with its event; does not raise."""
         try:
             if job.event is None and job.text is None:
                 self._visit = self._room.visit()

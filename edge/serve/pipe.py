@@ -37,16 +37,19 @@ class Pipe:
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     def send(self, event: dict[str, Any]) -> None:
+        """Write one event as a line, in the thread of the output; returns at once."""
         data = json.dumps(event, ensure_ascii=self._ascii_only).encode() + b"\n"
         self._waiting += len(data)
         self._lines.put(data)
 
     async def room(self) -> None:
+        """Wait until at most AHEAD bytes are still to be written."""
         while self._waiting > AHEAD and not self.ended.done():
             self._written.clear()
             await self._written.wait()
 
     def close(self) -> None:
+        """End the output after everything is written."""
         self._lines.put(None)
 
     def _run(self) -> None:

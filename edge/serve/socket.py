@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._poll = select.poll()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio for a new connection; one too many gets the error "busy" and is closed."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
         self._poll.register(transport.get_extra_info("socket").fileno(), 0)
@@ -122,6 +123,7 @@ class Connection(asyncio.Protocol):
         self.client.begin()
 
     def data_received(self, data: bytes) -> None:
+        """Called by asyncio for data of the client."""
         if self.client is not None:
             self.client.feed(data)
 
@@ -133,6 +135,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio after the connection has ended."""
         self._server.dismiss(self)
         self._transport = None
         if self.client is not None:
@@ -146,6 +149,7 @@ class Connection(asyncio.Protocol):
             self.drop()
 
     def send(self, event: dict[str, Any]) -> None:
+        """Write one event as a line; a client that leaves more than BUFFER bytes unread is disconnected."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -157,6 +161,7 @@ class Connection(asyncio.Protocol):
         """Returns at once: a client that does not read is disconnected."""
 
     def close(self) -> None:
+        """Close the connection after everything is written."""
         if self._transport is not None and not self._transport.is_closing():
             self.closed_at = time.monotonic()
             self._transport.close()

@@ -48,10 +48,12 @@ class Door:
         self._silent: dict[asyncio.StreamWriter, None] = {}  # those that are not being answered, the oldest first
 
     async def start(self) -> None:
+        """Listen.  Raises OSError if the address cannot be used."""
         self._server = await asyncio.start_server(self._talk, self.host, self.port, limit=LINE_LIMIT)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
 

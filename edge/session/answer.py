@@ -47,6 +47,7 @@ class Said:
         self._loose: list[str] = []
 
     def append(self, text: str) -> None:
+        """Add the next piece."""
         self._loose.append(text)
         if len(self._loose) == self.BLOCK:
             self._blocks.append("".join(self._loose))
@@ -124,10 +125,10 @@ class Answer:
         return item
 
     def advance(self) -> Piece | Need:
-        """For :mod:`edge.aio` and the scheduler; other code iterates.
+        """One step of the answer, for :mod:`edge.aio` and the scheduler.  Programs iterate instead.
 
-        Returns the next Piece; or a Segment, which must be evaluated before the next call (Scheduler.run); or a Place,
-        whose ``wait()`` must be called before it.
+        Returns the next Piece, or what the caller must do before it calls this again: evaluate a Segment
+        (Scheduler.run), or call ``wait()`` of a Place.  Raises StopIteration at the end.
         """
         need, self._need = self._need, None
         if need is None or need.error is None:
@@ -189,8 +190,11 @@ class Answer:
 
     @property
     def finish_reason(self) -> str | None:
-        """"stop", "length", "cancelled", "timeout", "context_full" or "loop" (its end only repeats itself, see
-        edge/session/loops.py; not detected with ``ignore_eos``); None until the answer has ended.
+        """Why the answer ended; None until then.
+
+        "stop": the model ended it, or a stop string was found.  "length": ``max_tokens`` was reached.  "cancelled" and
+        "timeout": it was ended from outside.  "context_full": the context is full, and ``overflow`` is "stop".  "loop":
+        its end only repeats itself (edge/session/loops.py; not detected with ``ignore_eos``).
         """
         return self._outcome.finish_reason
 

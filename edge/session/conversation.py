@@ -31,7 +31,8 @@ class ContextUse:
 class Conversation:
     """A Session with what a chat program shows: regeneration, default sampling options, use of the context.
 
-    Programs that only ask and read answers need just the :class:`edge.session.session.Session`.
+    Use it for a chat with a person; for programs that only ask and read answers,
+    :class:`edge.session.session.Session` is enough.
 
     ``overflow``: "slide" (the oldest tokens leave the window) or "stop" (the answer ends with finish reason
     "context_full"; a question that does not fit raises ContextFull and changes nothing).  ``session``: a session to
@@ -85,7 +86,11 @@ class Conversation:
         self.session.clear()
 
     def add(self, role: str, content: str) -> None:
-        """Append a message without generating an answer: an example, or a turn of a saved conversation."""
+        """Append a message without generating an answer: an example, or a turn of a saved conversation.
+
+        ``role``: "system" (first, and only once), then "user" and "assistant" in turns.  Raises UsageError for another
+        order.
+        """
         if role not in ROLES:
             raise UsageError(f"role {role!r} is not known; it is one of {', '.join(ROLES)}")
         if not isinstance(content, str):

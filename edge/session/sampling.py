@@ -24,11 +24,16 @@ _WHOLE = ("top_k", "repeat_last_n")
 
 @dataclass(frozen=True)
 class Sampling:
-    """Filters in the order of llama.cpp: penalties, top-k, top-p, min-p, temperature (see pyx/sampler.pyx).
+    """How the next token is chosen.  The filters are applied in the order of llama.cpp:
 
-    ``temperature`` 0 is greedy.  ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 turn a filter off.  The penalties apply to
-    the last ``repeat_last_n`` tokens, including the prompt (0: none, -1: all).  ``seed`` None: a new one for every
-    session.
+    repeat_penalty, presence_penalty, frequency_penalty: of tokens among the last ``repeat_last_n``, including the
+        prompt (0: none, -1: all); 1, 0 and 0 turn them off.
+    top_k: keep the likeliest k tokens; 0: all.
+    top_p: keep the likeliest tokens until their probabilities add up to this; 1: all.
+    min_p: keep tokens with at least this share of the probability of the likeliest; 0: all.
+    temperature: below 1 prefers likely tokens, above 1 unlikely ones; 0: always the likeliest.
+
+    ``seed``: of the random numbers; None: a new one for every session.  Raises UsageError for values out of range.
     """
 
     temperature: float = 0.7
@@ -53,7 +58,10 @@ class Sampling:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Sampling:
-        """``precise`` (greedy), ``balanced`` or ``creative``, with ``changes`` to single values."""
+        """The preset ``precise`` (greedy), ``balanced`` or ``creative``, with ``changes`` to single values.
+
+        Raises UsageError for another name.
+        """
         if name not in PRESETS:
             raise UsageError(f"preset {name!r} is not known; there are {', '.join(PRESETS)}")
         return replace(PRESETS[name], **changes)

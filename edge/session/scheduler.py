@@ -51,6 +51,7 @@ class Place:
         self._granted = threading.Event()
 
     def grant(self) -> None:
+        """Give the permission, and wake the thread that waits for it."""
         self.granted = True
         self._granted.set()
 

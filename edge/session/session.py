@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Session:
     """One conversation, made by :meth:`edge.engine.Engine.session`.  One caller at a time, except :meth:`cancel`.
 
-    This is the class for programs; :class:`edge.session.conversation.Conversation` adds what a chat program needs.
+    Use it in programs that ask and read answers.  Use :class:`edge.session.conversation.Conversation`, which holds a
+    Session, if a person can also ask for another answer or should see how full the context is.
 
     ``messages``: the conversation as dictionaries with ``role`` and ``content``.  It may be edited between calls; the
     next call reads it from the first difference.
@@ -111,11 +112,16 @@ class Session:
         """The probability of each of the given answers to a question, the likeliest first.
 
         Each result has ``text``; ``logprob`` in nats; ``probability`` (0 to 1) that the model's answer begins with this
-        text; and ``share``, the probability among the given answers only.  If "yes" has probability
-        0.3 and "no" 0.1, their shares are 0.75 and 0.25.
+        text; and ``share``, the probability among the given answers only::
+
+            session.choose("Do you have tea?", ["yes", "no"])
+
+        If the model's answer begins with "yes" with probability 0.3, and with "no" with probability 0.1, the shares are
+        0.75 and 0.25: the likeliest answer is "yes", although most answers would begin with something else.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
-        gives the same numbers.
+        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull if the question does not
+        fit and ``overflow`` is "stop".
         """
         check_text(question)
         if isinstance(options, str) or not options:
@@ -137,7 +143,10 @@ class Session:
         return self._scheduler.drive(self._warm(outcome))
 
     def undo(self) -> str | None:
-        """Remove the last question and its answer; returns the question, None if there is none."""
+        """Remove the last question and its answer.  Returns the question, or None if there is none.
+
+        Raises UsageError while an answer runs.
+        """
         self._not_busy()
         for at in range(len(self.messages) - 1, -1, -1):
             if self.messages[at]["role"] == "user":
@@ -149,7 +158,7 @@ class Session:
         return None
 
     def clear(self) -> None:
-        """Start a new conversation with the same system prompt."""
+        """Start a new conversation with the same system prompt.  Raises UsageError while an answer runs."""
         self._not_busy()
         self.messages = self.messages[:1] if self.system is not None else []
         self.forgotten = 0
@@ -162,7 +171,12 @@ class Session:
             running.cancelled = True
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write conversation and KV cache to a file, for :meth:`edge.engine.Engine.load_session`; see edge.kv.codec."""
+        """Write conversation and KV cache to a file, for :meth:`edge.engine.Engine.load_session`.
+
+        A power failure leaves the complete old file or the new one.  Raises UsageError while an answer runs, or
+        if the file cannot be written or is not a session file.  Raises Busy if another process is writing it, and
+        EdgeError if the disk is full or fails.
+        """
         from edge.kv import codec
 
         self._not_busy()

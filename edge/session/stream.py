@@ -24,8 +24,11 @@ _ABBREVIATIONS = frozenset("mr mrs ms dr prof st sr jr vs no fig approx e.g i.e 
 class Decoder(Protocol):
     """The streaming decoder that Tokenizer.stream() returns."""
 
-    def push(self, id: int, /) -> str: ...
-    def flush(self) -> str: ...
+    def push(self, id: int, /) -> str:
+        """The characters that this token completes."""
+
+    def flush(self) -> str:
+        """The remaining characters at the end."""
 
 
 class Piece(NamedTuple):

@@ -433,11 +433,12 @@ def _simplest(scales: Sequence[float]) -> Sequence[float]:
 
 
 def to_f16(row: array[float]) -> bytes:
+    """Float16 [k], little endian.  Raises OverflowError for a value beyond float16."""
     return struct.pack(f"<{len(row)}e", *row)
 
 
 def to_q8_0(row: array[float]) -> bytes:
-    """Blocks of 32: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
+    """Blocks of 32 values: float16 d = max|x| / 127, then 32 int8 round(x / d), halves away from zero as in ggml."""
     out = bytearray()
     for start in range(0, len(row), 32):
         block = row[start : start + 32]

@@ -146,6 +146,7 @@ def _libgomp() -> str | None:
 
 
 def huge_page_line(support: dict[str, Any]) -> str:
+    """Where 2 MiB pages are supported, in one line.  ``support``: the value of that name in :func:`report`."""
     words = {True: "yes", False: "no", None: "unknown"}
     return _join(
         f"for copied weights, output head and KV pages: {words[support['own']]}",

@@ -48,8 +48,8 @@ OVERLAP = 512
 def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -> tuple[array[int], bytes, Encode]:
     """(end of each token in the joined bytes, the joined bytes, function text -> ids) of a serialised ModelProto.
 
-    ``blank``: number of blanks that the model puts before a text, if it merges by score and does not change the text
-    otherwise, so that long texts can be encoded in blocks; else None.
+    ``blank``: number of blanks that the model puts before a text.  None: a long text cannot be encoded in blocks, since
+    the model does not merge by score or changes the text otherwise.
     """
     import sentencepiece
 

@@ -35,10 +35,12 @@ _HTML = re.compile("</?(table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquo
 
 
 def utf8(text: str) -> bytes:
+    """The bytes of a text in UTF-8; half a surrogate pair becomes "?"."""
     return text.encode("utf-8", "replace")
 
 
 def one_line(error: BaseException) -> str:
+    """The message of an exception in one line of at most 160 characters; its class if it has no message."""
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
@@ -67,8 +69,8 @@ def place_added(texts: list[str], added: Mapping[str, int]) -> None:
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
     """The type of each token, corrected where files are known to be wrong.
 
-    Control tokens are: those of the file, BOS and EOS, added tokens, user-defined tokens that look like markers, and
-    "<|...|>" whatever their type in the file (converters of 2024 wrote "<|eot_id|>" as an ordinary token).
+    Control tokens are those of the file, BOS and EOS, added tokens, and user-defined tokens that look like markers.
+    "<|...|>" is one whatever its type in the file: converters of 2024 wrote "<|eot_id|>" as an ordinary token.
     """
     n = len(texts)
     try:
