@@ -17,7 +17,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test compilers fuzz fuzz-files faults sanitize service test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
+.PHONY: help chat test compilers fuzz fuzz-files faults sanitize service routes test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make fuzz-files   test COUNT (100000) mutated files of every format; SEED repeats a run"
 	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
 	@echo "make service   test hostile clients of chat --socket for MINUTES (3); SEED repeats a run"
+	@echo "make routes    test random requests to serve for MINUTES (3); SEED repeats a run"
 	@echo "make sanitize   test kernels with ASan and UBSan, threads with TSan for MINUTES (1)"
 	@echo "make test-load   run the suite COUNT (20) times on a busy machine"
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
@@ -61,7 +62,7 @@ fuzz: $(VENV)/.tools $(VENV)/.compiled
 fuzz-files: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) tests/fuzz_files.py $(or $(COUNT),100000) $(SEED)
 
-faults service: $(VENV)/.tools $(VENV)/.compiled
+faults service routes: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) tests/campaigns/$@.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from tests.campaigns import faults, service
+import pytest
+
+from tests.campaigns import faults, routes, service
 
 
 def test_hostile_clients() -> None:
     counts, wrong = service.campaign(seconds=3, clients=6, seed=7)
     assert not wrong and sum(counts.values()) > 0
+
+
+@pytest.mark.parametrize("name", routes.SERVICES)
+def test_random_requests(name: str) -> None:
+    counts, wrong = routes.campaign(name, seconds=60, clients=4, seed=7, most=150)
+    assert not wrong and counts["connections"] == 150
 
 
 def test_faults_of_the_system() -> None:

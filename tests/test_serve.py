@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import re
+import select
 import signal
 import socket
 import struct
@@ -287,6 +288,59 @@ def test_what_is_not_json(server: Server) -> None:
         assert status == 400 and "error" in body, (data[:10], body)
     status, _, body = server.ask("POST", "/v1/chat/completions", b" " * (bodies.LIMIT + 1))
     assert status == 413 and str(bodies.LIMIT) in body["error"]["message"]
+
+
+def raw(server: Server, data: bytes, *more: bytes) -> bytes:
+    """Everything that is answered to these bytes, of which each next part is sent after an answer to the one before."""
+    with socket.create_connection((server.host, server.port), timeout=BOUND) as connection:
+        connection.sendall(data)
+        answer = connection.recv(65536)
+        for part in more:
+            connection.sendall(part)
+            while rest := connection.recv(65536):
+                answer += rest
+        return answer
+
+
+@pytest.mark.parametrize("data", [
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",  # answered before its body
+    b"HEAD /detokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+])
+def test_a_broken_body_after_the_answer_closes_the_connection(server: Server, data: bytes) -> None:
+    assert raw(server, data, b"-1\r\n").count(b"HTTP/1.1") == 1
+    assert server.ask("GET", "/health")[0] == 200
+    assert select.select([server.process.stderr], [], [], 0.2)[0] == [], "nothing is written to the log"
+
+
+def test_a_broken_body_of_a_head_request_writes_no_traceback(server: Server) -> None:
+    head = b"HEAD /detokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
+    assert raw(server, head).startswith(b"HTTP/1.1 4")
+    assert select.select([server.process.stderr], [], [], 0.2)[0] == []
+
+
+@pytest.mark.parametrize(("path", "body", "words"), [
+    ("/api/chat", {"messages": [], "model": "\ud800"}, "surrogate"),
+    ("/api/generate", {"model": "\ud800"}, "surrogate"),
+    ("/api/generate", {"model": 5}, "not a string"),
+    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "\ud800"}}]},
+                                {"role": "user", "content": "x"}]}, "messages[0].tool_calls contains half"),
+    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": 5}, {"role": "user", "content": "x"}]},
+     "tool_calls is not a list"),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x"}], "options": {"top_p": "tea " * 3000}},
+     "top_p is 'tea"),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x"}], "options": {"min_p": [[[[[[[1]]]]]]]}},
+     "min_p is"),
+])
+def test_ollama_names_what_is_wrong(server: Server, path: str, body: dict[str, Any], words: str) -> None:
+    status, _, found = server.ask("POST", path, body)
+    assert status == 400 and words in found["error"] and len(found["error"]) < 300, found
+
+
+def test_no_answer_with_tools(server: Server) -> None:
+    """Nothing is written, so nothing is called."""
+    tools = [{"type": "function", "function": {"name": "order", "parameters": {"type": "object"}}}]
+    found = server.chat("Two teas.", tools=tools, max_tokens=0)["choices"][0]
+    assert found["message"]["content"] == "" and found["finish_reason"] == "length"
 
 
 def test_unknown_places_are_json_too(server: Server) -> None:

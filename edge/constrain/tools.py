@@ -157,6 +157,8 @@ class Form:
         if role == "tool" and not self.style:
             return {"role": "user", "content": f"Result of the function: {told['content']}"}
         if role == "assistant" and calls:
+            if not isinstance(calls, (list, tuple)):
+                raise UsageError("tool_calls is not a list")
             made = [_made(call) for call in calls]
             if self.style:
                 told["tool_calls"] = [{"type": "function", "function": each} for each in made]

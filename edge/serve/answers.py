@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from edge.serve import ollama, openai
-from edge.serve.calls import Call, dump, refusal_of
+from edge.serve.calls import Call, Fields, dump, refusal_of
 from edge.serve.conversations import Job, Ticket
 from edge.serve.exchange import Stream, answer_json, body_of, watched
 from edge.serve.service import Service
@@ -140,7 +140,8 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
     engine, _ = service.ready()
     prompt_free = body.get("messages") == [] if chat and isinstance(body, dict) else not _asks(body, chat)
     if prompt_free:  # this is how Ollama's clients load and unload a model
-        return answer_json({"model": body.get("model", service.name), "created_at": ollama.now(), "done": True,
+        name = Fields(body).text("model") or service.name
+        return answer_json({"model": name, "created_at": ollama.now(), "done": True,
                             "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
                                                       else {"response": ""})})
     call = parse(body, service.settings.defaults, engine.plan.n_ctx)

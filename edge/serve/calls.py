@@ -55,7 +55,9 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def dump(value: Any) -> bytes:
-    """JSON as bytes; lone surrogates cannot occur, as all texts come from UTF-8 decoders."""
+    """JSON as bytes in UTF-8.  Texts of clients must have been checked (:func:`checked_text`): half a surrogate pair
+    cannot be encoded.
+    """
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -172,6 +174,17 @@ def checked_text(value: Any, where: str) -> str:
     return value
 
 
+def checked_json(value: Any, where: str) -> Any:
+    """A JSON value whose texts are all valid UTF-8.  Raises Refusal."""
+    try:
+        dump(value)
+    except UnicodeEncodeError:
+        raise bad(f"{where} contains half of a surrogate pair, which is not valid text", where) from None
+    except RecursionError:
+        raise bad(f"{where} is nested too deeply", where) from None
+    return value
+
+
 def content_text(value: Any, where: str) -> str:
     """The text of a message: a text, or a list of parts of type text.  Raises Refusal."""
     if value is None:
@@ -209,7 +222,7 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
         message: dict[str, Any] = {"role": role, "content": content_text(each.get("content"), f"{where}.content")}
         for name in ("tool_calls", "tool_call_id", "name"):
             if each.get(name) is not None:
-                message[name] = each[name]
+                message[name] = checked_json(each[name], f"{where}.{name}")
         if role == "system" and found:  # several are one, for templates that know one
             found[-1]["content"] += "\n\n" + message["content"]
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SILENT = 10.0  # seconds for the header of a request; between two requests uvicorn waits for the first byte
@@ -35,6 +36,13 @@ class Connection(H11Protocol):
         """Called by asyncio after the connection has ended."""
         self._stop()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn for data that are not HTTP.  If no response can be sent any more, only close."""
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # one has begun already, or it must not have a body (HEAD)
+            self.transport.close()
 
     @property
     def silent(self) -> bool:

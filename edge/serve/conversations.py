@@ -468,7 +468,8 @@ class Conversations:
         if reader is not None:
             if rest := reader.flush():
                 ticket.put(Piece(rest, ()))
-            ticket.calls = session.messages[-1].get("tool_calls") or []
+            said = session.messages[len(call.messages or ()):]  # empty if the answer has no text: it is not kept
+            ticket.calls = said[-1].get("tool_calls") or [] if said else []
         with self._lock:
             self.prompt_tokens += answer.usage.prompt
             self.cached_tokens += answer.usage.cached

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
+from edge.session.request import has_calls
 
 if TYPE_CHECKING:
     from array import array
@@ -121,6 +122,10 @@ class Service:
                 session.request(call.options)
         if call.messages is not None:
             tools, messages, definitions = call.options.get("tools"), call.messages, None
+            if tools is None and has_calls(messages):
+                from edge.constrain.tools import Tools
+
+                tools = Tools([], "none", False)
             if tools is not None:
                 form = tools.form(engine.template, engine.tokenizer)
                 messages, definitions = form.messages(messages), form.definitions

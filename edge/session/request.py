@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import UsageError
@@ -47,17 +48,19 @@ class Request:
 
     def __post_init__(self) -> None:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 0:
-            raise UsageError(f"is {self.max_tokens!r}", argument="max_tokens", hint="it must be a whole number from 0")
+            hint = "it must be a whole number from 0"
+            raise UsageError(f"is {short(self.max_tokens)}", argument="max_tokens", hint=hint)
         if not isinstance(self.sampling, Sampling):
-            raise UsageError(f"is {self.sampling!r}", argument="sampling", hint="it must be an edge.Sampling")
+            raise UsageError(f"is {short(self.sampling)}", argument="sampling", hint="it must be an edge.Sampling")
         if self.by not in BY:
-            raise UsageError(f"is {self.by!r}", argument="by", hint=f"it must be one of {', '.join(BY)}")
+            raise UsageError(f"is {short(self.by)}", argument="by", hint=f"it must be one of {', '.join(BY)}")
         if self.timeout is not None and not (type(self.timeout) in (int, float) and 0 < self.timeout <= MOST_TIMEOUT):
-            shown = repr(self.timeout) if not isinstance(self.timeout, int) or self.timeout < 1 << 62 else "too large"
+            large = isinstance(self.timeout, int) and self.timeout >= 1 << 62  # and perhaps too long to print
+            shown = "too large" if large else short(self.timeout)
             raise UsageError(f"is {shown}", argument="timeout", hint="it must be a number of seconds, above 0 to 1e9")
         if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MOST_LOGPROBS):
             hint = f"it must be a whole number from 0 to {MOST_LOGPROBS}"
-            raise UsageError(f"is {self.logprobs!r}", argument="logprobs", hint=hint)
+            raise UsageError(f"is {short(self.logprobs)}", argument="logprobs", hint=hint)
 
     @classmethod
     def of(
@@ -107,6 +110,11 @@ def check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"character {error.start} of the message is half a surrogate pair, not text") from None
+
+
+def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether functions were called in these messages; then :mod:`edge.constrain.tools` writes their prompt."""
+    return any("tool_calls" in message or message["role"] == "tool" for message in messages)
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

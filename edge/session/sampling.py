@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from reprlib import repr as short
 from typing import Any
 
 from edge.errors import UsageError
@@ -52,9 +53,10 @@ class Sampling:
             kind = int if field in _WHOLE else (int, float)
             if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
                 what = "a whole number" if field in _WHOLE else "a number"
-                raise UsageError(f"is {value!r}", argument=field, hint=f"it must be {what} from {least:g} to {most:g}")
+                hint = f"it must be {what} from {least:g} to {most:g}"
+                raise UsageError(f"is {short(value)}", argument=field, hint=hint)
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
-            raise UsageError(f"is {self.seed!r}", argument="seed", hint="it must be a whole number")
+            raise UsageError(f"is {short(self.seed)}", argument="seed", hint="it must be a whole number")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Sampling:

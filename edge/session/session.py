@@ -16,7 +16,7 @@ from edge.kv.state import KVState, common
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
-from edge.session.request import Request, check_messages, check_text
+from edge.session.request import Request, check_messages, check_text, has_calls
 from edge.session.scheduler import Scheduler
 from edge.session.usage import Timings, Usage, stats_line
 
@@ -568,7 +568,7 @@ class Session:
     def _encode_all(self, kept: list[dict[str, Any]]) -> array[int]:
         """The prompt for messages, with the functions that may be called."""
         form = self._form
-        if form is None and any("tool_calls" in message or message["role"] == "tool" for message in kept):
+        if form is None and has_calls(kept):
             from edge.constrain.tools import Tools
 
             form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
