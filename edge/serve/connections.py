@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SILENT = 10.0  # seconds for the header of a request; between two requests uvicorn waits for the first byte
@@ -41,7 +40,7 @@ class Connection(H11Protocol):
         """Called by uvicorn for data that are not HTTP.  If no response can be sent any more, only close."""
         try:
             super().send_400_response(msg)
-        except h11.LocalProtocolError:  # one has begun already, or it must not have a body (HEAD)
+        except Exception:  # h11: one has begun already, or it must not have a body (HEAD)
             self.transport.close()
 
     @property
