@@ -105,7 +105,7 @@ SOURCES = (
     "LLVM, llvm/lib/Target/AArch64: AArch64Processors.td (processor -> model), AArch64SchedA57.td, "
     "AArch64SchedNeoverseN1.td, AArch64SchedNeoverseN2.td",
     "Raspberry Pi documentation, processors BCM2711 and BCM2712; product briefs of Raspberry Pi 4 and 5",
-    "shapes: benchmarks/make_model.py (2b-4t and large as published; falcon-e-1b partly assumed)",
+    "shapes: benchmarks/make_model.py (as published; the width of falcon-e-1b from the size of its file)",
 )
 
 # ---- bytes and products of one token -------------------------------------------------------------------------------

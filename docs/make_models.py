@@ -50,8 +50,8 @@ MODELS = (
     Model("bitnet_b1_58-3B", "3b"),
     Model("Falcon3-1B-Instruct-1.58bit", "falcon3-1b"),
     Model("Falcon3-3B-Instruct-1.58bit", "falcon3-3b"),
-    Model("Falcon-E-1B-Instruct (sizes partly assumed)", "falcon-e-1b"),
-    Model("Falcon-E-3B-Instruct (sizes partly assumed)", "falcon-e-3b"),
+    Model("Falcon-E-1B-Instruct", "falcon-e-1b"),
+    Model("Falcon-E-3B-Instruct", "falcon-e-3b"),
     Model("Llama3-8B-1.58-100B-tokens", "llama3-8b"),
 )
 
@@ -59,12 +59,16 @@ MODELS = (
 INTRO = """The supported ternary language models, with their size and memory. This page is made by `make docs`
 from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`), and a
 test checks it. The published weights were not available when this was written: sizes are computed from the published
-dimensions, and each architecture is compared with `transformers` or NumPy on tiny models."""
+dimensions (the feed-forward width of Falcon-E-1B from the size of its file), and each architecture is compared with
+`transformers` or NumPy on tiny models."""
 BY_MODEL = f"""Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
 size of the file that `pull` keeps, after it has converted an output head in F16, matrices with a scale per 128 weights
 or another packing. Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program itself needs another
 30 to 60 MB. Speed: the tokens per second that the memory of a board allows at most, after 512 tokens, with the memory
-speeds assumed in `benchmarks/board_model.py`; nothing has been measured on these boards."""
+speeds assumed in `benchmarks/board_model.py`. All speeds in this table are such bounds; none is measured. That program
+also counts the processor's instructions for six of these models. They give a lower bound only on the ARM laptop, for
+Ternary-Bonsai: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on an x86-64 machine are
+in `benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""

@@ -378,10 +378,12 @@ def expect(
 ) -> Footprint:
     """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
     from edge.formats.checkpoint import GROUP_TYPES
+    from edge.formats.mapped import Map
     from edge.formats.mlx import whole_type
     from edge.model.placement import code_bytes, in_place
     from pyx import scratch
     from pyx.head import placement
+    from pyx.stored_rows import buffer_bytes
 
     config = checkpoint.config
     mapped = allocated = 0
@@ -401,6 +403,9 @@ def expect(
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding and embedding.type == "MLX" and embedding is not table:
         allocated += code_bytes(embedding, True)
+    work = scratch.bytes_for(config, n_threads) + _session_bytes(config, drafting)
+    if embedding and embedding.type != "MLX" and isinstance(embedding.data.obj, Map):
+        work += buffer_bytes(embedding.type, config.hidden, n_threads)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     copied = weights == "huge" and place.copied > 0
     return Footprint(
@@ -408,7 +413,7 @@ def expect(
         allocated=allocated,
         head_mapped=place.nbytes if place.mapped and not copied else 0,
         head_allocated=place.copied if copied else place.allocated,
-        scratch=scratch.bytes_for(config, n_threads) + place.scratch + _session_bytes(config, drafting),
+        scratch=work + place.scratch,
         session=_session_bytes(config, drafting),
         program=program,
     )

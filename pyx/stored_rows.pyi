@@ -3,6 +3,9 @@
 import array
 from typing import Any
 
+def buffer_bytes(type: str, k: int, n_threads: int) -> int:
+    """Bytes of the buffers in which threads read rows of a type from a file."""
+
 class StoredRows:
     """Stored rows [n_row][k] of one float type, decoded one at a time."""
 
@@ -11,6 +14,7 @@ class StoredRows:
     n_threads: int  # that may read rows at once
     k: int
     row_bytes: int
+    buffer: int  # bytes in which rows of the file are read
     def __init__(self, type: str, data: Any, n_row: int, k: int) -> None: ...
     def read_from(self, source: Any, fd: int, n_threads: int) -> None:
         """Take rows from the file fd, of which source is the whole map, not from the map."""

@@ -44,6 +44,18 @@ TYPES = {
 }
 
 
+cdef int64_t step_of(int64_t unit_bytes):
+    """Bytes of a thread's buffer: threads never write the same cache line."""
+    return (unit_bytes + 63) // 64 * 64
+
+
+def buffer_bytes(str type not None, int64_t k, int n_threads):
+    """Bytes of the buffers in which ``n_threads`` threads read rows [k] of a type from a file; 0 for other types."""
+    if type not in TYPES:
+        return 0
+    return n_threads * step_of(stored_rows_together(TYPES[type]) * max(<int64_t>0, stored_row_bytes(TYPES[type], k)))
+
+
 cdef class StoredRows:
     """Stored rows [n_row][k] of one float type, decoded one at a time.
 
@@ -87,7 +99,7 @@ cdef class StoredRows:
         PyBuffer_Release(&buffer)
         if not 0 <= self.offset <= room - self.nbytes:
             raise ValueError("the rows are not inside this map")
-        self.row_step = (self.unit_bytes + 63) // 64 * 64
+        self.row_step = step_of(self.unit_bytes)
         self.rows, self.n_threads = Arena(n_threads * self.row_step), n_threads
         self.fd = fd
 
@@ -130,6 +142,11 @@ cdef class StoredRows:
         cdef float[::1] out = array.array("f", bytes(4 * self.k))
         self.row_into(index, &out[0])
         return out.base
+
+    @property
+    def buffer(self):
+        """Bytes of the buffers for rows of the file, see buffer_bytes; 0 if rows are read from the map."""
+        return 0 if self.rows is None else self.rows.nbytes
 
     @property
     def nbytes(self):

@@ -291,7 +291,7 @@ cdef class Transformer:
     @property
     def scratch_bytes(self):
         """Bytes of working memory, without the partial results of decode, which grow with the context."""
-        return self.scratch_arena.nbytes + self.head.scratch
+        return self.scratch_arena.nbytes + self.head.scratch + self.embedding.buffer
 
     @property
     def vector_bytes(self):

@@ -28,7 +28,7 @@ from edge.loading import expect
 from edge.model.weights import build
 from edge.tools.convert import convert, to_f16, to_q8_0
 from pyx.kv import KVCache
-from pyx.stored_rows import StoredRows
+from pyx.stored_rows import StoredRows, buffer_bytes
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 from tests import handmade
@@ -333,6 +333,7 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
             assert expected.mapped == model.weight_bytes - model.weight_bytes_allocated
             assert (expected.head_mapped, expected.head_allocated) == ((0, model.head_bytes) if copied else
                                                                        (model.head_bytes, 0))
+            assert expect(again, "auto", weights, 0, engine.n_threads).scratch == engine.plan.footprint.scratch
     convert(tmp_path / "p.gguf", tmp_path / "rows.gguf", type="TQ2_0")
     convert(grouped, tmp_path / "direct.gguf", type="TQ2_0")
     assert (tmp_path / "rows.gguf").read_bytes() == (tmp_path / "direct.gguf").read_bytes()
@@ -340,11 +341,39 @@ def test_scales_per_group_become_panels(tmp_path: Path, grouped: Path) -> None:
     assert (tmp_path / "q.gguf").read_bytes() == data
 
 
+def test_buffers_for_rows_of_the_file_are_planned(tmp_path: Path, grouped: Path) -> None:
+    """A thread that reads one embedding row of panels reads the 64 rows of its panel."""
+    convert(grouped, tmp_path / "p.gguf")
+    found = []
+    for path in (grouped, tmp_path / "p.gguf"):
+        checkpoint = open_checkpoint(path)
+        table, k = checkpoint.tensors["token_embd.weight"], checkpoint.config.hidden
+        rows = StoredRows(table.type, table.data, *table.shape)
+        assert rows.buffer == 0
+        rows.read_from(table.data.obj, table.data.obj.file.fileno(), 3)
+        assert rows.buffer == buffer_bytes(table.type, k, 3) > 0
+        planned = expect(checkpoint, n_threads=3).scratch
+        table_in_memory = table._replace(data=memoryview(bytes(table.data)))
+        checkpoint.tensors["token_embd.weight"] = table_in_memory
+        assert planned - expect(checkpoint, n_threads=3).scratch == rows.buffer
+        found.append(rows.buffer // 3)
+    assert found[1] == 64 * k // 128 * 34 > found[0] >= k // 128 * 36
+
+
 def test_the_check_reads_from_the_disk(tmp_path: Path, grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = []
+    done: list[Any] = []
     synced, forgotten = os.fsync, os.posix_fadvise
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced(fd), done.append("synced"))[0])
-    monkeypatch.setattr(os, "posix_fadvise", lambda *given: (forgotten(*given), done.append(given[1:]))[0])
+
+    def sync(fd: int) -> None:
+        done.append("synced")
+        synced(fd)
+
+    def forget(fd: int, *given: int) -> None:
+        done.append(given)
+        forgotten(fd, *given)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "posix_fadvise", forget)
     convert(grouped, tmp_path / "p.gguf")
     assert done == ["synced", (0, 0, os.POSIX_FADV_DONTNEED)]
 

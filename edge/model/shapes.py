@@ -86,8 +86,9 @@ SHAPES = {
     "llama3-8b": Shape("llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 5e5, 1e-5, False, "llama3", 280147),
     "falcon3-1b": Shape("llama", 18, 2048, 8192, 8, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
     "falcon3-3b": Shape("llama", 22, 3072, 9216, 12, 4, 256, 131072, 4096, 1000042.0, 1e-6, False, "falcon"),
-    # Falcon-E: layers and an untied head are published; the other numbers are assumed from the size of the file
-    "falcon-e-1b": Shape("llama", 24, 2048, 8192, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
+    # Falcon-E: the 3B as published; the feed-forward width of the 1B is the only one that gives the size of its file,
+    # 666,324,256 bytes: besides matrices and norms both files have 1.12 MB
+    "falcon-e-1b": Shape("llama", 24, 2048, 9216, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
     "falcon-e-3b": Shape("llama", 32, 2048, 13312, 16, 2, 128, 32768, 4096, 1000042.0, 1e-6, False, "falcon"),
     "bonsai-1.7b": Shape("qwen3", 28, 2048, 6144, 16, 8, 128, 151669, 32768, 1e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
     "bonsai-4b": Shape("qwen3", 36, 2560, 9728, 32, 8, 128, 151669, 32768, 5e6, 1e-6, True, "qwen2", 151387, "PQ2_0"),
