@@ -48,7 +48,7 @@ def test_commands(terminal: Any) -> None:
         t.line("/help")
         t.expect(r"/regen .*Ctrl-D quits.*> ")
         t.line("/rubbish")
-        t.expect(r"no command /rubbish.*> ")
+        t.expect(r"unknown command /rubbish.*> ")
         t.line("hello")
         t.expect(r"You said: hello\r\n.*> ")
         t.line("/regen")
@@ -194,7 +194,7 @@ def test_piped_input_and_terminal_output(terminal: Any) -> None:
 
 def test_slow_things_show_progress(terminal: Any) -> None:
     with terminal("run", "hello", FAKE_LOAD="2.5") as t:
-        t.expect(r"loading the model.* [1-9]0 %.*\r\x1b\[K", timeout=300)
+        t.expect(r"loading the model.* [1-9]0%.*\r\x1b\[K", timeout=300)
         t.expect("You said: hello")
         assert t.wait() == 0
     with terminal("run", "hello", "-q", FAKE_LOAD="1.5") as t:

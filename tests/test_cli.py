@@ -354,7 +354,7 @@ def test_progress_shows_itself_late_and_only_on_terminals(monkeypatch: pytest.Mo
     slow(1, 10)
     slow.close()
     slow(5, 10)
-    assert sys.stderr.getvalue() == "\rloading 10 %\x1b[K\r\x1b[K"  # type: ignore[attr-defined]
+    assert sys.stderr.getvalue() == "\rloading 10%\x1b[K\r\x1b[K"  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     pipe = output.Output().progress("loading")
     pipe(1, 10)
@@ -376,19 +376,19 @@ def test_progress_shows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
         return sys.stderr.getvalue()[before:].strip("\r").removesuffix("\x1b[K")  # type: ignore[attr-defined]
 
     assert [shown(0.5, 0), shown(0.4, 50)] == ["", ""]  # not within the first second
-    assert shown(1.6, 100) == "reading 10 % of 1000 tokens, 50 tokens/s, 18 s left"
+    assert shown(1.6, 100) == "reading 10% of 1000 tokens, 50 tokens/s, 18 s left"
     assert shown(0.05, 101) == ""  # not more than ten times a second
     for _ in range(30):
         line = shown(1, 100)
-    assert line.startswith("reading 10 % of 1000 tokens, 3.1 tokens/s, ")  # nothing moves
+    assert line.startswith("reading 10% of 1000 tokens, 3.1 tokens/s, ")  # nothing moves
     for done in range(110, 410, 10):
         line = shown(1, done)
-    assert line == "reading 40 % of 1000 tokens, 10 tokens/s, 60 s left"  # what is long ago does not count
-    assert shown(1, 20, 60) == "reading 33 % of 60 tokens"  # from the beginning again
+    assert line == "reading 40% of 1000 tokens, 10 tokens/s, 60 s left"  # what is long ago does not count
+    assert shown(1, 20, 60) == "reading 33% of 60 tokens"  # from the beginning again
     progress.next("writing", "bytes")
     assert sys.stderr.getvalue().endswith("\rwriting...\x1b[K")  # type: ignore[attr-defined]
     shown(1, 0, 2e9)
-    assert shown(2, 5e8, 2e9) == "writing 25 % of 2.0 GB, 250.0 MB/s, 6 s left"
+    assert shown(2, 5e8, 2e9) == "writing 25% of 2.0 GB, 250.0 MB/s, 6 s left"
     progress.close()
     assert sys.stderr.getvalue().endswith("\r\x1b[K")  # type: ignore[attr-defined]
 

@@ -137,7 +137,7 @@ class Output:
 
 
 class Progress:
-    """The line ``reading the prompt 43 % of 1018 tokens, 41 tokens/s, 14 s left`` at the bottom of the terminal.
+    """The line ``reading the prompt 43% of 1018 tokens, 41 tokens/s, 14 s left`` at the bottom of the terminal.
 
     Drawn at most ten times a second and erased when done.  Call it with (done, total) as a callback, or use it as a
     context manager: then a timer thread draws the label alone, as the block may run native code for seconds.
@@ -179,7 +179,7 @@ class Progress:
         """Share, rate and time left, as far as they are known."""
         begun, there = self._marks[0]
         rate = (done - there) / (now - begun) if now - begun > 1 else 0.0
-        text = f" {100 * done / total:.0f} %" if total else ""
+        text = f" {100 * done / total:.0f}%" if total else ""
         if self._unit == "bytes":
             text += f" of {human(int(total))}" if total else f" {human(int(done))}"
             text += f", {rate / 1e6:.1f} MB/s" if rate else ""
