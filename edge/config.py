@@ -21,6 +21,8 @@ class RopeScaling:
     ``kind`` is "yarn" (arXiv 2309.00071: fast pairs rotate as before, slow ones ``factor`` times more slowly, with a
     ramp between), "llama3" (the same with bounds given as wavelengths) or "factors" (longrope: a divisor for each
     pair).  ``mscale`` multiplies cosines and sines, and therefore the scores by its square.
+
+    Raises InvalidFile for values that are not valid.
     """
 
     kind: str
@@ -79,6 +81,8 @@ class Sliding:
     itself.
 
     They have their own rotation, with base ``theta`` and without stretching.
+
+    Raises InvalidFile for values that are not valid.
     """
 
     window: int
@@ -109,6 +113,8 @@ class ModelConfig:
     "int8-128": one scale per 128 values; for models trained with float activations, whose matrices have a scale per
         128 weights of a row.
     "none": not rounded, with four bytes per weight; a slow reference for those models.
+
+    Raises InvalidFile for values that are not valid or do not fit each other.
     """
 
     arch: str

@@ -48,6 +48,8 @@ To call a function, answer only with one JSON object: {{"name": "<function>", "p
 class Tool:
     """One function: its ``name``, the ``schema`` of its arguments as JSON text, and ``given``, the client's
     definition.
+
+    Raises UsageError that names what is wrong.
     """
 
     def __init__(self, given: Any, where: str) -> None:

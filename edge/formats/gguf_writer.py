@@ -128,7 +128,7 @@ _FORMAT_TYPES = {"B": 0, "b": 1, "H": 2, "h": 3, "I": 4, "i": 5, "f": 6, "?": 7,
 
 
 def encode_value(key: str, value: Any) -> bytes:
-    """The type id and the bytes of a metadata value."""
+    """The type id and the bytes of a metadata value.  Raises ValueError for a type that GGUF does not have."""
     if isinstance(value, bool):
         return struct.pack("<IB", BOOL, value)
     if isinstance(value, int):

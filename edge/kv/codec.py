@@ -135,7 +135,10 @@ def _replaceable(path: str) -> int:
 
 
 def lock_new(path: str) -> int:
-    """A descriptor of the hidden file, locked; what a killed process left in it is overwritten."""
+    """A descriptor of the hidden file, locked; what a killed process left in it is overwritten.
+
+    Raises Busy if another process is writing it.
+    """
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

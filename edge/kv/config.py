@@ -186,6 +186,8 @@ class KVConfig:
     before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
     with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
     many run as the memory allows.
+
+    Raises UsageError for values that are not valid or cannot be combined.
     """
 
     ctx: int | None = None

@@ -99,7 +99,10 @@ def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tupl
 
 
 def without_layers(keep: Sequence[Sequence[int]], layers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The same budgets, except that ``layers`` see only the current token."""
+    """The same budgets, except that ``layers`` see only the current token.
+
+    Raises UsageError for a layer that the model does not have.
+    """
     beyond = [layer for layer in layers if layer >= len(keep)]
     if beyond:
         raise UsageError(f"the model has no layer {beyond[0]}; its layers are 0 to {len(keep) - 1}")

@@ -144,7 +144,10 @@ class Model:
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
-        """A context manager: the transformer, while no step runs; for tools that inspect it between steps."""
+        """A context manager: the transformer, while no step runs; for tools that inspect it between steps.
+
+        Raises UsageError after the model was closed.
+        """
         with self._lock:
             if self.closed:
                 raise UsageError("the engine is closed")
@@ -196,7 +199,10 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """The identity of this model, see :mod:`edge.model.fingerprint`."""
+        """The identity of this model, see :mod:`edge.model.fingerprint`.
+
+        Raises UsageError after the model was closed.
+        """
         if self._fingerprint is None:
             from edge.model.fingerprint import fingerprint
 

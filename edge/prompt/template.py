@@ -102,7 +102,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def source(name: str) -> str:
-    """A family as a Jinja template, for the metadata of a model file."""
+    """A family as a Jinja template, for the metadata of a model file.  Raises UsageError for an unknown name."""
     if name not in FAMILIES:
         raise UsageError(f"chat template {name!r} is not known; use one of {', '.join(FAMILIES)}")
     with open(os.path.join(_FOLDER, f"{name}.jinja"), encoding="utf-8") as file:

@@ -231,7 +231,10 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
 
 
 def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:
-    """``base`` with the changes of the request.  ``names``: key of the request -> field of Sampling."""
+    """``base`` with the changes of the request.  ``names``: key of the request -> field of Sampling.
+
+    Raises Refusal (400) that names the key.
+    """
     changes: dict[str, Any] = {}
     for key, name in names.items():
         value = fields.body.get(key)

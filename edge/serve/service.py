@@ -89,7 +89,10 @@ class Service:
         return self.ready()[0].plan.n_ctx
 
     def vectors(self, inputs: list[str | list[int]], gone: threading.Event) -> tuple[list[array[float]], int]:
-        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  Raises EdgeError."""
+        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.
+
+        Raises Refusal (400) without an embedding model, and EdgeError for a text that it cannot read.
+        """
         embedder = self.embedder
         if embedder is None:
             raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",

@@ -31,7 +31,7 @@ TEXT_LIMIT = 1 << 14  # most characters of a transcript
 
 
 class Door:
-    """The server.  ``address``: tcp://HOST:PORT."""
+    """The server.  ``address``: tcp://HOST:PORT.  Raises UsageError for another form."""
 
     def __init__(self, address: str, service: Service) -> None:
         parts = urllib.parse.urlsplit(address)

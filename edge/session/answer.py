@@ -258,6 +258,8 @@ def write(
     """The loop of an answer: evaluate the prompt, then sample, yield and evaluate one token after the other.
 
     ``begun``: when the call began (time.perf_counter).  ``share`` and ``shared``: see KVState.prefill.
+
+    Raises EdgeError if no logit is usable.
     """
     most_held = plan.n_ctx if plan.overflow == "stop" else 1 << 62
     clock, deadline, token = time.perf_counter, outcome.deadline, 0

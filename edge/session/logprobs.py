@@ -45,6 +45,8 @@ class Scored(NamedTuple):
 def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], bytes]) -> Callable[[int], Logprob]:
     """Record a row of logits [n_vocab] before a token is sampled from it.  Returns a function: chosen token ->
     Logprob.
+
+    Raises EdgeError if no logit is usable.
     """
     from pyx.compare import log_likelihoods
 

@@ -69,6 +69,8 @@ class Request:
         """The options of a call; single values of sampling are merged into ``sampling``.
 
         ``usual``: the sampling if the options set none.
+
+        Raises UsageError for an unknown option or a value that is not valid.
         """
         rest = dict(options)
         sampling = rest.pop("sampling", None)

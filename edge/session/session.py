@@ -351,6 +351,8 @@ class Session:
     def request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
         """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
         answer may begin with thinking.
+
+        Raises UsageError for an invalid option, or while an answer runs.
         """
         self._not_busy()
         request = Request.of(options, lead, self.model.sampling, thinks)

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
 
 
 def check_stop(stop: str | Sequence[str]) -> tuple[str, ...]:
-    """One stop string or several -> a tuple without empty ones allowed."""
+    """One stop string or several, as a tuple.  Raises UsageError for an empty one."""
     strings = (stop,) if isinstance(stop, str) else tuple(stop)
     for s in strings:
         if not isinstance(s, str) or not s:

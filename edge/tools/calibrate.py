@@ -43,7 +43,10 @@ BATCH = 8  # caches that are filled side by side
 
 
 def pages_to_share(engine: Engine, keep: float) -> tuple[int, int]:
-    """(pages of all heads together for the share ``keep`` of the context, the most that one head can use)."""
+    """(pages of all heads together for the share ``keep`` of the context, the most that one head can use).
+
+    Raises UsageError unless ``keep`` is above 0 and at most 1.
+    """
     most = -(-engine.plan.n_ctx // PAGE)
     heads = engine.config.n_layer * engine.config.n_kv_head
     if not 0 < keep <= 1:
@@ -160,6 +163,8 @@ def calibrate(
     """A plan in which the heads together keep the share ``keep`` of the context, or as many bytes in another type.
 
     ``facts``, ``costs``: results of ``measure`` and ``forgetting`` for this text, if they exist already.
+
+    Raises UsageError for an unknown method or a budget that cannot be shared.
     """
     total, most = pages_to_share(engine, keep)
     if method not in METHODS:
@@ -222,7 +227,10 @@ def forgetting(
 
 
 def greedy(costs: Costs, total: int) -> list[int]:
-    """Pages for each head, ``total`` in all; each step goes where it lowers the KL divergence most per page."""
+    """Pages for each head, ``total`` in all; each step goes where it lowers the KL divergence most per page.
+
+    Raises UsageError if there are too few or too many pages.
+    """
     n, most = len(costs.kl), costs.sizes[-1]
     if not n <= total <= n * most:
         raise UsageError(f"{total} pages cannot be shared by {n} heads of 1 to {most}")

@@ -178,7 +178,10 @@ def _source(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 class Target:
-    """The new file: the type of each tensor, and the checksums to verify it."""
+    """The new file: the type of each tensor, and the checksums to verify it.
+
+    Raises UsageError if the model cannot be stored in this form.
+    """
 
     def __init__(self, checkpoint: Checkpoint, type: str, embedding: str) -> None:
         self.checkpoint = checkpoint
@@ -392,7 +395,10 @@ class Target:
     # ---- verification ----
 
     def verify(self, path: str) -> str:
-        """Read the file back and compare every tensor.  Returns the SHA-256 of the file."""
+        """Read the file back and compare every tensor.  Returns the SHA-256 of the file.
+
+        Raises EdgeError if something differs.
+        """
         from pyx.ternary import TernaryMatrix
 
         digest = hashlib.sha256()

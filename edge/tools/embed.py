@@ -42,7 +42,10 @@ class Embedder:
         self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
     def tokens(self, text: str) -> list[int]:
-        """The token ids of a text, with the first and last tokens that the model was trained with."""
+        """The token ids of a text, with the first and last tokens that the model was trained with.
+
+        Raises UsageError for a text that is empty or too long.
+        """
         tokenizer = self._tokenizer
         ids = tokenizer.encode(text)
         if not text.strip() or not ids:
@@ -62,7 +65,10 @@ class Embedder:
         return ids
 
     def of_tokens(self, ids: Sequence[int]) -> array[float]:
-        """The vector of token ids, float32 [hidden] of length 1."""
+        """The vector of token ids, float32 [hidden] of length 1.
+
+        Raises UsageError if the model gives no valid vector.
+        """
         from pyx.kv import KVCache
         from pyx.transformer import Segment
 

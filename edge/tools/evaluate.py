@@ -65,7 +65,10 @@ def read(engine: Engine, path: str | None = None) -> array[int]:
 
 
 def segments(engine: Engine, tokens: Sequence[int], n: int) -> list[array[int]]:
-    """Pieces of at most ``n`` tokens, each after the BOS with which prompts of this model begin."""
+    """Pieces of at most ``n`` tokens, each after the BOS with which prompts of this model begin.
+
+    Raises UsageError if the context or the text has less than two tokens.
+    """
     tokenizer = engine.tokenizer
     bos = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
     room = n - len(bos)
@@ -181,7 +184,10 @@ class Mode:
         return cls(" ".join(words), wishes)
 
     def plan(self, engine: Engine, n: int) -> KVPlan:
-        """The plan for segments of ``n`` tokens; everything is kept unless the mode limits it."""
+        """The plan for segments of ``n`` tokens; everything is kept unless the mode limits it.
+
+        Raises UsageError if the mode does not suit the model.
+        """
         wishes = {"ctx": n, "overflow": "stop", **self.wishes}
         plan = KVConfig(**wishes).plan(engine.config)
         if plan.n_ctx < n and not plan.window:

@@ -38,7 +38,10 @@ class HeadFacts:
 
 
 def measure(engine: Engine, tokens: Sequence[int], sinks: int = 4, progress: Progress | None = None) -> list[HeadFacts]:
-    """Read the text in segments as long as the engine's context and measure every STRIDE-th query."""
+    """Read the text in segments as long as the engine's context and measure every STRIDE-th query.
+
+    Raises UsageError if the text is too short.
+    """
     from pyx import probe
     from pyx.transformer import Segment
 

@@ -81,7 +81,10 @@ class Remote:
 
 
 def parse(text: str) -> tuple[str | None, Source]:
-    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (name of a known model or None, source)."""
+    """``bonsai-1.7b`` or ``hf:owner/name[@revision][/file]`` -> (name of a known model or None, source).
+
+    Raises ModelNotFound for an unknown name, UsageError for another form.
+    """
     if text.lower() in KNOWN:
         known = KNOWN[text.lower()]
         return known.name, Source(known.repo, known.file, licence=known.licence)
@@ -116,6 +119,8 @@ class Hub:
 
     The endpoint is $HF_ENDPOINT or huggingface.co.  The token is $HF_TOKEN and is never sent to another host.  Proxies
     are taken from the environment (https_proxy, no_proxy).  ``wait``: sleeps; tests replace it.
+
+    Raises UsageError if the endpoint is not an address.
     """
 
     def __init__(self, wait: Callable[[float], object] = time.sleep) -> None:

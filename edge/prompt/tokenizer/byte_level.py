@@ -119,7 +119,10 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
 
 
 def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
-    """(end of each token in the joined bytes, the joined bytes, function text -> ids)."""
+    """(end of each token in the joined bytes, the joined bytes, function text -> ids).
+
+    Raises InvalidFile for a damaged vocabulary.
+    """
     merges = StringArray.of(spec.merges, "the merges")
     pattern = _pattern(spec, len(texts), len(merges))
     unknown = -1 if spec.unk_id is None else spec.unk_id

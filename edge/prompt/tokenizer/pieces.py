@@ -50,6 +50,8 @@ def build(texts: list[str], kinds: bytearray, model: bytes, blank: int | None) -
 
     ``blank``: number of blanks that the model puts before a text.  None: a long text cannot be encoded in blocks, since
     the model does not merge by score or changes the text otherwise.
+
+    Raises InvalidFile if the library refuses the model.
     """
     import sentencepiece
 
@@ -140,6 +142,8 @@ def model_proto(spec: TokenizerSpec, texts: list[str], scores: Sequence[float], 
     It is written by hand because the library can load nothing else, and its own Python bindings need the protobuf
     package.  Key = field << 3 | wire type: 0 varint, 2 length and bytes, 5 32-bit.  The library requires exactly one
     UNKNOWN piece, no empty or repeated piece, and all 256 byte pieces or none.
+
+    Raises InvalidFile for a damaged vocabulary.
     """
 
     def varint(value: int) -> bytes:

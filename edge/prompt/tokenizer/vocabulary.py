@@ -57,7 +57,10 @@ def byte_value(text: str) -> int:
 
 
 def place_added(texts: list[str], added: Mapping[str, int]) -> None:
-    """Put the added tokens at their ids; gaps are filled with empty tokens."""
+    """Put the added tokens at their ids; gaps are filled with empty tokens.
+
+    Raises InvalidFile for an id outside the vocabulary.
+    """
     own = len(texts)
     for text, number in added.items():
         if not 0 <= number < own + 65536:
@@ -71,6 +74,8 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
 
     Control tokens are those of the file, BOS and EOS, added tokens, and user-defined tokens that look like markers.
     "<|...|>" is one whatever its type in the file: converters of 2024 wrote "<|eot_id|>" as an ordinary token.
+
+    Raises InvalidFile for a type or special id that is not valid.
     """
     n = len(texts)
     try:
