@@ -136,6 +136,23 @@ def test_talk(turn: str, kind: str) -> None:
     assert understand(CAFE, state, turn).operations == [Talk(kind)]
 
 
+@pytest.mark.parametrize("turn", [
+    "I want no croissant", "not a brownie", "I love brownies", "my brother had a croissant yesterday",
+    "I burnt my tongue on the latte", "this brownie is the bomb", "my wife never drinks coffee",
+    "we ate the carrot cake last week", "until when can I get a toastie",
+])  # fmt: skip
+def test_what_guests_tell_is_not_ordered(turn: str) -> None:
+    assert visit("cafe", turn).lines == ()
+    assert len(visit("cafe", "two large lattes", turn).lines) == 1
+
+
+@pytest.mark.parametrize("turn", [
+    "I'd love a brownie", "my wife loves brownies so I'll have one", "we need a brownie", "I like a brownie please",
+])  # fmt: skip
+def test_what_guests_tell_and_order(turn: str) -> None:
+    assert [line.item for line in visit("cafe", turn).lines] == ["Brownie"]
+
+
 @pytest.mark.parametrize("turn", ["not", "?", "no", "two", "with", "-", "a a a a", "the the", "£", "1 2 3", "the one"])
 def test_fragments_are_harmless(turn: str) -> None:
     for name, house in HOUSES.items():
