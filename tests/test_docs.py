@@ -307,6 +307,10 @@ def test_questions_of_newcomers_are_answered() -> None:
     for answer in answers:
         title, _, text = answer.partition("\n")
         assert title.endswith("?") and 20 < len(text.split()) < 120, title
+    titles = [answer.partition("\n")[0] for answer in answers]
+    for words in ("4 GB", "code 5", "keep the system prompt", "8192 tokens", "stop an answer from a program",
+                  "two people", "OpenAI's client", "get a model", "cost in quality", "at boot"):  # fmt: skip
+        assert any(words in title for title in titles), words
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
