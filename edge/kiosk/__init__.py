@@ -5,7 +5,8 @@
 ``house``       the house file: texts, facts, items, bookings
 ``operations``  everything that a turn can mean, and its text form
 ``state``       the order and the bookings; apply(house, state, operation)
-``words``       compares the words of a turn with those of the house
-``understand``  a turn -> operations
+``words``       the words of a turn, and how they are compared with those of the house (``mentions``)
+``understand``  a turn -> operations: ``rewording``, ``bookings``, ``questions``, and ``orders`` with the drafts of its
+                lines (``drafts``, ``details``, ``changes``, ``placing``), ``unlisted`` things and ``wishes``
 ``facts``       chooses the sentence of the owner that answers a question
 """

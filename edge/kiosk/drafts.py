@@ -9,6 +9,7 @@ from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading
+from edge.kiosk.unlisted import places, thing_at
 from edge.kiosk.words import Word, folded, number, words
 
 DEFINITE = frozenset({"the", "that", "my", "those", "this", "these", "our", "his", "her", "both", "all", "each"})
@@ -16,7 +17,6 @@ _NEGATION = frozenset(
     {"no", "without", "minus", "hold", "skip", "not", "w/o", "less", "never", "non", "neither", "nor"}
 )
 _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
-
 
 #: what follows a "no" that corrects
 _HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i"})
@@ -33,40 +33,6 @@ _EVERY = re.compile(
 #: "sour cream on both", "chicken for him, beef for me"
 _ON_EVERY = re.compile(r"(?:on|in|for|to|with) (?:both|all|each|everything)\b")
 _FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+|[a-z]+)(?: [,&.+]|$| and\b)")
-
-
-#: where the name of a thing ends
-ENDS = frozenset(
-    "and or but with without for to from on in at of by if so that then as too also plus no not instead please thanks "
-    "is are would will can could & , . ; ! ? ( )".split()
-)
-#: what follows "and a" without being a thing to order
-_NO_THING = frozenset(
-    "bit moment minute second table few couple lot little half more one ones quick question day friend word bag box "
-    "cup place seat size large small medium big regular other another different extra".split()
-)
-
-
-def places(mentions: list[Mention]) -> set[int]:
-    """Where the words of a turn stand that name something of the house."""
-    return {at for mention in mentions if mention.kind != "number" for at in range(mention.first, mention.last)}
-
-
-def thing_at(turn: list[Word], start: int, taken: set[int]) -> str:
-    """The thing that "a scone" or "two hot scones" names at ``start``, or "".  ``taken``: places of known words."""
-    if start + 1 >= len(turn):
-        return ""
-    if turn[start].fold not in ("a", "an", "another", "some") and number(turn[start].fold) is None:
-        return ""
-    end = start + 1
-    while end < len(turn) and turn[end].fold not in ENDS and end - start <= 3:
-        end += 1
-    name = turn[start + 1 : end]
-    if not name or {name[0].fold, name[0].stem} & _NO_THING or not name[0].fold.isalpha():
-        return ""
-    if set(range(start, end + 1)) & taken or [word.fold for word in turn[end : end + 1]] == ["of"]:  # "a bottle of ..."
-        return ""
-    return " ".join(word.text for word in name)
 
 
 @dataclass
@@ -101,13 +67,39 @@ def negated(between: list[str], still: bool) -> bool:
     return still and not set(between) - {"or", "and", "any", "the", "&"}
 
 
+@dataclass
+class _Clause:
+    """A clause while it is read."""
+
+    turn: list[Word]
+    mentions: list[Mention]
+    drafts: list[Draft] = field(default_factory=list)
+    loose: Draft = field(default_factory=lambda: Draft(()))
+    pending: Draft = field(default_factory=lambda: Draft(()))  # what was said of an item that is not named yet
+    waiting: list[Draft] = field(default_factory=list)  # "one large and" of "one large and one small latte"
+    several: Draft | None = None  # whose sizes are being listed: "four shoes: 38, 38, 40, 44"
+    base: Draft | None = None  # of which parts are being told apart
+    negative: bool = False
+    shared: bool = False  # what is said is said of all of them
+    read: int = -1  # the place of a word that has been read
+
+    @property
+    def last(self) -> Draft:
+        """The draft that is being read."""
+        return self.drafts[-1]
+
+    def like_last(self) -> Draft:
+        """Another draft of the same item and size, as many as were counted last."""
+        return Draft(self.last.values, self.pending.count, True, self.last.size, text=self.last.text)
+
+
 class Drafts(Reading):
     """Drafts of lines, out of what a clause mentions."""
 
     def told_apart(self, mentions: list[Mention], turn: list[Word]) -> list[Mention]:
         """Words that name a size or an extra are what the items that are spoken of have."""
         spoken = {value for mention in mentions if mention.kind == "item" for value in mention.values}
-        sizes = {size for name in spoken or {line.item for line in self.state.lines} for size in self._sizes(name)}
+        sizes = {size for name in spoken or {line.item for line in self.state.lines} for size in self.sizes_of(name)}
         if phrases("remove").search(folded(self.text)):  # "take the ship off": what is there, not what is for sale
             held = {extra for line in self.state.lines for extra in line.extras}
             items = {line.item for line in self.state.lines}
@@ -142,7 +134,7 @@ class Drafts(Reading):
             if mention.kind == "size" and (before in ("a", "an") or number(before) is not None):
                 owners = [item.name for item in self.house.items if mention.value in item.sizes]
                 held = {line.item for line in self.state.lines}
-                alone = not self._item_next(mentions[at + 1 :], turn, mention.last)
+                alone = not self.item_follows(mentions[at + 1 :], turn, mention.last)
                 if len(owners) == 1 and alone and owners[0] not in spoken and (spoken or owners[0] not in held):
                     # "a pint" is a lager where only that has pints
                     told.append(Mention("item", tuple(owners), mention.first, mention.last, exact=False))
@@ -181,200 +173,213 @@ class Drafts(Reading):
 
     def drafts(self, turn: list[Word], mentions: list[Mention]) -> tuple[list[Draft], Draft]:
         """The lines that a clause speaks of, and what it says of none of them."""
-        drafts: list[Draft] = []
-        loose = Draft(())
-        pending = Draft(())
-        waiting: list[Draft] = []  # "one large and" of "one large and one small latte"
-        several: Draft | None = None  # whose sizes are being listed: "four shoes: 38, 38, 40, 44"
-        negative = shared = False  # shared: what is said is said of all of them
-        base: Draft | None = None
-        read = -1
-        for at, mention in enumerate(mentions):
-            start = mentions[at - 1].last if at else 0
-            between = [word.fold for word in turn[start : mention.first]]
-            breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
-            negative = negated(between, negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
-            following = mentions[at + 1 :]
-            if mention.kind in ("extra", "item"):  # "nuts off, cream on", "brownie out, croissant in"
-                ending = [word.fold for word in turn[mention.last : mention.last + 2]]
-                ends = not ending[1:] or ending[1] in (",", "and", ".", "please")
-                if ending and ends:
-                    negative = {"off": True, "out": True, "on": False, "in": False}.get(ending[0], negative)
-            if mention.kind in ("size", "choice") and negative and _AGAINST.search(" ".join(between)):
-                continue  # "cans, not bottles", "the whole one instead of a slice"
-            if mention.kind == "number" and drafts and between[-1:] == ["not"]:
-                continue  # "two packs, not one"
-            every = {"both", "all", "each"} & {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
-            behind = " ".join(word.fold for word in turn[mention.last : mention.last + 4])
-            shared = bool(every and _EVERY.search(" ".join(word.fold for word in turn[: mention.first]))) or (
-                shared and mention.kind in ("size", "extra")
-            )
-            shared = shared or len(drafts) > 1 and bool(_ON_EVERY.match(behind))
-            other = base is not None and between[-3:-1] == ["the", "other"] or between[-2:] == ["the", "other"]
-            person = mention.kind == "extra" and bool(_FOR_ONE.match(behind))
-            if drafts and mention.kind != "item" and not shared and (
-                base is not None and other or person and (base is not None or drafts[-1].count > 1)
-            ):  # "one with lime, the other with cheese"
-                base = self.split(drafts, base, Draft((), count=base.count if base and other else 1)) or base
-            if drafts and mention.kind in ("size", "extra") and shared:
-                if pending.counted:  # "all three gift wrapped"
-                    pending = Draft(())
-                for draft in drafts:
-                    if mention.kind == "size":
-                        draft.size = self.size_for(draft.values, mention.values) or draft.size
-                    else:
-                        (draft.without if negative else draft.extras).append(mention.value)
-            elif mention.kind == "item":
-                if pending.counted and {":", "a", "an"} & set(between):
-                    pending = replace(pending, count=1, counted=False)  # "we are three: my son wants a juice"
-                values = self.fitting(mention.values, pending, following, turn)
-                draft = replace(
-                    pending, values=values, text=" ".join(w.text for w in turn[mention.first : mention.last])
-                )
-                draft.extras, draft.without = list(pending.extras), list(pending.without)
-                back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
-                near = between[-3:] if at else back
-                draft.definite = not pending.part and (pending.definite or bool(DEFINITE & set(near[-2:])))
-                draft.more = pending.more or bool({"another", "more", "additional", "second"} & set(near))
-                draft.removed = negative
-                for each in waiting:
-                    drafts.append(replace(each, values=values, text=draft.text))
-                drafts.append(draft)
-                base, pending, waiting, negative, several = None, Draft(()), [], False, None
-            elif mention.kind == "number":
-                if mention.first == read:
-                    continue  # the "one" of "a small one"
-                if thing_at(turn, mention.first, places(mentions)):
-                    continue  # the "two" of "two scones and a soup" in a house without scones
-                if (
-                    following
-                    and following[0].kind == "number"
-                    and turn[following[0].first].fold == turn[mention.first].fold
-                ):
-                    continue
-                like = drafts[-1].size if drafts and turn[mention.last : mention.last + 1] and (
-                    turn[mention.last].fold == "for"
-                ) else ""  # "day tickets for kids and two for adults"
-                pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True, size=like)
-                pending.more = bool({"another", "additional"} & set(between[-2:])) or (
-                    mention.last < len(turn) and turn[mention.last].fold == "more"
-                )
-                after = [word.fold for word in turn[mention.last : mention.last + 2]]
-                pending.definite = bool({"the", "those", "these", "all", "both"} & set(between[-1:]))
-                pending.part = after in (["of", "the"], ["of", "my"], ["of", "those"], ["of", "our"])
-                if drafts and between in (["x"], ["×"]) and not drafts[-1].counted:
-                    drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())
-                elif drafts and self._counts_before(drafts[-1], mentions, at, turn):
-                    drafts[-1].count, drafts[-1].counted, pending = pending.count, True, Draft(())  # "the muffins, two"
-                elif drafts and drafts[-1].extras and base is None and "and" in between and (
-                    turn[mention.last : mention.last + 1] and turn[mention.last].fold == "with"
-                ):  # "two tubs with vanilla and one with strawberry"
-                    drafts.append(Draft(drafts[-1].values, pending.count, True, drafts[-1].size, text=drafts[-1].text))
-                    pending = Draft(())
-                elif drafts and not self._item_next(following, turn, mention.last):
-                    base = self.split(drafts, base, pending)
-                    pending = Draft(()) if base is not None else pending
-                elif not drafts and not any(m.kind == "item" for m in following):
-                    loose.count, loose.counted, loose.more = pending.count, True, pending.more
-            elif mention.kind == "size":
-                size = mention.values
-                item_next = self._item_next(following, turn, mention.last)
-                if not drafts and self._item_of_both(following, turn, mention.last):
-                    waiting.append(replace(pending, size="|".join(size)))
-                    pending = Draft(())
-                    continue
-                apart = set(between) & {",", "and", "a", "another", "plus"} or pending.counted
-                if drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
-                    drafts[-1].size or drafts[-1].extras and ("and" in between or turn[-1].fold == "without")
-                ):  # "a large one with oat milk, a small one without"
-                    count = pending.count if pending.counted else 1
-                    if drafts[-1].count > count and drafts[-1].counted and pending.counted:
-                        drafts[-1].count -= count
-                    own = Draft(drafts[-1].values, count, pending.counted, text=drafts[-1].text)
-                    own.size = self.size_for(own.values, size)
-                    drafts.append(own)
-                    base, pending, read = None, Draft(()), mention.last
-                    continue
-                if len(drafts) > 1 and not item_next and between[-1:] == ["for"]:
-                    loose.size = "|".join(size)
-                elif drafts and not (item_next and (breaks or pending.counted or {"a", "an"} & set(between))) and (
-                    not item_next or not drafts[-1].size
-                ) and not (item_next and not breaks and "one" in between):  # fmt: skip
-                    chosen = self.size_for(drafts[-1].values, size)
-                    if drafts[-1].size and base is not None and base.count >= pending.count:
-                        base = self.split(drafts, base, pending)  # "... and the other one small"
-                        drafts[-1].size = chosen
-                        pending = Draft(())
-                    elif drafts[-1].size and chosen and not item_next and not set(between) & _HESITANT_SIZE:
-                        several = several or drafts[-1]
-                        part = Draft(several.values, pending.count, True, chosen, text=several.text)
-                        if several.counted and several.count > part.count:
-                            several.count -= part.count
-                        drafts.append(part)
-                        pending = Draft(())
-                    else:
-                        before = turn[mentions[at - 1].first - 1].fold if pending.counted else ""
-                        if before == "for" and chosen and not (drafts[-1].counted or drafts[-1].size):
-                            drafts[-1].count, pending = pending.count, Draft(())
-                        drafts[-1].size = chosen or drafts[-1].size
-                elif item_next or drafts and between[-1:] != ["for"]:
-                    pending.size = size[0] if len(size) == 1 else "|".join(size)
-                    pending.definite = pending.definite or bool(DEFINITE & set(between[-1:]))
+        c = _Clause(turn, mentions)
+        for at in range(len(mentions)):
+            self._read(c, at)
+        self._end(c)
+        return [draft for draft in c.drafts if draft.count > 0], c.loose
+
+    def _read(self, c: _Clause, at: int) -> None:
+        """Read mention ``at``: what all kinds have in common, then what its kind needs."""
+        turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
+        start = mentions[at - 1].last if at else 0
+        between = [word.fold for word in turn[start : mention.first]]
+        c.negative = negated(between, c.negative and mention.kind == "extra" and mentions[at - 1].kind == "extra")
+        if mention.kind in ("extra", "item"):  # "nuts off, cream on", "brownie out, croissant in"
+            ending = [word.fold for word in turn[mention.last : mention.last + 2]]
+            ends = not ending[1:] or ending[1] in (",", "and", ".", "please")
+            if ending and ends:
+                c.negative = {"off": True, "out": True, "on": False, "in": False}.get(ending[0], c.negative)
+        if mention.kind in ("size", "choice") and c.negative and _AGAINST.search(" ".join(between)):
+            return  # "cans, not bottles", "the whole one instead of a slice"
+        if mention.kind == "number" and c.drafts and between[-1:] == ["not"]:
+            return  # "two packs, not one"
+        every = {"both", "all", "each"} & {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+        behind = " ".join(word.fold for word in turn[mention.last : mention.last + 4])
+        c.shared = bool(every and _EVERY.search(" ".join(word.fold for word in turn[: mention.first]))) or (
+            c.shared and mention.kind in ("size", "extra")
+        )
+        c.shared = c.shared or len(c.drafts) > 1 and bool(_ON_EVERY.match(behind))
+        other = c.base is not None and between[-3:-1] == ["the", "other"] or between[-2:] == ["the", "other"]
+        person = mention.kind == "extra" and bool(_FOR_ONE.match(behind))
+        if c.drafts and mention.kind != "item" and not c.shared and (
+            c.base is not None and other or person and (c.base is not None or c.last.count > 1)
+        ):  # "one with lime, the other with cheese"
+            c.base = self.split(c.drafts, c.base, Draft((), count=c.base.count if c.base and other else 1)) or c.base
+        if c.drafts and mention.kind in ("size", "extra") and c.shared:
+            if c.pending.counted:  # "all three gift wrapped"
+                c.pending = Draft(())
+            for draft in c.drafts:
+                if mention.kind == "size":
+                    draft.size = self.size_for(draft.values, mention.values) or draft.size
                 else:
-                    loose.size = "|".join(size)
-            elif mention.kind == "extra":
-                target = loose
-                if drafts and (some := self._for_some(following, turn, mention.last)):
-                    base = self.split(drafts, base, Draft((), count=some))
-                    read = following[0].first
-                item_next = self._item_next(following, turn, mention.last)
-                glued = item_next and not (
-                    following and {w.fold for w in turn[mention.last : following[0].first]} - {"and", "&", "-"}
-                )
-                if glued and following[0].kind == "extra":
-                    glued = self._glued(mentions, at, turn)
-                onto = self._onto(following, turn, mention.last)
-                if onto and self._supports(following, mention):
-                    target = pending
-                    pending.definite = True
-                elif (
-                    glued
-                    and (not drafts or not (set(between) & {"with", "plus"}))
-                    and self._supports(following, mention)
-                ):
-                    target = pending
-                    pending.definite = pending.definite or bool(DEFINITE & set(between[-2:]))
-                    pending.more = pending.more or "another" in between
-                elif drafts:
-                    target = drafts[-1]
-                (target.without if negative else target.extras).extend(mention.values[:1])
+                    (draft.without if c.negative else draft.extras).append(mention.value)
+        else:
+            kinds = {"item": self._item, "number": self._number, "size": self._size, "extra": self._extra}
+            if mention.kind in kinds:
+                kinds[mention.kind](c, at, between)
+
+    def _item(self, c: _Clause, at: int, between: list[str]) -> None:
+        """An item: a draft, with what was said before it."""
+        turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
+        following = mentions[at + 1 :]
+        if c.pending.counted and {":", "a", "an"} & set(between):
+            c.pending = replace(c.pending, count=1, counted=False)  # "we are three: my son wants a juice"
+        values = self.fitting(mention.values, c.pending, following, turn)
+        draft = replace(c.pending, values=values, text=" ".join(w.text for w in turn[mention.first : mention.last]))
+        draft.extras, draft.without = list(c.pending.extras), list(c.pending.without)
+        back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
+        near = between[-3:] if at else back
+        draft.definite = not c.pending.part and (c.pending.definite or bool(DEFINITE & set(near[-2:])))
+        draft.more = c.pending.more or bool({"another", "more", "additional", "second"} & set(near))
+        draft.removed = c.negative
+        for each in c.waiting:
+            c.drafts.append(replace(each, values=values, text=draft.text))
+        c.drafts.append(draft)
+        c.base, c.pending, c.waiting, c.negative, c.several = None, Draft(()), [], False, None
+
+    def _number(self, c: _Clause, at: int, between: list[str]) -> None:
+        """A number: of an item that follows, of the one before, or of a part of it."""
+        turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
+        following = mentions[at + 1 :]
+        if mention.first == c.read:
+            return  # the "one" of "a small one"
+        if thing_at(turn, mention.first, places(mentions)):
+            return  # the "two" of "two scones and a soup" in a house without scones
+        if (following and following[0].kind == "number" and turn[following[0].first].fold == turn[mention.first].fold):
+            return
+        like = c.last.size if c.drafts and turn[mention.last : mention.last + 1] and (
+            turn[mention.last].fold == "for"
+        ) else ""  # "day tickets for kids and two for adults"
+        c.pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True, size=like)
+        c.pending.more = bool({"another", "additional"} & set(between[-2:])) or (
+            mention.last < len(turn) and turn[mention.last].fold == "more"
+        )
+        after = [word.fold for word in turn[mention.last : mention.last + 2]]
+        c.pending.definite = bool({"the", "those", "these", "all", "both"} & set(between[-1:]))
+        c.pending.part = after in (["of", "the"], ["of", "my"], ["of", "those"], ["of", "our"])
+        if c.drafts and between in (["x"], ["×"]) and not c.last.counted:
+            c.last.count, c.last.counted, c.pending = c.pending.count, True, Draft(())
+        elif c.drafts and self._counts_before(c.last, mentions, at, turn):
+            c.last.count, c.last.counted, c.pending = c.pending.count, True, Draft(())  # "the muffins, two"
+        elif c.drafts and c.last.extras and c.base is None and "and" in between and (
+            turn[mention.last : mention.last + 1] and turn[mention.last].fold == "with"
+        ):  # "two tubs with vanilla and one with strawberry"
+            c.drafts.append(c.like_last())
+            c.pending = Draft(())
+        elif c.drafts and not self.item_follows(following, turn, mention.last):
+            c.base = self.split(c.drafts, c.base, c.pending)
+            c.pending = Draft(()) if c.base is not None else c.pending
+        elif not c.drafts and not any(m.kind == "item" for m in following):
+            c.loose.count, c.loose.counted, c.loose.more = c.pending.count, True, c.pending.more
+
+    def _size(self, c: _Clause, at: int, between: list[str]) -> None:
+        """A size: of the item before or behind it, or of one of several."""
+        turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
+        following = mentions[at + 1 :]
+        breaks = bool(set(between) & {",", "and", "with", ".", "in", "for", "but", "plus", "then", "also"})
+        size = mention.values
+        item_next = self.item_follows(following, turn, mention.last)
+        if not c.drafts and self._item_of_both(following, turn, mention.last):
+            c.waiting.append(replace(c.pending, size="|".join(size)))
+            c.pending = Draft(())
+            return
+        apart = set(between) & {",", "and", "a", "another", "plus"} or c.pending.counted
+        if c.drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
+            c.last.size or c.last.extras and ("and" in between or turn[-1].fold == "without")
+        ):  # "a large one with oat milk, a small one without"
+            count = c.pending.count if c.pending.counted else 1
+            if c.last.count > count and c.last.counted and c.pending.counted:
+                c.last.count -= count
+            own = Draft(c.last.values, count, c.pending.counted, text=c.last.text)
+            own.size = self.size_for(own.values, size)
+            c.drafts.append(own)
+            c.base, c.pending, c.read = None, Draft(()), mention.last
+            return
+        if len(c.drafts) > 1 and not item_next and between[-1:] == ["for"]:
+            c.loose.size = "|".join(size)
+        elif c.drafts and not (item_next and (breaks or c.pending.counted or {"a", "an"} & set(between))) and (
+            not item_next or not c.last.size
+        ) and not (item_next and not breaks and "one" in between):  # fmt: skip
+            chosen = self.size_for(c.last.values, size)
+            if c.last.size and c.base is not None and c.base.count >= c.pending.count:
+                c.base = self.split(c.drafts, c.base, c.pending)  # "... and the other one small"
+                c.last.size = chosen
+                c.pending = Draft(())
+            elif c.last.size and chosen and not item_next and not set(between) & _HESITANT_SIZE:
+                c.several = c.several or c.last
+                part = Draft(c.several.values, c.pending.count, True, chosen, text=c.several.text)
+                if c.several.counted and c.several.count > part.count:
+                    c.several.count -= part.count
+                c.drafts.append(part)
+                c.pending = Draft(())
+            else:
+                before = turn[mentions[at - 1].first - 1].fold if c.pending.counted else ""
+                if before == "for" and chosen and not (c.last.counted or c.last.size):
+                    c.last.count, c.pending = c.pending.count, Draft(())
+                c.last.size = chosen or c.last.size
+        elif item_next or c.drafts and between[-1:] != ["for"]:
+            c.pending.size = size[0] if len(size) == 1 else "|".join(size)
+            c.pending.definite = c.pending.definite or bool(DEFINITE & set(between[-1:]))
+        else:
+            c.loose.size = "|".join(size)
+
+    def _extra(self, c: _Clause, at: int, between: list[str]) -> None:
+        """An extra: of the item before or behind it, or of none that is named."""
+        turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
+        following = mentions[at + 1 :]
+        target = c.loose
+        if c.drafts and (some := self._for_some(following, turn, mention.last)):
+            c.base = self.split(c.drafts, c.base, Draft((), count=some))
+            c.read = following[0].first
+        item_next = self.item_follows(following, turn, mention.last)
+        glued = item_next and not (
+            following and {w.fold for w in turn[mention.last : following[0].first]} - {"and", "&", "-"}
+        )
+        if glued and following[0].kind == "extra":
+            glued = self._glued(mentions, at, turn)
+        onto = self._onto(following, turn, mention.last)
+        if onto and self._supports(following, mention):
+            target = c.pending
+            c.pending.definite = True
+        elif (glued and (not c.drafts or not (set(between) & {"with", "plus"})) and self._supports(following, mention)):
+            target = c.pending
+            c.pending.definite = c.pending.definite or bool(DEFINITE & set(between[-2:]))
+            c.pending.more = c.pending.more or "another" in between
+        elif c.drafts:
+            target = c.last
+        (target.without if c.negative else target.extras).extend(mention.values[:1])
+
+    def _end(self, c: _Clause) -> None:
+        """What only the end of the clause tells."""
+        turn, mentions = c.turn, c.mentions
         last = next((word.fold for word in reversed(turn) if word.fold.isalpha()), "")
-        if len(drafts) > 1 and last == "without" and not drafts[-1].extras and drafts[-1].values == drafts[-2].values:
-            drafts[-1].without = list(drafts[-2].extras)  # "one with lemon and one without"
-        if (times := _TIMES.search(folded(self.text))) and not any(draft.counted for draft in drafts):
-            for draft in drafts:
+        if len(c.drafts) > 1 and last == "without" and not c.last.extras and c.last.values == c.drafts[-2].values:
+            c.last.without = list(c.drafts[-2].extras)  # "one with lemon and one without"
+        if (times := _TIMES.search(folded(self.text))) and not any(draft.counted for draft in c.drafts):
+            for draft in c.drafts:
                 draft.count, draft.counted = {"twice": 2, "three": 3, "four": 4}[times[1]], True
-        if drafts and pending.counted and _BARE.search(turn[-1].fold if turn[-1].fold.isalpha() else turn[-2].fold):
-            rest = drafts[-1].count - pending.count if drafts[-1].counted and drafts[-1].count > pending.count else 0
-            drafts[-1].count = rest or drafts[-1].count
-            drafts.append(Draft(drafts[-1].values, pending.count, True, drafts[-1].size, text=drafts[-1].text))
-            drafts[-1].without = list(drafts[-2].extras) if last == "without" else []
-        elif pending.counted or pending.size or pending.extras:
-            if not drafts:
-                loose.count, loose.counted = (pending.count, True) if pending.counted else (loose.count, loose.counted)
-                loose.size = loose.size or pending.size
-                loose.extras += pending.extras
-                loose.without += pending.without
-        if len(drafts) > 1 and mentions[-1].kind == "size" and all(draft.definite for draft in drafts) and not any(
-            draft.size or draft.extras for draft in drafts[:-1]
+        if c.drafts and c.pending.counted and _BARE.search(turn[-1].fold if turn[-1].fold.isalpha() else turn[-2].fold):
+            if c.last.counted and c.last.count > c.pending.count:
+                c.last.count -= c.pending.count
+            c.drafts.append(c.like_last())
+            c.last.without = list(c.drafts[-2].extras) if last == "without" else []
+        elif c.pending.counted or c.pending.size or c.pending.extras:
+            if not c.drafts:
+                if c.pending.counted:
+                    c.loose.count, c.loose.counted = c.pending.count, True
+                c.loose.size = c.loose.size or c.pending.size
+                c.loose.extras += c.pending.extras
+                c.loose.without += c.pending.without
+        if len(c.drafts) > 1 and mentions[-1].kind == "size" and all(draft.definite for draft in c.drafts) and not any(
+            draft.size or draft.extras for draft in c.drafts[:-1]
         ):  # "the latte and the cappuccino large"
-            loose.size = loose.size or drafts[-1].size
-        for draft in drafts:
-            draft.size = draft.size or loose.size  # "half day for the pad", "two adults and a kid for half a day"
+            c.loose.size = c.loose.size or c.last.size
+        for draft in c.drafts:
+            draft.size = draft.size or c.loose.size  # "half day for the pad", "two adults and a kid for half a day"
             if draft.size:
                 draft.size = self.size_for(draft.values, tuple(draft.size.split("|")))
             self.numbered_size(draft)
-        return [draft for draft in drafts if draft.count > 0], loose
 
     @staticmethod
     def _one_behind(turn: list[Word], at: int) -> bool:
@@ -382,7 +387,7 @@ class Drafts(Reading):
         return [word.fold for word in turn[at : at + 1]] in (["one"], ["ones"])
 
     @staticmethod
-    def _item_next(following: list[Mention], turn: list[Word], at: int) -> bool:
+    def item_follows(following: list[Mention], turn: list[Word], at: int) -> bool:
         """Whether an item comes before anything that would end its description."""
         for mention in following:
             between = {word.fold for word in turn[at : mention.first]}
@@ -437,17 +442,9 @@ class Drafts(Reading):
         for mention in following:
             between = [word.fold for word in turn[at : mention.first]]
             if mention.kind == "item":
-                return bool(set(between) & DEFINITE) and not set(between) - DEFINITE - _PLACES - {
-                    "one",
-                    "and",
-                    "&",
-                    "large",
-                }
-            if mention.kind not in ("extra", "size", "number") or set(between) - DEFINITE - _PLACES - {
-                "and",
-                "&",
-                ",",
-            }:
+                return bool(set(between) & DEFINITE) and not (
+                    set(between) - DEFINITE - _PLACES - {"one", "and", "&", "large"})  # fmt: skip
+            if mention.kind not in ("extra", "size", "number") or set(between) - DEFINITE - _PLACES - {"and", "&", ","}:
                 return False
             at = mention.last
         return False
@@ -504,24 +501,24 @@ class Drafts(Reading):
         rest = [item.name for item in items if all(extra in item.extras for extra in wanted)] or list(values)
         if pending.size:
             sizes = set(pending.size.split("|"))
-            rest = [name for name in rest if sizes & set(self._sizes(name))] or rest
+            rest = [name for name in rest if sizes & set(self.sizes_of(name))] or rest
         held = [line.item for line in self.state.lines if line.item in rest]
         return tuple(dict.fromkeys(held)) if held else tuple(rest)
 
-    def _sizes(self, name: str) -> tuple[str, ...]:
+    def sizes_of(self, name: str) -> tuple[str, ...]:
         item = self.house.item(name)
         return item.sizes if item else ()
 
     def numbered_size(self, draft: Draft) -> None:
         """ "8 gyoza" of an item that is sold by 4 or eight pieces is one portion of 8."""
         if draft.counted and draft.count > 1 and not draft.size:
-            for size in self._sizes(draft.values[0]):
+            for size in self.sizes_of(draft.values[0]):
                 if number(words(size)[0].fold) == draft.count:
                     draft.size, draft.count, draft.counted = size, 1, False
 
     def size_for(self, values: tuple[str, ...], sizes: tuple[str, ...]) -> str:
         for size in sizes:
-            if any(size in self._sizes(value) for value in values):
+            if any(size in self.sizes_of(value) for value in values):
                 return size
         return ""
 

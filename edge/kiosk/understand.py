@@ -11,9 +11,8 @@ import re
 
 from edge.kiosk import facts
 from edge.kiosk.bookings import Bookings
-from edge.kiosk.drafts import places, thing_at
 from edge.kiosk.house import House, Item
-from edge.kiosk.mentions import Mention, vocabulary
+from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import (
     CONFIRM,
     DENY,
@@ -30,9 +29,12 @@ from edge.kiosk.operations import (
     Talk,
 )
 from edge.kiosk.orders import Orders
-from edge.kiosk.phrases import kinds, listed, phrases
+from edge.kiosk.phrases import kinds, phrases
+from edge.kiosk.questions import Questions
 from edge.kiosk.reading import Understood, asks, clauses, inquires
+from edge.kiosk.rewording import reworded
 from edge.kiosk.state import State, missing
+from edge.kiosk.unlisted import ordered_alone, places
 from edge.kiosk.wishes import unnoted
 from edge.kiosk.words import COMMON, NUMBERS, Word, folded, number, words
 
@@ -44,54 +46,7 @@ def understand(house: House, state: State, text: str) -> Understood:
 
     All of them can be applied in order.  Never empty: what means nothing here is [UNKNOWN].
     """
-    plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
-    plain = _NOT_BUT.sub(r"\1", plain)
-    return _Turn(house, state, _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, plain)))).read()
-
-
-#: "6 croissants, half with butter"
-_HALF = re.compile(
-    rf"\b(\d\d?|{'|'.join(NUMBERS)})\b([^.?!\d]*?)\bhalf (?:of (?:them|those) )?(?=with\b|without\b)", re.IGNORECASE
-)
-
-
-#: most rows of the menu in one answer
-MOST_ROWS = 12
-_NUMBER = rf"(?:\d\d?|{'|'.join(NUMBERS)})"
-#: "not two, three"
-_NOT_BUT = re.compile(rf"\bnot {_NUMBER}(?:,| but|, but) ({_NUMBER})\b", re.IGNORECASE)
-#: "two people, oh no sorry, three, I forgot one"
-_SLIP = re.compile(
-    rf"\b{_NUMBER}\b((?: [^\W\d]+){{0,5}}?),? (?:oh |er |um )?(?:no|wait|sorry|make that|i mean)\b"
-    rf"(?:,? (?:no|wait|sorry|make (?:that|it)|i mean))*,? ({_NUMBER})(?=[,.!;]|$| (?:please|actually|then)\b)",
-    re.IGNORECASE,
-)
-
-
-def _halved(found: re.Match[str]) -> str:
-    count = number(folded(found[1])) or 0
-    return f"{found[1]}{found[2]}{count // 2} " if count and count % 2 == 0 else found[0]
-
-
-def _kinds(house: House, text: str) -> str:
-    """ "Four teas, two green, two black" with the name of each; other turns as they are."""
-    turn = words(text)
-    names = vocabulary(house).mentions(turn)
-    for counted, item in zip(names, names[1:]):
-        if counted.kind != "number" or item.kind != "item" or len(item.values) < 2 or counted.last != item.first:
-            continue
-        stems = {value: {word.stem for word in words(value)} for value in item.values}
-        own = {value: stems[value] - set().union(*(stems[v] for v in stems if v != value)) for value in stems}
-        found = []
-        for at in range(item.last, len(turn)):
-            value = next((value for value in own if turn[at].stem in own[value]), None)
-            if value is not None:
-                found.append((number(turn[at - 1].fold) or 1, value, at))
-        if len(found) > 1 and sum(count for count, _, _ in found) == int(counted.value):
-            ends = [*(turn[at - (number(turn[at - 1].fold) is not None)].start for _, _, at in found[1:]), len(text)]
-            named = [f"{count} {value}{text[turn[at].end : end]}" for (count, value, at), end in zip(found, ends)]
-            return text[: turn[counted.first].start] + "".join(named)
-    return text
+    return _Turn(house, state, reworded(house, text)).read()
 
 
 _ONE = re.compile(
@@ -99,13 +54,7 @@ _ONE = re.compile(
     r"|(?<=take )(?:one|it|that)|(?<=like )(?:one|it|that)|(?<=get )(?:one|it|that)|^one\b(?!.*\bof\b))\b",
     re.IGNORECASE,
 )
-
-
 _OF_EACH = re.compile(rf"(?:(\d|{'|'.join(NUMBERS)}) (?:of )?each|both)(?: size)?(?:,? (?:please|thanks))*")
-_ORDERED = re.compile(
-    r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
-    r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
-)
 #: words of who a guest tells of
 _SUBJECTS = frozenset("i he she they we it you my his her our their".split())
 #: a clause that takes back what was said before it
@@ -115,14 +64,9 @@ _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 _SETTLES = re.compile(
     r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
 )
-_POLITE_CHANGE = re.compile(
-    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
-    r"|(?:can|could) (?:the|my|that) .*\bbe\b)"
-)
-_POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
 
 
-class _Turn(Orders, Bookings):
+class _Turn(Orders, Bookings, Questions):
     """One turn: its clauses one after the other, after what is booked in it."""
 
     def read(self) -> Understood:
@@ -167,7 +111,7 @@ class _Turn(Orders, Bookings):
         if first.kind == "number" and not of_item:
             return f"{clause[:end]} {self.offered}{clause[end:]}"
         fits = set(first.values) & set(item.sizes if first.kind == "size" else item.extras)
-        if first.kind in ("size", "extra") and fits and not self._item_next(mentions[1:], turn, first.last):
+        if first.kind in ("size", "extra") and fits and not self.item_follows(mentions[1:], turn, first.last):
             return f"{self.offered}, {clause[turn[first.first].start :]}"
         return clause
 
@@ -290,7 +234,7 @@ class _Turn(Orders, Bookings):
         wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
             chosen = facts.choose(self.house, text, asking)
-        thing = "" if chosen or asking else self.unlisted(turn)
+        thing = "" if chosen or asking else ordered_alone(turn)
         if chosen or asking:
             self.emit(Answer(chosen))
         elif thing:
@@ -326,11 +270,11 @@ class _Turn(Orders, Bookings):
         each = _OF_EACH.fullmatch(low)
         for at, line in enumerate(self.state.lines, 1):
             if line.item == self.asked[0][0] and not line.size:
-                sizes, count = self._sizes(line.item), number(each[1] or "one") or 1 if each else 0
+                sizes, count = self.sizes_of(line.item), number(each[1] or "one") or 1 if each else 0
                 if each and line.count in (1, count * len(sizes)):  # "two lattes", "one of each"
                     return self.emit(Change(at, count, sizes[0])) and all(
                         self.emit(Add(line.item, count, size, line.extras, line.without)) for size in sizes[1:])
-                fits = [s for s in self._sizes(line.item) if said in (folded(s), folded(s).split()[0])]
+                fits = [s for s in self.sizes_of(line.item) if said in (folded(s), folded(s).split()[0])]
                 item = self.house.item(line.item)
                 if not fits and item and (size := relative(item, said)):
                     fits = [size]
@@ -348,88 +292,6 @@ class _Turn(Orders, Bookings):
         found = unnoted(self.house, text, turn, mentions)
         self.found.unnoted += [*found, *extras]
         return bool(found or extras)
-
-    def unlisted(self, turn: list[Word]) -> str:
-        """What a clause orders that the menu does not have: "a scone please", "I'd like two scones"; "" for nothing."""
-        text = " ".join(word.fold for word in turn)
-        ordered = _ORDERED.match(text)
-        assert ordered is not None
-        start = len(ordered[0].split())
-        name = thing_at(turn, start, set())
-        end = start + 1 + len(name.split())
-        return name if name and all(word.fold in _POLITE for word in turn[end:]) else ""
-
-    def question(self, text: str, low: str, mentions: list[Mention], ordering: bool, menu: bool) -> bool:
-        """Whether the clause is a question, answered now, and not a polite order."""
-        items = [mention for mention in mentions if mention.kind == "item"]
-        wh = bool(phrases("wh").search(low))
-        if phrases("price").search(low) and not (
-            ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)
-        ):
-            if items:
-                values = items[0].values
-                if len(values) > 1 and (held := [line.item for line in self.state.lines if line.item in values]):
-                    values = tuple(held[:1])
-                best = facts.choose(self.house, text, True)
-                if best and best <= len(self.house.facts) and facts.certain(self.house, text, best):
-                    return self.emit(Answer(best))
-                return self.emit(Answer(self.row(values[0])))
-            extras = [mention.value for mention in mentions if mention.kind == "extra"]
-            if extras and not facts.choose(self.house, text, True):
-                return self.emit(Answer(self.extra_row(extras[0])))
-            return self.emit(Answer(facts.choose(self.house, text, True)))
-        if menu and ordering and not wh:
-            return False
-        if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
-            return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"
-        if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
-            return False  # "a latte?"
-        if menu and self.state.lines and _POLITE_CHANGE.match(low):
-            return False
-        if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
-            first = turn_before(text, items[0])
-            if first & {"a", "an", "some", "another", "our", "me", "us"} or any(m.kind == "number" for m in mentions):
-                return False
-        chosen = facts.choose(self.house, text, True)
-        if (
-            not chosen
-            and items
-            and not wh
-            and re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low)
-        ):
-            said = facts.content(text)
-            named = {word.stem for word in words(text)[items[0].first : items[0].last]}
-            chosen = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
-        self.offered = items[0].value if items else ""
-        self.emit(Answer(chosen))
-        return True
-
-    def listing(self, low: str) -> bool:
-        """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""
-        found = phrases("listing").search(low)
-        if not found:
-            return False
-        turn = words(found["thing"])
-        spoken = [value for m in self.names.mentions(words(low)) if m.kind == "item" for value in m.values]
-        if turn[-1].fold in ("size", "sizes"):
-            spoken = spoken or [self.offered] * bool(self.offered) or [line.item for line in self.state.lines]
-            names = [item.name for item in self.house.items if item.sizes and (not spoken or item.name in spoken)]
-            numbers = [self.row(name) for name in names]
-        else:
-            items = [item for item in self.house.items if any(_ends(name, turn) for name in (item.name, *item.others))]
-            extras = [name for name in self.house.extras if turn[-1].stem == "extra" or _ends(name, turn)]
-            numbers = [self.row(item.name) for item in items] or [self.extra_row(name) for name in extras]
-        if numbers and len(numbers) <= MOST_ROWS:
-            return all(self.emit(Answer(number)) for number in numbers)
-        return bool(numbers or set(found["thing"].split()[-1:]) & listed("menu words")) and self.emit(Talk("help"))
-
-    def row(self, item: str) -> int:
-        """The number of the statement that holds an item's prices."""
-        names = [each.name for each in self.house.items]
-        return len(self.house.facts) + names.index(item) + 1
-
-    def extra_row(self, extra: str) -> int:
-        return len(self.house.facts) + len(self.house.items) + list(self.house.extras).index(extra) + 1
 
     def small(self, low: str, asking: bool) -> bool:
         """Yes, no, that is all, and small talk."""
@@ -469,13 +331,3 @@ def relative(item: Item, said: str) -> str:
     if phrases("largest").fullmatch(said):
         return by_price[-1]
     return by_price[0] if phrases("smallest").fullmatch(said) else ""
-
-
-def _ends(name: str, thing: list[Word]) -> bool:
-    """Whether a name is one of the things that "teas" or "milk shakes" is."""
-    return [word.stem for word in words(name)][-len(thing) :] == [word.stem for word in thing]
-
-
-def turn_before(text: str, mention: Mention) -> set[str]:
-    """The folded words of a text before a mention."""
-    return {word.fold for word in words(text)[: mention.first]}

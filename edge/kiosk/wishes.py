@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
-from edge.kiosk.drafts import DEFINITE, ENDS, places
+from edge.kiosk.drafts import DEFINITE
 from edge.kiosk.house import House
 from edge.kiosk.mentions import SIZES, Mention
 from edge.kiosk.phrases import listed, phrases
+from edge.kiosk.unlisted import ENDS, places
 from edge.kiosk.words import COMMON, Word, folded, number
 
 _WITH = frozenset({"with", "without", "no", "w/o", "minus"})
@@ -82,9 +83,7 @@ def _thing(turn: list[Word], at: int, taken: set[int]) -> int:
     return end - 1
 
 
-def _adjectives(
-    house: House, turn: list[Word], mentions: list[Mention], item: Mention, taken: set[int]
-) -> list[int]:
+def _adjectives(house: House, turn: list[Word], mentions: list[Mention], item: Mention, taken: set[int]) -> list[int]:
     """Indices of words directly before an item that are not names of the house."""
     sizes = {size for value in item.values if (known := house.item(value)) for size in known.sizes}
     found = []

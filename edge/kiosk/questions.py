@@ -1,0 +1,105 @@
+"""Questions about the menu and the house: prices, what there is, and the facts."""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk import facts
+from edge.kiosk.mentions import Mention
+from edge.kiosk.operations import Answer, Talk
+from edge.kiosk.phrases import listed, phrases
+from edge.kiosk.reading import Reading
+from edge.kiosk.words import Word, words
+
+#: most rows of the menu in one answer
+MOST_ROWS = 12
+_POLITE_CHANGE = re.compile(
+    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
+    r"|(?:can|could) (?:the|my|that) .*\bbe\b)"
+)
+
+
+class Questions(Reading):
+    """What a clause asks, answered with a fact or with rows of the menu."""
+
+    def question(self, text: str, low: str, mentions: list[Mention], ordering: bool, menu: bool) -> bool:
+        """Whether the clause is a question, answered now, and not a polite order."""
+        items = [mention for mention in mentions if mention.kind == "item"]
+        wh = bool(phrases("wh").search(low))
+        if phrases("price").search(low) and not (
+            ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)
+        ):
+            if items:
+                values = items[0].values
+                if len(values) > 1 and (held := [line.item for line in self.state.lines if line.item in values]):
+                    values = tuple(held[:1])
+                best = facts.choose(self.house, text, True)
+                if best and best <= len(self.house.facts) and facts.certain(self.house, text, best):
+                    return self.emit(Answer(best))
+                return self.emit(Answer(self.row(values[0])))
+            extras = [mention.value for mention in mentions if mention.kind == "extra"]
+            if extras and not facts.choose(self.house, text, True):
+                return self.emit(Answer(self.extra_row(extras[0])))
+            return self.emit(Answer(facts.choose(self.house, text, True)))
+        if menu and ordering and not wh:
+            return False
+        if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
+            return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"
+        if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
+            return False  # "a latte?"
+        if menu and self.state.lines and _POLITE_CHANGE.match(low):
+            return False
+        if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
+            first = _words_before(text, items[0])
+            if first & {"a", "an", "some", "another", "our", "me", "us"} or any(m.kind == "number" for m in mentions):
+                return False
+        chosen = facts.choose(self.house, text, True)
+        if (
+            not chosen
+            and items
+            and not wh
+            and re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low)
+        ):
+            said = facts.content(text)
+            named = {word.stem for word in words(text)[items[0].first : items[0].last]}
+            chosen = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
+        self.offered = items[0].value if items else ""
+        self.emit(Answer(chosen))
+        return True
+
+    def listing(self, low: str) -> bool:
+        """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""
+        found = phrases("listing").search(low)
+        if not found:
+            return False
+        turn = words(found["thing"])
+        spoken = [value for m in self.names.mentions(words(low)) if m.kind == "item" for value in m.values]
+        if turn[-1].fold in ("size", "sizes"):
+            spoken = spoken or [self.offered] * bool(self.offered) or [line.item for line in self.state.lines]
+            names = [item.name for item in self.house.items if item.sizes and (not spoken or item.name in spoken)]
+            numbers = [self.row(name) for name in names]
+        else:
+            items = [item for item in self.house.items if any(_ends(name, turn) for name in (item.name, *item.others))]
+            extras = [name for name in self.house.extras if turn[-1].stem == "extra" or _ends(name, turn)]
+            numbers = [self.row(item.name) for item in items] or [self.extra_row(name) for name in extras]
+        if numbers and len(numbers) <= MOST_ROWS:
+            return all(self.emit(Answer(number)) for number in numbers)
+        return bool(numbers or set(found["thing"].split()[-1:]) & listed("menu words")) and self.emit(Talk("help"))
+
+    def row(self, item: str) -> int:
+        """The number of the statement that holds an item's prices."""
+        names = [each.name for each in self.house.items]
+        return len(self.house.facts) + names.index(item) + 1
+
+    def extra_row(self, extra: str) -> int:
+        return len(self.house.facts) + len(self.house.items) + list(self.house.extras).index(extra) + 1
+
+
+def _ends(name: str, thing: list[Word]) -> bool:
+    """Whether a name is one of the things that "teas" or "milk shakes" is."""
+    return [word.stem for word in words(name)][-len(thing) :] == [word.stem for word in thing]
+
+
+def _words_before(text: str, mention: Mention) -> set[str]:
+    """The folded words of a text before a mention."""
+    return {word.fold for word in words(text)[: mention.first]}

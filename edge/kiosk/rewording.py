@@ -1,0 +1,56 @@
+"""Turns in simpler words: asides, slips of the tongue, and halves and kinds of what is ordered."""
+
+from __future__ import annotations
+
+import re
+
+from edge.kiosk.house import House
+from edge.kiosk.mentions import vocabulary
+from edge.kiosk.phrases import phrases
+from edge.kiosk.words import NUMBERS, folded, number, words
+
+_NUMBER = rf"(?:\d\d?|{'|'.join(NUMBERS)})"
+#: "6 croissants, half with butter"
+_HALF = re.compile(
+    rf"\b(\d\d?|{'|'.join(NUMBERS)})\b([^.?!\d]*?)\bhalf (?:of (?:them|those) )?(?=with\b|without\b)", re.IGNORECASE
+)
+#: "not two, three"
+_NOT_BUT = re.compile(rf"\bnot {_NUMBER}(?:,| but|, but) ({_NUMBER})\b", re.IGNORECASE)
+#: "two people, oh no sorry, three, I forgot one"
+_SLIP = re.compile(
+    rf"\b{_NUMBER}\b((?: [^\W\d]+){{0,5}}?),? (?:oh |er |um )?(?:no|wait|sorry|make that|i mean)\b"
+    rf"(?:,? (?:no|wait|sorry|make (?:that|it)|i mean))*,? ({_NUMBER})(?=[,.!;]|$| (?:please|actually|then)\b)",
+    re.IGNORECASE,
+)
+
+
+def reworded(house: House, text: str) -> str:
+    """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
+    plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
+    return _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, _NOT_BUT.sub(r"\1", plain))))
+
+
+def _halved(found: re.Match[str]) -> str:
+    count = number(folded(found[1])) or 0
+    return f"{found[1]}{found[2]}{count // 2} " if count and count % 2 == 0 else found[0]
+
+
+def _kinds(house: House, text: str) -> str:
+    """ "Four teas, two green, two black" with the name of each; other turns as they are."""
+    turn = words(text)
+    names = vocabulary(house).mentions(turn)
+    for counted, item in zip(names, names[1:]):
+        if counted.kind != "number" or item.kind != "item" or len(item.values) < 2 or counted.last != item.first:
+            continue
+        stems = {value: {word.stem for word in words(value)} for value in item.values}
+        own = {value: stems[value] - set().union(*(stems[v] for v in stems if v != value)) for value in stems}
+        found = []
+        for at in range(item.last, len(turn)):
+            value = next((value for value in own if turn[at].stem in own[value]), None)
+            if value is not None:
+                found.append((number(turn[at - 1].fold) or 1, value, at))
+        if len(found) > 1 and sum(count for count, _, _ in found) == int(counted.value):
+            ends = [*(turn[at - (number(turn[at - 1].fold) is not None)].start for _, _, at in found[1:]), len(text)]
+            named = [f"{count} {value}{text[turn[at].end : end]}" for (count, value, at), end in zip(found, ends)]
+            return text[: turn[counted.first].start] + "".join(named)
+    return text
