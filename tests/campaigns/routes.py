@@ -327,7 +327,8 @@ def campaign(
     numbers = iter(range(seed * 1_000_000, seed * 1_000_000 + most) if only is None else [only])
     lock = threading.Lock()
     with started(name) as server:
-        usual, until = polite(server, name), time.monotonic() + seconds
+        usual, first = polite(server, name), resources(server.process.pid)
+        until = time.monotonic() + seconds
 
         def run(until: float) -> None:
             while time.monotonic() < until and len(wrong) < 20:
@@ -353,8 +354,10 @@ def campaign(
         def held() -> dict[str, int]:
             if name != "embeddings":
                 server.until(running=0, waiting=0)
-            time.sleep(0.5)  # connections are closed, threads end
-            return resources(server.process.pid)
+            deadline = time.monotonic() + PATIENCE
+            while (found := resources(server.process.pid))["files"] > first["files"] and time.monotonic() < deadline:
+                time.sleep(0.2)  # connections are being closed
+            return found
 
         crowd(until - seconds * (1 - FIRST))
         before = held()
@@ -365,7 +368,7 @@ def campaign(
         after = held()
         if polite(server, name) != usual:
             wrong.append(f"{name}: another answer than before")
-        for what, slack in (("threads", POOL + clients), ("files", 2), ("resident", GROWTH)):
+        for what, slack in (("threads", POOL + clients), ("files", 0), ("resident", GROWTH)):
             if after[what] > before[what] + slack:
                 wrong.append(f"{name}: {what}: {before[what]} before, {after[what]} after")
         server.process.send_signal(signal.SIGTERM)
