@@ -7,15 +7,27 @@ import re
 from edge.kiosk import slots
 from edge.kiosk.house import Booking
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import Book, Cancel, Name
+from edge.kiosk.operations import DENY, Answer, Book, Cancel, Name
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
-from edge.kiosk.words import NUMBERS, folded, number, words
+from edge.kiosk.words import NUMBERS, folded, number, stem, words
 
 #: what tells of more or fewer guests
 _COMING = re.compile(r"\b(?:coming|comes?|join(?:s|ing)?|bring(?:s|ing)?|dropp(?:ed|ing) out|friends?)\b")
 _BETTER = re.compile(r"\bwould (?:be better|suit|work)\b|\bso \w+\W*$")
+#: a turn that only takes something away
+_TAKES_AWAY = re.compile(
+    r"(?:(?:and|oh|no|ok|okay|please|then|sorry|actually|can you|could you|i want to|i'd like to)[, ]+)*"
+    r"(?:cancel|remove|delete|drop|scratch|scrap|forget)\b(?!.*\b(?:and|but|instead|to)\b)"
+)
+#: "reserve parking", with one word for what is booked
+_BOOKS_THING = re.compile(
+    r"(?:(?:hi|hello|please|can (?:i|we|you)|could (?:i|we|you)|i'?d like to|i want to) )*(?:book|reserve) "
+    r"(?!me\b|us\b|it\b|now\b|for\b|please\b|something\b|seats?\b|places?\b|spots?\b|here\b|in\b|online\b|via\b)"
+    r"([a-z]{3,})(?: (?:please|spaces?|lots?))*\W*"
+)
+_NOT_THEN = re.compile(r"(?:no,? )?not (?:on )?[\w' ]+[.!]*")
 _NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
 
 
@@ -64,10 +76,15 @@ class Bookings(Reading):
         """Read bookings; what is left of the turn comes back."""
         if not self.house.bookings:
             return text
+        text = self.one_each(text)
         low = folded(text)
         turn = words(text)
         mentions = self.names.mentions(turn)
         named = [mention for mention in mentions if mention.kind == "booking"]
+        if named and (found := re.search(r"\b(?:to|at|on|from|by) (?:the )?$", low[: turn[named[0].first].start])):
+            if re.match(r" (?:number )?\d+(?=\W*$|,)", low[turn[named[0].last - 1].end :]):
+                self.found.unnoted.append(text[found.start() :].strip(" .,!?"))  # "send it to table 5"
+                return text[: found.start()]
         choices = [mention for mention in mentions if mention.kind == "choice"]
         verb = phrases("booking").search(low)
         open_ = [name for name in self.state.bookings if any(m[0] == name for m in missing(self.house, self.state))]
@@ -78,12 +95,14 @@ class Bookings(Reading):
             if gone and gone.start() < turn[mention.first].start:
                 break  # "we don't need the tour, just the table"
         values = {"day": slots.day(text), "time": None, "phone": slots.phone(text)}
-        bare = text if not values["day"] else text.replace(values["day"], " ")
-        bare = bare if not values["phone"] else bare.replace(values["phone"], " ")
+        bare = slots.without(slots.without(text, values["day"]), values["phone"])
         values["time"] = slots.time(bare)
-        counts = slots.counts(bare if not values["time"] else bare.replace(values["time"], " "))
+        counts = slots.counts(slots.without(bare, values["time"]))
         slotted = bool(values["day"] or values["time"] or counts)
         thing = re.search(r"\b(?:book|reserve) (?:a|an|my|the|some) ([a-z]+)", low)
+        bare_thing = _BOOKS_THING.fullmatch(low)
+        if bare_thing and not (named or choices or slotted) and stem(bare_thing[1]) not in self.known:
+            verb = None  # "reserve parking"
         if target is None and verb and thing:
             if thing[1] not in ("place", "spot", "slot", "seat", "space", "time", "visit", "reservation"):
                 verb = None  # something that cannot be booked here
@@ -98,6 +117,14 @@ class Bookings(Reading):
             fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
             target = next((b for b in fitting if b.name in open_), fitting[0] if slotted or not asks(low) else None)
         fresh = bool(target and target.name not in self.state.bookings)
+        gone_by = phrases("no booking").match(low)
+        if gone_by and (named or gone_by["thing"] in ("booking", "reservation", "appointment")):
+            booked = named[0].value if named else ["", *self.state.bookings][-1]
+            self.emit(Cancel(booked) if booked in self.state.bookings else DENY)
+            return ""
+        if fresh and not self.state.bookings and phrases("has booked").search(low) and (verb or named):
+            self.emit(Answer(0))  # only the house knows what was booked before
+            return ""
         if target is not None and fresh:
             wants = bool(verb or slotted or choices or phrases("ordering").search(low) or not asks(low))
             if asks(low) and not (
@@ -134,10 +161,33 @@ class Bookings(Reading):
         corrects = bool(phrases("correct").search(low) or re.search(r"\bnot\b", low))
         if asks(low) and not fresh and not phrases("ordering").search(low) and not (corrects and slotted):
             return text
+        other = [v for v in (values["day"], values["time"]) if v and not counts]
+        if not fresh and other and _TAKES_AWAY.match(low) and not phrases("correct").search(low):
+            have = self.state.bookings[target.name].values()
+            if {folded(each) for each in have} & {folded(each) for each in other}:
+                self.emit(Cancel(target.name))
+            else:  # "cancel the Tuesday one" where it is on Monday
+                self.found.absent.append(f"{target.name} for {other[0]}")
+            return ""
         if (verb or named) and not fresh and phrases("remove").search(low) and not slotted and not choices:
             self.emit(Cancel(target.name))
             return ""
         return self.fields(target, text, bare, values, counts, choices, fresh, mentions)
+
+    def one_each(self, text: str) -> str:
+        """The text without a second booking of what is booked, which is refused: "and another table on Tuesday"."""
+        held, kept = set(self.state.bookings), ""
+        for part in re.split(r"(?=\b(?:and|plus|also)\b)|(?<=[.,;!?]) ", text):
+            mentions = self.names.mentions(words(part))
+            named = [m.value for m in mentions if m.kind == "booking"]
+            other = named[:1] or [*held][-1:] * (not any(m.kind == "item" for m in mentions))
+            slotted = slots.day(part) or slots.time(part) or slots.counts(part)
+            if set(other) <= held and other and phrases("second booking").match(folded(part)) and (named or slotted):
+                self.found.second.append(other[0])
+            else:
+                kept += part + " " * (not part.endswith(" "))
+                held |= set(named)
+        return kept.strip() if self.found.second else text
 
     def _chosen(self, booking: Booking, mention: Mention) -> str:
         """The field of a booking that a choice belongs to."""
@@ -170,19 +220,24 @@ class Bookings(Reading):
                 kind = booking.fields[key]
                 got[key] = next(value for value in mention.values if value in kind)
         plain = {key: kind for key, kind in booking.fields.items() if isinstance(kind, str)}
+        for key, kind in plain.items():
+            if key in have and kind == "time" and (moved := slots.shifted(text, have[key])):
+                got[key], values["time"], counts = moved, None, {}
+            elif key in have and kind == "day" and (moved := slots.day_beside(text, have[key])):
+                got[key], values["day"] = moved, None
         half = re.fullmatch(r"(?:at |in the )*(?:[ap]\.? ?m\.?|morning|afternoon|evening)", folded(text).strip(" ,!"))
         for key in (key for key, each in plain.items() if each == "time" and half and not values["time"]):
             if key in have and key != asked:
                 got[key] = f"{have[key]} {text.strip(' ,!')}"  # "7" and then "pm"
         if asked and plain.get(asked) == "time" and not values["time"]:
-            values["time"] = slots.time(bare, bare=True)
+            values["time"] = slots.time(slots.without_counts(bare, party=False), bare=True)
         for kind in ("day", "time", "phone"):
             value = values[kind]
             keys = [key for key, each in plain.items() if each == kind]
             if value and keys:
                 key = next((key for key in keys if key not in have), keys[0])
                 got[key] = value
-                rest = rest.replace(value, " ")
+                rest = slots.without(rest, value)
         count_keys = [key for key, kind in plain.items() if kind == "count"]
         guests = [key for key in count_keys if key in have and key != "nights"]
         if len(guests) == 1 and have[guests[0]].isdecimal() and (change := slots.more(text)):
@@ -207,6 +262,11 @@ class Bookings(Reading):
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
             if _COMING.search(folded(text)):
                 changed = [key for key in changed if plain[key] == "count"]
+            earlier = self.state.earlier.bookings.get(booking.name, {}) if self.state.earlier else {}
+            said = [key for key in changed if have[key] != earlier.get(key)]
+            changed = said if len(said) == 1 and len(changed) > 1 else changed  # what was said last is corrected first
+            if asked and plain.get(asked) == "count":
+                changed = []  # "three, actually" answers the question
             if numbers and changed and len({plain[key] for key in changed}) == len(changed) and not (
                 values["day"] or values["time"]
             ):  # "make that 3": of number and time the one that is nearer to it, or to the 2 of "3, not 2"
@@ -224,11 +284,16 @@ class Bookings(Reading):
                 below = re.match(r"\W*[-−–]\d+", rest)
                 got[asked] = below[0].strip() if below else numbers[0]
         name_keys = [key for key, kind in plain.items() if kind == "name"]
+        if asked in name_keys and phrases("nameless").match(folded(text)):
+            self.found.impossible.append(text.strip(" .,!"))
+            return ""
         if name_keys:
             bare_name = asked in name_keys and not phrases("remove").search(folded(text))
             name = slots.name(rest, self.known, bare_name)
-            if fresh and not name:
+            if not name and (fresh or re.search(r"\bname\b", rest)):
                 name = slots.listed_name(rest, self.known)
+            if not name and asked not in name_keys and name_keys[0] not in have:
+                name = slots.listed_name(f", {rest}", self.known)  # "Peter", where the number of people is asked
             if name and not (asked in name_keys and phrases("yes").match(folded(name))):
                 got[name_keys[0]] = name
             elif self.state.name and name_keys[0] not in have and (got or fresh):
@@ -242,6 +307,16 @@ class Bookings(Reading):
             self.found.impossible.append(value)
             del got[key]
             rest = rest.replace(value, " ")
+        if not (got or fresh or refused) and _NOT_THEN.fullmatch(folded(text)):
+            if unwanted := slots.DAY.search(folded(text)):  # "not today"
+                kept = {key: value for key, value in have.items() if folded(value) != unwanted[0]}
+                if kept == have:
+                    self.emit(DENY)
+                else:
+                    self.emit(Cancel(booking.name))
+                    for key, value in (("", ""), *kept.items()):
+                        self.emit(Book(booking.name, key, value))
+                return ""
         if not got and not fresh:
             return "" if refused else text
         if fresh:

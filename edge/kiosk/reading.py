@@ -19,8 +19,9 @@ class Understood:
 
     ``unclear``: (words of the turn, the items that they may mean); ``missed``: words of the turn that order something
     that is not on the menu; ``unnoted``: wishes that an order cannot hold ("without nuts"); ``impossible``: days, times
-    and numbers that do not exist; ``absent``: items to take away that are not in the order; ``no_count``: something was
-    ordered less than once or more than MAX_COUNT times; ``allergy``: the guest told what they may not eat.
+    and numbers that do not exist; ``absent``: what should be taken away and is not in the order; ``second``: bookings
+    of which there is one already; ``no_count``: something was ordered less than once or more than MAX_COUNT times;
+    ``allergy``: the guest told what they may not eat.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -29,13 +30,15 @@ class Understood:
     unnoted: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    second: list[str] = field(default_factory=list)
     no_count: bool = False
     allergy: bool = False
 
     @property
     def remarks(self) -> bool:
         """Whether the guest must be told something besides the operations."""
-        return bool(self.unclear or self.missed or self.unnoted or self.impossible or self.absent or self.no_count)
+        lists = (self.unclear, self.missed, self.unnoted, self.impossible, self.absent, self.second)
+        return any(lists) or self.no_count
 
 
 class Reading:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge.kiosk.house import House
-from edge.kiosk.operations import MAX_COUNT, UNKNOWN, Answer, Change, Name, Plain, Talk
+from edge.kiosk.operations import MAX_COUNT, UNKNOWN, Answer, Book, Change, Name, Plain, Talk
+from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import Line, State, missing, total
 
@@ -119,6 +120,8 @@ def reply(
         parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
     if understood.absent:
         parts.append(f"There is no {listed(list(dict.fromkeys(understood.absent)), 'or')} in your order.")
+    for name in dict.fromkeys(understood.second):
+        parts.append(f"I can book only one {name} at a time. Please finish this booking first.")
     if understood.no_count:
         parts.append(f"You can order 1 to {MAX_COUNT} of one thing.")
     if understood.impossible:
@@ -134,6 +137,10 @@ def reply(
         parts.append({"goodbye": "Goodbye.", "help": help_text(house),
                       "order": "Your order is empty." if after.empty else read_back(house, after)}.get(kind, ""))
     asking = question(house, after)
+    unfilled = missing(house, after)[:1]
+    refused = {"deny", "done", "confirm"} & set(words) or any(map(phrases("nameless").match, understood.impossible))
+    if unfilled and unfilled[0][0] in after.bookings and refused and asking == question(house, before):
+        asking += f" Say “no {unfilled[0][0]}” if you do not want one."
     doubts = [*understood.unclear, *doubts]
     if after.done and not after.empty:
         parts.append(asking or f"{read_back(house, after)} Is that right?")
@@ -142,7 +149,7 @@ def reply(
     elif "deny" in words and before.done:
         parts.append("What should be different?")
     elif "deny" in words:
-        parts.append("All right.")
+        parts += ["All right.", asking if after.bookings else ""]
     elif asking and (
         after != before
         or understood.impossible
@@ -156,7 +163,7 @@ def reply(
     elif "confirm" in words and not after.empty and not any(parts):
         parts.append("What else would you like?")
     text = " ".join(part for part in parts if part)
-    if not text and any(isinstance(each, Change) for each in operations):
+    if not text and any(isinstance(each, Book | Change) for each in operations):
         text = read_back(house, after)  # it is as the guest wants it
     if not (text or understood.unclear or doubts and not operations):
         text = question(house, after) or house.texts["unclear"]

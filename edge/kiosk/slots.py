@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import mul
 
 from edge.kiosk import vectors
 from edge.kiosk.phrases import listed
@@ -25,10 +26,12 @@ _DATE = (
 )
 #: "Saturday 9.30" is a time, not the 30th month
 _DATED = _DATE.replace(r"|\d{1,2}\.(?:0?[1-9]|1[0-2])(?:\.\d{2,4})?(?![\d:])", "")
+_DAYPART = r"(?: (?:morning|afternoon|evening|night))"
 DAY = re.compile(
     rf"\b(?:(?:the )?day after tomorrow|tomorrow week|(?:a|one) week (?:on {_WEEKDAY}|tomorrow|today)"
-    r"|yesterday|last (?:week|night)|today|tonight|tomorrow|tmrw|tomorow"
-    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}(?:,? {_DATED}| week| after next)?"
+    rf"|yesterday|last (?:week|night)|(?:today|tomorrow|tmrw|tomorow){_DAYPART}?|tonight"
+    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}"
+    rf"(?:{_DAYPART}|,? {_DATED}| week| after next)?"
     rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
 )
 _HALF = (
@@ -52,7 +55,8 @@ _COUNT = re.compile(
     r"|places?|spaces?|spots?|visitors)\b"
 )
 _PARTY = re.compile(
-    r"\b(?:for|party of|group of|we are|we're|we'll (?:only |just )?be|we would be|we'd be|we make|us"
+    r"\b(?:for|party of|group of|(?:party|group|number|headcount)(?: size| of (?:people|guests))? (?:to|is|will be)"
+    r"|we are|we're|we(?:'ll| will) (?:only |just )?be|we would be|we'd be|we make|us"
     rf"|(?:just|only)(?= {_NUMBER}(?: please)?(?:[,.!;]|$))|there(?:'ll be| will be| are|'s|s)) ({_NUMBER})\b"
 )
 _PEOPLE = r"[a-z]{3,}(?:ers|ors|ists|mates)|babies|ladies|women|men|parents|students"
@@ -67,7 +71,8 @@ _COMPANY = (
     r"|sisters)"
 )
 _MORE = re.compile(
-    rf"\b({_NUMBER}) (?:more|extra|additional) (?:{_GUEST}|of us)\b|\bplus ({_NUMBER})\b(?! {_COMPANY})"
+    rf"\b({_NUMBER}) (?:more|extra|additional) (?:{_GUEST}|of us)\b|\b({_NUMBER}) {_GUEST} (?:more|extra)\b"
+    rf"|\bplus ({_NUMBER})\b(?! {_COMPANY})"
     rf"|\bbringing ({_NUMBER}) more\b"
 )
 _FEWER = re.compile(
@@ -103,7 +108,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SOFT = re.compile(
-    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for|[Pp]ut(?: down)?)\s+"
+    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for|[Pp]ut(?: down)?) "
     rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
 )  # fmt: skip
 
@@ -160,9 +165,19 @@ def time(text: str, bare: bool = False) -> str | None:
             before[0] not in ("for", "make", "say", "about", "by", "from") or bare
         ):
             return text[match.start(1) : match.end(1)].strip()
-    if bare and (found := re.search(rf"\b{_CLOCK}\b", low)):
+    # "cancel the Tuesday one" and "one is enough" are not times
+    if bare and (found := re.search(rf"(?<!\bthe )(?<!\bthe  )\b{_CLOCK}\b(?! (?:is|are) (?:enough|plenty))", low)):
         return text[found.start() : found.end()]
     return None
+
+
+def without(text: str, value: str | None) -> str:
+    """The text without a value that was found in it, where it is the value: of "for 2 at 2" the time is the second."""
+    if not value:
+        return text
+    whole = rf"(?<![\w:]){re.escape(value)}(?![\w:])"
+    found = re.search(rf"(?<=\bat ){whole}", text, re.IGNORECASE) or re.search(whole, text)
+    return f"{text[: found.start()]} {text[found.end() :]}" if found else text.replace(value, " ", 1)
 
 
 _DAYS = {"jan": 31, "feb": 29, "mar": 31, "apr": 30, "may": 31, "jun": 30, "jul": 31, "aug": 31, "sep": 30, "oct": 31,
@@ -204,13 +219,16 @@ def counts(text: str) -> dict[str, str]:
     part = ""  # "two of them are scared" tells how many there are only where nothing else does
     if whole := re.search(rf"\b({_NUMBER}) (?:in total|altogether|in all)\b", low):
         found["people"] = number_of(whole[1])
+    if re.search(r"\bfor (?:a|the) couple\b(?! of\b| more\b)", low):
+        found["people"] = "2"
     for match in _COUNT.finditer(low):
         unit = match[2] if match[2].startswith("of ") else stem(match[2])
         for kind, names in UNITS.items():
             if unit == "of them" or unit == "of us" and match[1] in ("1", "one"):
                 part = part or number_of(match[1]) * (unit == "of them")
             elif unit in {stem(name) for name in names} | names:
-                found.setdefault(kind, number_of(match[1]))
+                below = "-" * bool(re.search(r"(?:^|\s)[-−–]$", low[: match.start()]))
+                found.setdefault(kind, below + number_of(match[1]))
     if others := re.search(rf"\b(?:me|myself|i),? (?:and|plus|with) (?:my )?({_NUMBER}) (?:other )?{_COMPANY}\b", low):
         found.setdefault("people", str(int(number_of(others[1])) + 1))
     if re.search(r"\b(?:just|only) (?:me|myself|one of us)\b|\bon my own\b|\bby myself\b", low):
@@ -245,6 +263,36 @@ def more_nights(text: str) -> int:
     return int(number_of(found[1])) if found else 0
 
 
+def shifted(text: str, time: str) -> str:
+    """The time that "an hour later" or "half an hour earlier" makes of ``time``; "" where that is not said or clear."""
+    said = re.search(rf"\b(half an|an|{_NUMBER}) (hour|minute)s? (later|earlier)\b", folded(text))
+    at = re.fullmatch(rf"({_HOUR})(?:[:.](\d\d))?( ?[ap]\.? ?m\.?)?", time.lower())
+    if not said or not at:
+        return ""
+    amount = 0.5 if said[1] == "half an" else 1 if said[1] == "an" else int(number_of(said[1]))
+    minutes = round(amount * (60 if said[2] == "hour" else 1)) * (1 if said[3] == "later" else -1)
+    hour, minute = divmod(int(number_of(at[1])) * 60 + int(at[2] or 0) + minutes, 60)
+    before, half = int(number_of(at[1])), at[3] or ""
+    if half and ((before % 12 + (hour - before)) not in range(12)):
+        return ""  # past noon or midnight
+    if not 0 < hour <= 23:
+        return ""
+    hour = hour - 12 if (half or before < 12) and hour > 12 else hour
+    return f"{hour}{f':{minute:02d}' if minute or at[2] else ''}{half}"
+
+
+def day_beside(text: str, day: str) -> str:
+    """The day that "the day after" or "the day before" makes of ``day``; "" where that is not said or clear."""
+    said = re.fullmatch(r"(?:.*[, ])?the day (after|before)(?: please| instead| then)?[.!]*", folded(text).strip())
+    week = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+    low, step = folded(day), 1 if said and said[1] == "after" else -1
+    if said and low in ("today", "tomorrow"):
+        return {("today", 1): "tomorrow", ("tomorrow", 1): "the day after tomorrow", ("tomorrow", -1): "today"}.get(
+            (low, step), "")
+    at = next((at for at, name in enumerate(week) if low == folded(name)), None)
+    return week[(at + step) % 7] if said and at is not None else ""
+
+
 def group(text: str, known: frozenset[str]) -> str | None:
     """The number of a group whose noun no list has: "five climbers".  ``known``: stems of names of the house."""
     for found in re.finditer(rf"\b({_NUMBER}) ({_PEOPLE})\b", text.lower()):
@@ -264,20 +312,29 @@ def amount(value: str) -> float:
     return numbers[0]
 
 
-def without_counts(text: str) -> str:
-    """The text without its numbers of people and nights."""
-    for pattern in (_COUNT, _PARTY):
+def without_counts(text: str, party: bool = True) -> str:
+    """The text without its numbers of people and nights; ``party``: also of those after "for" and "we are"."""
+    for pattern in (_COUNT, _PARTY)[: 1 + party]:
         text = re.sub(pattern.pattern, lambda match: " " * len(match[0]), text, flags=re.IGNORECASE)
     return text
 
 
+def _personal(word: str) -> bool:
+    """Whether a word can be a first or last name: it is not in the table of words, or it is like names there."""
+    if word not in vectors.table()[0]:
+        return True
+    unit = vectors.token(word).unit
+    likeness = (sum(map(mul, unit, vectors.token(name).unit)) for name in ("john", "sarah", "peter", "anna", "smith"))
+    return sum(likeness) > 0.9
+
+
 def listed_name(text: str, known: frozenset[str]) -> str | None:
     """A name that stands alone between commas: "table for two, Ruiz, 7 pm".  ``known``: stems that are not names."""
-    for part in text.split(",")[1:]:
+    for part in re.split(r"[,.;:](?!\d)", text)[1:]:
         part = part.strip(" .!")
         parts = {folded(word) for word in part.split()}
         if re.fullmatch(r"[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+)?", part) and not DAY.search(part.lower()) and not (
-            parts & _NOT_NAMES or {stem(word) for word in parts} & known or parts & set(vectors.table()[0])
+            parts & _NOT_NAMES or {stem(word) for word in parts} & known or not all(map(_personal, parts))
         ):  # fmt: skip
             return part
     return None

@@ -62,7 +62,8 @@ _WAIT = re.compile(r"(?:(?:oh|ah|um|no|sorry)[, ]+)*(?:wait|hang on|hold on|i me
 _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
-    r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|book it|do it|ok|okay"
+    r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|(?:book|do) it"
+    r"|confirm(?:ed)?(?: it)?(?: please)?|ok|okay"
 )
 
 
@@ -186,7 +187,7 @@ class _Turn(Orders, Bookings, Questions):
                 self.emit(Talk("help"))
             return
         costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
-        if costs or phrases("read back").search(low) and not menu:
+        if costs or phrases("read back").search(low) and (not menu or low.startswith("how many")):
             self.emit(Talk("order"))
             return
         greeting = kinds("talk")["greeting"].search(low)

@@ -1,0 +1,110 @@
+"""Bookings in a visit: what changes them, what does not, and what is said where nothing can be booked."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.kiosk import slots
+from edge.kiosk.house import EXAMPLE, load
+from edge.kiosk.visit import Visit
+
+HOUSE = load(EXAMPLE)
+FULL = "a table for three tomorrow at 1, name Ed"
+KNOWN = {"day": "tomorrow", "time": "1", "people": "3", "name": "Ed"}
+
+
+def visit(*turns: str) -> tuple[dict[str, str] | None, str]:
+    """The booked table after the turns, None for none, and the last reply."""
+    guest = Visit(HOUSE)
+    said = [guest.turn(turn).say for turn in turns][-1]
+    return guest.state.bookings.get("table"), said
+
+
+@pytest.mark.parametrize(("turn", "changed"), [
+    # counts from where they stand
+    ("one person more", {"people": "4"}), ("one more person is coming", {"people": "4"}),
+    ("two people fewer", {"people": "1"}), ("it's 2 adults and 3 children", {"people": "5"}),
+    ("we are three adults and two kids", {"people": "5"}), ("change the party to seven", {"people": "7"}),
+    # times and days from where they stand
+    ("one hour later", {"time": "2"}), ("half an hour later", {"time": "1:30"}),
+    ("the day after", {"day": "the day after tomorrow"}),
+    # a name that stands beside a time
+    ("change the name and the time: Bob, 3 pm", {"name": "Bob", "time": "3 pm"}),
+    # a second table is refused, a table on another day is not this one
+    ("and another table for two on Tuesday at 2", {}), ("another table for two on Tuesday", {}),
+    ("and a table for two on Tuesday", {}), ("cancel the Tuesday one", {}), ("send it to table 5", {}),
+    ("one is enough", {}),
+])  # fmt: skip
+def test_a_turn_changes_what_it_says_and_nothing_else(turn: str, changed: dict[str, str]) -> None:
+    assert visit(FULL, turn)[0] == {**KNOWN, **changed}
+
+
+@pytest.mark.parametrize(
+    "turn", ["no table please", "no booking please", "cancel the table", "cancel the tomorrow one"]
+)
+def test_a_table_is_cancelled(turn: str) -> None:
+    assert visit(FULL, turn) == (None, "Table: cancelled. Anything else?")
+
+
+@pytest.mark.parametrize(("turns", "fields"), [
+    # an answer to the question for people is no time
+    (["a table tomorrow at 5 pm, name Zoë", "we will be three actually"], {"time": "5 pm", "people": "3"}),
+    (["a table tomorrow at 5 pm, name Zoë", "we will be three actually", "no wait four"],
+     {"time": "5 pm", "people": "4"}),
+    (["a table tomorrow", "-3 people"], {"time": "", "people": ""}),
+    (["a table tomorrow, for two", "one is enough"], {"time": ""}),
+    # the same number for several fields
+    (["a table tomorrow at 2 for 2, Kim, and 2 large lattes"], {"time": "2", "people": "2", "name": "Kim"}),
+    (["reserve a table for 2 at 2 on the 2nd for 2"], {"day": "the 2nd", "time": "2", "people": "2"}),
+    (["make a reservation, please. Sarah, 2 people, 10:30"], {"name": "Sarah", "people": "2", "time": "10:30"}),
+    (["reserve a table for tomorrow evening"], {"day": "tomorrow evening"}),
+    (["reserve a table for a couple"], {"people": "2"}),
+    (["a table tomorrow at 1", "Peter", "two"], {"name": "Peter", "people": "2"}),
+    (["book a table for Monday 9 am same number"], {"name": ""}),
+    (["a table for four on Monday and another for two on Tuesday"], {"day": "Monday", "people": "4"}),
+    (["a table today", "not today"], {"day": ""}), (["a table", "not today"], {"day": ""}),
+])  # fmt: skip
+def test_fields(turns: list[str], fields: dict[str, str]) -> None:
+    table = visit(*turns)[0]
+    assert table is not None and {key: table.get(key, "") for key in fields} == fields
+
+
+@pytest.mark.parametrize("turn", ["change my booking to Friday", "I have a reservation under Smith", "reserve parking",
+                                  "send it to table 5", "cancel my booking", "no table please"])  # fmt: skip
+def test_no_table_is_booked(turn: str) -> None:
+    assert visit(turn)[0] is None
+
+
+@pytest.mark.parametrize(("turns", "said"), [
+    ([FULL, "and another table for two on Tuesday at 2"], "I can book only one table at a time."),
+    ([FULL, "cancel the Tuesday one"], "There is no table for Tuesday in your order."),
+    (["a brownie", "send it to table 5"], "I could not note “to table 5”."),
+    (["a table tomorrow", "-3 people"], "“-3” cannot be booked."),
+    (["a table for two tomorrow at 1", "no name"],
+     "“no name” cannot be booked. Table: under which name? Say “no table” if you do not want one."),
+    (["a table for two tomorrow at 1", "done"], "Say “no table” if you do not want one."),
+    (["a table", "not today"], "All right. Table: for which day?"),
+    # answered from the state
+    ([FULL, "how many people did I say?"], "people 3"), ([FULL, "when is my booking?"], "day tomorrow, time 1"),
+    ([FULL, "how many people is my booking for?"], "people 3"), ([FULL, "is it booked?"], "Table: day tomorrow"),
+    ([FULL, "confirm"], "Is that right?"), ([FULL, "done", "y"], "Thank you, Ed."),
+    (["a brownie", "total?"], "That is €3.40."), (["a brownie", "how many brownies do I have"], "1 Brownie"),
+    (["a brownie", "done", "n"], "What should be different?"),
+])  # fmt: skip
+def test_what_is_said(turns: list[str], said: str) -> None:
+    assert said in visit(*turns)[1]
+
+
+@pytest.mark.parametrize(("time", "said", "after"), [
+    ("1", "an hour later", "2"), ("3 pm", "two hours earlier", "1 pm"), ("11 am", "an hour later", ""),
+    ("11:30", "half an hour later", "12:00"), ("noon", "an hour later", ""), ("seven", "30 minutes later", "7:30"),
+    ("23:30", "an hour later", ""), ("1", "later", ""), ("19:00", "an hour earlier", "18:00"),
+])  # fmt: skip
+def test_times_are_shifted_only_where_it_is_clear(time: str, said: str, after: str) -> None:
+    assert slots.shifted(said, time) == after
+
+
+def test_a_day_beside_another() -> None:
+    assert slots.day_beside("the day before", "Monday") == "Sunday"
+    assert slots.day_beside("make it the day after", "today") == "tomorrow"
+    assert slots.day_beside("the day after", "3 May") == slots.day_beside("on the day", "Monday") == ""
