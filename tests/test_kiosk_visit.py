@@ -760,8 +760,9 @@ COFFEES = "Espresso, Americano, Cappuccino, Latte or Flat white"
 
 def test_what_drinks_are_there() -> None:
     """All that can be ordered, not the fact about alcohol."""
-    said = talk("what drinks do you have?")[-1]
-    assert said.startswith("You can order: ") and all(item.name in said for item in HOUSE.items)
+    for question in ("what drinks do you have?", "what do you have to drink"):
+        said = talk(question)[-1]
+        assert said.startswith("You can order: ") and all(item.name in said for item in HOUSE.items)
 
 
 @pytest.mark.parametrize(("turns", "said"), [
@@ -814,6 +815,8 @@ def test_what_drinks_are_there() -> None:
     (["what kinds of milk do you have"], "oat milk: €0.50. soy milk: €0.40."),
     (["a small cappuccino", "What sizes are there?"], "Cappuccino: small €3.10, large €3.70."),
     (["what sizes does the soup come in?"], "Lentil soup: cup €4.20, bowl €5.80."),
+    (["what teas do you have", "I'll have one"], "I did not understand that. Please say it in other words."),
+    (["a black tea", "no wait make that green"], "Your order: 1 Green tea. That is €2.80. Anything else?"),
     # what is not there cannot go
     (["a brownie", "remove the croissant"], "There is no Croissant in your order."),
     # slips of the pen

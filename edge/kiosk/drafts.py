@@ -145,7 +145,7 @@ class Drafts(Reading):
         held = {line.item for line in self.state.lines}
         heads = {words(name)[-1].stem for name in spoken or held}
         taken = {at: mention for mention in mentions for at in range(mention.first, mention.last)}
-        contrast = re.search(r"\b(?:instead of|rather than|not)\b", folded(self.text))
+        contrast = re.search(r"\b(?:instead of|rather than|not|make (?:it|that|this))\b", folded(self.text))
         for at, word in enumerate(turn):
             mention = taken.get(at)
             if not contrast and not self._one_behind(turn, at + 1) or mention and mention.kind != "extra":

@@ -306,7 +306,7 @@ class _Turn(Orders, Bookings, Questions):
             return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
         if settled and not self.found.operations and _NO_MORE.fullmatch(low):
             return self.emit(DONE)  # "Anything else?"
-        if phrases("no").match(low) and len(low.split()) <= 5:
+        if phrases("no").match(low) and len(low.split()) <= 5 and not re.search(r"\b(?:make|change|swap)\b", low):
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
                 return self.emit(DONE if not self.state.done else DENY)
             return self.emit(DENY)

@@ -86,6 +86,8 @@ class Visit:
         after = before
         for operation in operations:
             after = apply(house, after, operation)
+        if sum(isinstance(each, Answer) and each.number > 0 for each in operations) > 1:
+            after = replace(after, offered="")  # "a large one" of several things would be a guess
         open_doubts = self._doubted(meant, text, understood)
         if (open_doubts or understood.unclear) and (after.done or DONE in operations):  # nothing is dropped in silence
             after = replace(after, done=False, confirmed=False)
