@@ -482,6 +482,9 @@ def test_orders_of_strangers(house: str, turn: str, lines: list[str]) -> None:
     # what is told orders nothing
     ("limekiln", ["Is there somewhere she can play? She's only two and a half"], []),
     ("limekiln", ["got any beer here? like proper beer"], []),
+    ("sundaes", ["a banana split", "My son swells up if he so much as touches a peanut, is it safe for him?"],
+     ["1 Banana split"]),
+    ("limekiln", ["a pretzel", "Is there somewhere she can play? She's only two and a half"], ["1 Pretzel"]),
     ("sundaes", ["My son swells up if he so much as touches a peanut, is it safe for him?"], []),
 ])  # fmt: skip
 def test_corrections_of_strangers(house: str, turns: list[str], lines: list[str]) -> None:

@@ -41,6 +41,9 @@ _BECOMES = re.compile(
 _MADE = re.compile(r"(?:(?:oh|ok|actually|please|sorry|can you|could you|let's),? )*make (?:it|that|mine) (?!with\b)")
 #: what is named beside what is taken away stays
 _KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
+_AGE = re.compile(
+    rf"\b(?:he|she|my \w+)(?:'s| is| was|'ll be) (?:only |just |nearly |almost |about )?(?:\d+|{'|'.join(NUMBERS)})\b"
+)
 _NOTHING_IN = re.compile(r"\b(?:both|them|all) without\W*$|\bwithout (?:it|that)\b|^without(?: please)?$")
 _ALL_OF_THEM = re.compile(
     r"\b(?:both|all) (?:of )?(?:them|those|these|that)\b"
@@ -252,6 +255,8 @@ class Details(Changes):
             return False
         if self.as_usual(low):
             return True
+        if _AGE.search(low):
+            return False
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         number = self.ordinal(low) or number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
