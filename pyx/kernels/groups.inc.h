@@ -106,16 +106,17 @@ static void group_few(const uint8_t *rows, int group_bytes, int64_t n_row, int64
     }
 }
 
-/* y[t] += n_group groups of a panel times tokens t < n_token, whose groups are ld apart. */
-INLINE void panel_add(const uint8_t *panel, int64_t ahead, int64_t n_group, int n_token, const int8_t *q,
+/* y[t] += n_group groups of a panel times tokens t < n_token, whose groups are ld apart; meanwhile as many bytes are
+ * asked for from `ahead` on. */
+INLINE void panel_add(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int n_token, const int8_t *q,
                       const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
-    for (int64_t g = 0; g < n_group; g++, panel += PANEL_BYTES, q += GROUP) {
+    for (int64_t g = 0; g < n_group; g++, panel += PANEL_BYTES, ahead += PANEL_BYTES, q += GROUP) {
         int32_t s[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64)));
         __asm__ volatile("" ::: "memory"); /* y stays in memory: the registers are for the sums */
         for (int i = 0; i < 2 * PANEL_ROWS; i += 64)
-            panel_fetch(panel + ahead + i);
-        panel_sums(panel + 2 * PANEL_ROWS, panel + ahead + 2 * PANEL_ROWS, n_token, q, ld * GROUP, s);
+            panel_fetch(ahead + i);
+        panel_sums(panel + 2 * PANEL_ROWS, ahead + 2 * PANEL_ROWS, n_token, q, ld * GROUP, s);
         for (int i = 0; i < PANEL_ROWS; i += LANE_WIDTH) {
             vf scale = load_half((const uint16_t *)(const void *)panel + i);
             for (int t = 0; t < n_token; t++) {
@@ -129,7 +130,7 @@ INLINE void panel_add(const uint8_t *panel, int64_t ahead, int64_t n_group, int 
 }
 
 #define PANEL_ADD(n)                                                                                                   \
-    OUT_OF_LINE void panel_add_##n(const uint8_t *panel, int64_t ahead, int64_t n_group, const int8_t *q,              \
+    OUT_OF_LINE void panel_add_##n(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, const int8_t *q,       \
                                    const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])             \
     {                                                                                                                  \
         panel_add(panel, ahead, n_group, n, q, d, sum, ld, y);                                                         \
@@ -145,8 +146,8 @@ PANEL_ADD(8)
 #endif
 
 /* Up to PANEL_TOKENS of n_token tokens; returns how many. */
-INLINE int64_t panel_some(const uint8_t *panel, int64_t ahead, int64_t n_group, int64_t n_token, const int8_t *q,
-                          const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
+INLINE int64_t panel_some(const uint8_t *panel, const uint8_t *ahead, int64_t n_group, int64_t n_token,
+                          const int8_t *q, const float *d, const int32_t *sum, int64_t ld, float (*y)[PANEL_ROWS])
 {
 #if PANEL_TOKENS >= 8
     if (n_token >= 8) {
@@ -179,7 +180,7 @@ static void panel_matmul(const uint8_t *panels, int64_t ahead, int64_t row0, int
         for (int64_t t = 0, some; t < n_token; t += some) {
             const int64_t at = t * n_group;
             float y[PANEL_TOKENS][PANEL_ROWS] __attribute__((aligned(64))) = {{0}};
-            some = panel_some(panel, ahead, n_group, n_token - t, q + at * GROUP, d + at, sum + at, n_group, y);
+            some = panel_some(panel, panel + ahead, n_group, n_token - t, q + at * GROUP, d + at, sum + at, n_group, y);
             for (int64_t i = 0; i < some; i++)
                 group_store(y[i] + skip, n, add, out + (t + i) * ld_out + r - row0);
         }
@@ -213,7 +214,8 @@ static void group_batch(const uint8_t *rows, int group_bytes, int64_t n_row, int
             for (int64_t t = 0, some, line = 0; t < n_token; t += some) {
                 const int64_t at = t * n_group + g;
                 const int8_t *x = q + at * GROUP;
-                some = panel_some(w->panel[0], 0, n_chunk, n_token - t, x, d + at, sum + at, n_group, w->y + t);
+                some = panel_some(w->panel[0], w->panel[0], n_chunk, n_token - t, x, d + at, sum + at, n_group,
+                                  w->y + t);
                 for (; line < PANEL_ROWS * n_line * (t + some) / n_token; line++)
                     prefetch_l2(next + line / n_line * row_bytes + line % n_line * 64);
             }
