@@ -169,3 +169,29 @@ def test_the_file_that_ships_is_whole() -> None:
 def test_a_fact_about_another_thing_does_not_answer_for_a_diet(question: str, fact: str) -> None:
     chosen = choose(CAFE, question)
     assert (CAFE.facts[chosen - 1] if chosen else "") == fact
+
+
+@pytest.mark.parametrize("question", [
+    # things that no fact names
+    "where is the emergency exit", "can I have extra bread", "does that include coffee?", "pizza?",
+    "do you bake the croissants yourselves?", "are they fresh?", "is tip included",
+    "does the cheese toastie contain meat?",
+    # what no fact can tell
+    "what time is it", "what's the time please?",
+])  # fmt: skip
+def test_a_fact_about_another_thing_is_not_shown(question: str) -> None:
+    assert choose(CAFE, question) == 0
+
+
+@pytest.mark.parametrize(("question", "fact"), [
+    ("where are the toilets", "The toilets are"), ("are you open on Easter Monday", "We are closed on Sundays"),
+    ("are you open on Christmas Day", "We are closed on Sundays"), ("are you open on Monday", "We are open Monday"),
+    ("do you have high chairs", "Children are welcome"), ("what time do you open", "We are open Monday"),
+])  # fmt: skip
+def test_holidays_and_things_that_a_fact_names(question: str, fact: str) -> None:
+    assert CAFE.facts[choose(CAFE, question) - 1].startswith(fact)
+
+
+def test_a_holiday_is_not_a_weekday() -> None:
+    house = house_file.parse('name = "x"\nfacts = ["We are open Monday to Friday from 8:00 to 17:00."]')
+    assert choose(house, "are you open on Easter Monday") == 0 != choose(house, "are you open on Monday")

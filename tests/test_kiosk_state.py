@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, UsageError
 from edge.kiosk import house as house_file
+from edge.kiosk.check import unwritable
 from edge.kiosk.operations import (
     CONFIRM,
     DENY,
@@ -96,6 +97,37 @@ def test_all_mistakes_are_listed_by_line() -> None:
     ], strict=True):  # fmt: skip
         assert line == wanted and message.startswith(says)
     assert str(error.value) == f"{error.value.mistakes[0]} (13 more mistakes: see bitnet-edge kiosk check)"
+
+
+@pytest.mark.parametrize(("text", "mistakes"), [
+    ('name = "x"\n\n[[item]]\nname = "a"\nprice = 1\n', ['line 3: "item" is unknown; did you mean "items"?']),
+    ('name = "x"\nzz = 1', ['line 2: "zz" is unknown; known: bookings, ']),
+    ('name = "x"\n[extras]\noil = 1e9', ["line 3: a price must be a number from 0 to 1000000, such as 3.20"]),
+    ('orders = "x"\nname = "x"', ['line 1: "orders" must be a table of keys and values']),
+    ('name = "x"\nfacts = ["a", 1, 2]',
+     ['line 2: text 2 of "facts" must be a text in quotes', 'line 2: text 3 of "facts" must be a text in quotes']),
+    ('name = "x"\n[[items]]\nname = "Tea"\nprice = "two"\n[[items]]\nname = "tea"\nprice = 1',
+     ["line 4: a price must be", 'line 5: "tea" is also a name of "Tea"']),
+])  # fmt: skip
+def test_mistakes_are_named_with_what_to_do(text: str, mistakes: list[str]) -> None:
+    with pytest.raises(house_file.InvalidHouse) as error:
+        house_file.parse(text)
+    found = [mistake.removeprefix("house, ") for mistake in error.value.mistakes]
+    assert len(found) == len(mistakes) and all(map(str.startswith, found, mistakes)), found
+
+
+def test_a_quotation_mark_that_is_missing() -> None:
+    with pytest.raises(InvalidFile, match="line 1: .*; a quotation mark is missing$"):
+        house_file.parse('name = "Bar\nfacts = []')
+
+
+def test_orders_that_cannot_be_delivered(tmp_path: Path) -> None:
+    house = house_file.parse('name = "x"\n[orders]\ncommand = ["no-such-program-here"]')
+    assert "is not found here" in "".join(unwritable(house, str(tmp_path)))
+    house = house_file.parse('name = "x"\n[orders]\ncommand = ["sh", "-c", "cat"]')
+    assert not [*unwritable(house, str(tmp_path))]
+    house = house_file.parse('name = "x"\n[orders]\nfile = "none/orders.jsonl"')
+    assert "so the kiosk does not start" in "".join(unwritable(house, str(tmp_path)))
 
 
 def test_the_list_of_mistakes_ends() -> None:

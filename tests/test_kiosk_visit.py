@@ -828,3 +828,17 @@ def test_what_drinks_are_there() -> None:
 ])  # fmt: skip
 def test_a_reply_word_for_word(turns: list[str], said: str) -> None:
     assert talk(*turns)[-1] == said
+
+
+@pytest.mark.parametrize(("turns", "said"), [
+    (["I'm allergic to soy, a large latte with soy milk"], "I could not note “a large latte with soy milk”."),
+    (["three cheese toasties and a bowl of soup at 5 pm"], "I could not note “5 pm”."),
+    ([TABLE, "and a high chair"], "I could not note “a high chair”."),
+    (["a bowl of soup", "sorry the bowl with cheese not the cup"], "I did not understand that."),
+    (["two croissants", "0 croissants"], "You can order 1 to 99 of one thing. Your order is as before."),
+    (["what does a cappuccino with oat milk cost"], "Cappuccino: small €3.10, large €3.70."),
+    (["sprechen Sie Deutsch?"], "I only understand English."),
+    (["parlez-vous français ?"], "I only understand English."),
+])  # fmt: skip
+def test_wishes_beside_something_else_are_not_lost(turns: list[str], said: str) -> None:
+    assert said in talk(*turns)[-1]

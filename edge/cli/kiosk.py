@@ -140,7 +140,7 @@ def open_(
 
     out = ctx.ensure_object(Output)
     refuse_bundled(model)
-    house = load(path or EXAMPLE)
+    house = load(EXAMPLE if path is None else path)
     folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
     # with --jsonl the event itself carries the order
     deliver = delivery(house, folder, (lambda text: None) if as_jsonl and socket_path is None else out.line)
@@ -295,6 +295,7 @@ def converse(out: Output, visit: Visit) -> int:
 
 def command(out: Output, visit: Visit, text: str) -> None:
     """Run one of the / commands."""
+    text = text.removesuffix(" please")
     house = visit.house
     if text == "/facts":
         for number, fact in enumerate(house.facts, 1):

@@ -157,6 +157,9 @@ class Bookings(Reading):
             if any(m.kind == "item" for m in mentions) and not (values["day"] or values["time"] or meant):
                 return text
         if target is None:
+            at = values["time"] or ""
+            if re.search(r"[a-z]|:", at.lower()) and any(m.kind == "item" for m in mentions) and not asks(low):
+                self.found.unnoted.append(at)  # "a soup at 5 pm"
             return text
         corrects = bool(phrases("correct").search(low) or re.search(r"\bnot\b", low))
         if asks(low) and not fresh and not phrases("ordering").search(low) and not (corrects and slotted):

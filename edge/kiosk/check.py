@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 
 from edge.kiosk.facts import choose
@@ -50,9 +51,14 @@ def unwritable(house: House, folder: str) -> Iterator[str]:
         path = os.path.join(folder, house.orders["file"])
         parent = os.path.dirname(path)
         if not os.path.isdir(parent):
-            yield f"orders cannot be written to {path}: the folder does not exist"
+            yield f"orders cannot be written to {path}: the folder does not exist, so the kiosk does not start"
         elif not os.access(path if os.path.exists(path) else parent, os.W_OK) or os.path.isdir(path):
-            yield f"orders cannot be written to {path}"
+            yield f"orders cannot be written to {path}, so the kiosk does not start"
+    if "command" in house.orders:
+        program = os.path.join(folder, name) if "/" in (name := house.orders["command"][0]) else name
+        if shutil.which(program) is None:
+            yield (f"the command {name!r} of [orders] is not found here; until it is, orders are kept and tried "
+                   "again at each start")
 
 
 def _contradictions(house: House) -> Iterator[str]:

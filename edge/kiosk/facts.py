@@ -106,7 +106,11 @@ def choose(house: House, question: str, asking: bool = True) -> int:
     fitting = of_the_day(house, question)
     ranked = scores(question, tuple(house.facts[number] for number in fitting))
     best = max(range(len(ranked)), key=ranked.__getitem__, default=None)
-    if best is None or not fits_diet(house, question, house.facts[fitting[best]]):
+    low = folded(question)
+    if best is None or phrases("clock").match(low) or not asking and re.match(r"(?:without|with|no|not)\b", low):
+        return 0  # what no house can know, and wishes
+    fact = house.facts[fitting[best]]
+    if not (fits_diet(house, question, fact) and fits_holiday(question, fact) and names_thing(question, fact)):
         return 0
     return fitting[best] + 1 if ranked[best] >= (0.0 if asking else UNASKED) else 0
 
@@ -118,7 +122,7 @@ _DAYS = re.compile(rf"{_WEEKDAY}(?:\s*(?:to|till|until|through|-|–)\s*{_WEEKDA
 
 def weekdays(text: str) -> set[int]:
     """The days of the week that a text names, from 0 for Monday: "Tuesday to Thursday" -> {1, 2, 3}."""
-    low = folded(text)
+    low = phrases("holiday").sub(" ", folded(text))
     found: set[int] = set()
     for match in _DAYS.finditer(low):
         first = _WEEKDAYS.index(match[1][:3])
@@ -159,6 +163,32 @@ def fits_diet(house: House, question: str, fact: str) -> bool:
             return False
     things = {stem(found[1]) for found in phrases("diet thing").finditer(asked)} - other
     return things <= known or bool(re.search(r"\b(?:all|every\w*)\b", told))
+
+
+def fits_holiday(question: str, fact: str) -> bool:
+    """Whether a fact may answer a question about a holiday; true of other questions.  Easter Monday is no Monday."""
+    holiday = phrases("holiday")
+    return not holiday.search(folded(question)) or bool(holiday.search(folded(fact)))
+
+
+#: words of a short question, the least weight of a word in it that counts, and how like a word of the fact one must be
+SHORT, COUNTS, ALIKE = 6, 0.3, 0.57
+
+
+def names_thing(question: str, fact: str) -> bool:
+    """Whether a fact speaks of the thing that a short question asks for; true of other questions.
+
+    The emergency exit is not at the toilets, and a fact about the soup does not tell whether there is bread.
+    """
+    said = [word for word in words(question) if word.fold[0].isalnum()]
+    if len(said) > SHORT or len(said) > 2 and not phrases("asks for").match(folded(question)):
+        return True
+    if any(one[:4] == two[:4] for one in content(question) for two in content(fact) if len(one) > 3 < len(two)):
+        return True  # "parking" and "car park"
+    asked, told = prepared(question, True), prepared(fact, False)
+    least = COUNTS * max(asked.weights, default=0.0)
+    heavy = [unit for unit, weight in zip(asked.units, asked.weights) if weight >= least]
+    return max((max(vectors.likeness(unit, told.units), default=-1.0) for unit in heavy), default=1.0) >= ALIKE
 
 
 def content(text: str) -> set[str]:

@@ -60,6 +60,7 @@ _CONTRACTED = [
 
 #: words that only another language uses; a turn with at least two of them is foreign
 _FOREIGN = frozenset(
+    "sprechen sie deutsch parlez français habla español parla italiano "
     "ich und der das ist nicht möchte bitte haben wir ein eine einen mit für gibt auf wo wie "
     "je vous une des est avez pour avec s'il plaît voudrais bonjour merci où combien les "
     "quiero por favor una unas tiene tienen dónde cuánto hola gracias con para los las está usted "

@@ -31,6 +31,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 if sys.version_info >= (3, 11):
@@ -157,7 +158,7 @@ def load(path: str | os.PathLike[str]) -> House:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise InvalidFile(f"cannot read {path}: {error.strerror}") from None
+        raise InvalidFile(f"cannot read {os.fspath(path) or repr('')}: {error.strerror}") from None
     if len(raw) > MAX_BYTES:
         raise InvalidFile(f"{path}: larger than {MAX_BYTES // 1024} KiB; a house file contains only texts and prices")
     try:
@@ -178,7 +179,8 @@ def parse(text: str, source: str = "house") -> House:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         where = f"{source}, line {line[1]}" if line else f"{source}, last line"
-        raise InvalidFile(f"{where}: {re.sub(r' *[(]at .*[)]$', '', str(error))}") from None
+        hint = "; a quotation mark is missing" if "Illegal character '\\n'" in str(error) else ""
+        raise InvalidFile(f"{where}: {re.sub(r' *[(]at .*[)]$', '', str(error))}{hint}") from None
     except (ValueError, ArithmeticError):  # more digits than int() takes, an exponent that Decimal cannot hold
         raise InvalidFile(f"{source}: a number in the file is too large") from None
     except RecursionError:
@@ -237,8 +239,8 @@ class _Reader:
                 if header[1] == "[[":
                     headers[parts[0]] = headers.get(parts[0], -1) + 1
                 here = (parts[0], headers[parts[0]], *parts[1:]) if parts[0] in headers else tuple(parts)
-                if here == path[: len(here)]:
-                    best = number
+                if here == path[: len(here)] or best == 1 and path and path == here[: len(path)]:
+                    best = number  # the table of the value, or the first one below it
             elif key := re.match(r"\s*(?:\"([^\"]*)\"|'([^']*)'|([\w-]+))\s*=", line):
                 whole = (*here, key[1] or key[2] or key[3] or "")
                 if whole == path[: len(whole)]:
@@ -279,28 +281,36 @@ class _Reader:
     def only(self, table: Any, known: set[str], *path: str | int) -> None:
         """Note each key that is not known.  Raises _Mistake if ``table`` is not a table."""
         if not isinstance(table, dict):
-            raise self.fail("must be a table of keys and values", *path)
+            raise self.fail(f'"{path[-1]}" must be a table of keys and values', *path)
         for key in table:
             if key not in known:
-                self.note(self.fail(f'"{key}" is unknown; known: {", ".join(sorted(known))}', *path, key))
+                from difflib import get_close_matches
 
-    def text(self, value: Any, *path: str | int) -> str:
+                near = get_close_matches(key, known, n=1)
+                meant = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(sorted(known))}"
+                self.note(self.fail(f'"{key}" is unknown; {meant}', *path, key))
+
+    def text(self, value: Any, *path: str | int, entry: int = 0) -> str:
+        """``entry``: the number of the text in its list, from 1; 0 for a text that is not in a list."""
+        named = f'text {entry} of "{path[-1]}"' if entry else f'"{path[-1]}"'
         if not isinstance(value, str) or not value.strip():
-            raise self.fail(f'"{path[-1]}" must be a text in quotes', *path)
+            raise self.fail(f"{named} must be a text in quotes", *path)
         if len(value) > MAX_TEXT or any(not (c.isprintable() or c in "\n\t") for c in value):
-            raise self.fail(f'"{path[-1]}" is longer than {MAX_TEXT} characters or contains control characters', *path)
+            raise self.fail(f'{named} is longer than {MAX_TEXT} characters or contains control characters', *path)
         return " ".join(value.split())
 
     def names(self, value: Any, *path: str | int) -> tuple[str, ...]:
         if not isinstance(value, list) or len(value) > MAX_ENTRIES:
             raise self.fail(f'"{path[-1]}" must be a list of texts: ["...", "..."]', *path)
-        return tuple(self.tried("", self.text, each, *path) for each in value)
+        return tuple(
+            self.tried("", partial(self.text, entry=number), each, *path) for number, each in enumerate(value, 1)
+        )
 
     def cents(self, value: Any, *path: str | int) -> int:
         """The price in cents, exactly: 3.2, 3.20 or 3 -> 320, 320, 300.  Raises _Mistake."""
         number = Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else Decimal("nan")
         if not (number.is_finite() and 0 <= number <= 1_000_000):
-            raise self.fail("a price must be a number of 0 or more, such as 3.20", *path)
+            raise self.fail("a price must be a number from 0 to 1000000, such as 3.20", *path)
         cents = number * 100
         if cents != int(cents):
             raise self.fail(f"the price {value} has more than two decimals", *path)
@@ -337,12 +347,15 @@ class _Reader:
         if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
             raise self.fail(f"write each entry of {key} below its own heading [[{key}]]", key)
         found: dict[int, Any] = {}  # by place
+        named: dict[int, Any] = {}  # also those with a mistake in them
         for at, entry in enumerate(entries):
             if not isinstance(entry, dict) or "name" not in entry:
                 self.note(self.fail(f'each of the {key} needs a name: name = "..."', key, at))
             elif (made := self.tried(None, read, entry, at)) is not None:
-                found[at] = made
-        self.distinct(key, found)
+                found[at] = named[at] = made
+            elif isinstance(entry["name"], str):
+                named[at] = Extra(entry["name"])
+        self.distinct(key, named)
         return tuple(found.values())
 
     def item(self, entry: dict[str, Any], extras: Any, at: int) -> Item:

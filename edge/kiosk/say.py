@@ -124,6 +124,7 @@ def reply(
         parts.append(f"I can book only one {name} at a time. Please finish this booking first.")
     if understood.no_count:
         parts.append(f"You can order 1 to {MAX_COUNT} of one thing.")
+        parts.append("Your order is as before." if before.lines and after.lines == before.lines else "")
     if understood.impossible:
         parts.append(f"{listed(quoted(understood.impossible))} cannot be booked.")
     reads_back = after.done and not after.empty and not question(house, after)

@@ -59,6 +59,7 @@ _OF_EACH = re.compile(rf"(?:(\d|{'|'.join(NUMBERS)}) (?:of )?each|both)(?: size)
 _SUBJECTS = frozenset("i he she they we it you my his her our their".split())
 #: a clause that takes back what was said before it
 _WAIT = re.compile(r"(?:(?:oh|ah|um|no|sorry)[, ]+)*(?:wait|hang on|hold on|i mean|i meant)(?: a (?:sec|minute))?")
+_WISHED = rf"(?:an?|some|\d\d?|{'|'.join(NUMBERS)}) .+"  # what is wished for beside something else
 _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
@@ -156,6 +157,9 @@ class _Turn(Orders, Bookings, Questions):
             chosen = facts.choose(self.house, self.text, True)
             self.found.operations += [Answer(chosen), Answer(0)] if chosen else [Answer(0)]
             if not (menu and ordering):
+                wish = re.search(rf", ?({_WISHED})", text)
+                if wish and not asking and any(m.kind == "item" for m in self.names.mentions(words(wish[1]))):
+                    self.found.unnoted.append(wish[1])  # "I'm allergic to soy, a latte with soy milk"
                 return
         if phrases("undo").search(low):
             if not self.emit(UNDO):
@@ -237,6 +241,8 @@ class _Turn(Orders, Bookings, Questions):
             chosen = facts.choose(self.house, text, asking)
         thing = "" if chosen or asking else ordered_alone(turn)
         if chosen or asking:
+            if not asking and (wish := re.match(rf"(?:and|also|plus|with) ({_WISHED})", low)):
+                self.found.unnoted.append(wish[1])  # "and a high chair"
             self.emit(Answer(chosen))
         elif thing:
             self.found.missed.append(thing)
@@ -318,6 +324,8 @@ class _Turn(Orders, Bookings, Questions):
             return self.emit(CONFIRM)
         for kind, pattern in kinds("talk").items():
             if pattern.search(low) and (not asking or kind in ("other", "help", "greeting")):
+                if kind == "apology" and {m.kind for m in self.names.mentions(words(low))} & {"item", "extra", "size"}:
+                    continue  # "sorry, the bowl, not the cup"
                 if asking and kind == "help" and facts.choose(self.house, low, True):
                     continue
                 return self.emit(Talk(kind))

@@ -92,7 +92,7 @@ class Visit:
         if (open_doubts or understood.unclear) and (after.done or DONE in operations):  # nothing is dropped in silence
             after = replace(after, done=False, confirmed=False)
             understood = replace(understood, operations=[o for o in operations if o not in (DONE, CONFIRM)])
-        if operations == [UNKNOWN] and not understood.remarks and is_foreign(text):
+        if operations in ([UNKNOWN], [Answer(0)]) and not understood.remarks and is_foreign(text):
             return Turn(house.texts["language"], tuple(operations), "language")
         said = say.reply(house, before, after, understood, open_doubts)
         self._sent = self._sent and after.empty and Talk("goodbye") not in operations
