@@ -185,7 +185,9 @@ def test_a_fact_about_another_thing_is_not_shown(question: str) -> None:
 
 @pytest.mark.parametrize(("question", "fact"), [
     ("where are the toilets", "The toilets are"), ("are you open on Easter Monday", "We are closed on Sundays"),
-    ("are you open on Christmas Day", "We are closed on Sundays"), ("are you open on Monday", "We are open Monday"),
+    ("are you open on Christmas Day", "We are closed on Sundays"), ("is there parking", "There is no car park"),
+    ("toilets?", "The toilets are"),
+    ("are you open on Monday", "We are open Monday"),
     ("do you have high chairs", "Children are welcome"), ("what time do you open", "We are open Monday"),
 ])  # fmt: skip
 def test_holidays_and_things_that_a_fact_names(question: str, fact: str) -> None:

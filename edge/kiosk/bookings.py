@@ -28,6 +28,10 @@ _BOOKS_THING = re.compile(
     r"([a-z]{3,})(?: (?:please|spaces?|lots?))*\W*"
 )
 _NOT_THEN = re.compile(r"(?:no,? )?not (?:on )?[\w' ]+[.!]*")
+#: before a table that is only a place: "send it to table 5", "bring it to our table"
+_PLACE = re.compile(
+    r"\b(?:(?:bring|send|serve|deliver|take)\b.*)?\b(?:to|at|on|from|by|for) (?:the |(?P<ours>(?:our|my) ))?$"
+)
 _NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
 
 
@@ -81,8 +85,9 @@ class Bookings(Reading):
         turn = words(text)
         mentions = self.names.mentions(turn)
         named = [mention for mention in mentions if mention.kind == "booking"]
-        if named and (found := re.search(r"\b(?:to|at|on|from|by) (?:the )?$", low[: turn[named[0].first].start])):
-            if re.match(r" (?:number )?\d+(?=\W*$|,)", low[turn[named[0].last - 1].end :]):
+        if named and (found := _PLACE.search(low[: turn[named[0].first].start])):
+            behind = low[turn[named[0].last - 1].end :]
+            if re.match(r" (?:number )?\d+(?=\W*$|,| please)", behind) or found["ours"] and not behind.strip(" .,!"):
                 self.found.unnoted.append(text[found.start() :].strip(" .,!?"))  # "send it to table 5"
                 return text[: found.start()]
         choices = [mention for mention in mentions if mention.kind == "choice"]
@@ -117,6 +122,8 @@ class Bookings(Reading):
             fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
             target = next((b for b in fitting if b.name in open_), fitting[0] if slotted or not asks(low) else None)
         fresh = bool(target and target.name not in self.state.bookings)
+        if self.state.bookings and not self.state.lines and re.fullmatch(r"(?:please )?cancel(?: please)?\W*", low):
+            return "" if self.emit(Cancel([*self.state.bookings][-1])) else text
         gone_by = phrases("no booking").match(low)
         if gone_by and (named or gone_by["thing"] in ("booking", "reservation", "appointment")):
             booked = named[0].value if named else ["", *self.state.bookings][-1]
@@ -180,17 +187,28 @@ class Bookings(Reading):
     def one_each(self, text: str) -> str:
         """The text without a second booking of what is booked, which is refused: "and another table on Tuesday"."""
         held, kept = set(self.state.bookings), ""
-        for part in re.split(r"(?=\b(?:and|plus|also)\b)|(?<=[.,;!?]) ", text):
+        for part in re.split(r"(?=\b(?:and|plus)\b)|(?<=[.,;!?]) ", text):
             mentions = self.names.mentions(words(part))
             named = [m.value for m in mentions if m.kind == "booking"]
             other = named[:1] or [*held][-1:] * (not any(m.kind == "item" for m in mentions))
             slotted = slots.day(part) or slots.time(part) or slots.counts(part)
-            if set(other) <= held and other and phrases("second booking").match(folded(part)) and (named or slotted):
+            second = phrases("second booking").match(folded(part)) or self._on_another_day(part, named)
+            if set(other) <= held and other and second and (named or slotted):
                 self.found.second.append(other[0])
             else:
                 kept += part + " " * (not part.endswith(" "))
                 held |= set(named)
         return kept.strip() if self.found.second else text
+
+    def _on_another_day(self, text: str, named: list[str]) -> bool:
+        """Whether "a table on Tuesday" asks for a second one, where one is completely booked for another day."""
+        held = self.state.bookings.get(named[0], {}) if named else {}
+        day, low = slots.day(text), folded(text)
+        if not (day and held) or any(booking == named[0] for booking, _ in missing(self.house, self.state)):
+            return False
+        whole = re.match(r"(?:.*\b(?:like|want|need|have|book|reserve|get) )?an? ", low)
+        fixes = phrases("correct").search(low) or phrases("replace").search(low) or phrases("remove").search(low)
+        return bool(whole and not fixes) and folded(day) not in map(folded, held.values())
 
     def _chosen(self, booking: Booking, mention: Mention) -> str:
         """The field of a booking that a choice belongs to."""
@@ -224,7 +242,10 @@ class Bookings(Reading):
                 got[key] = next(value for value in mention.values if value in kind)
         plain = {key: kind for key, kind in booking.fields.items() if isinstance(kind, str)}
         for key, kind in plain.items():
-            if key in have and kind == "time" and (moved := slots.shifted(text, have[key])):
+            if key in have and kind == "time" and slots.SHIFT.search(folded(text)):
+                if not (moved := slots.shifted(text, have[key])):
+                    self.found.unnoted.append(text.strip(" .,!"))
+                    return ""
                 got[key], values["time"], counts = moved, None, {}
             elif key in have and kind == "day" and (moved := slots.day_beside(text, have[key])):
                 got[key], values["day"] = moved, None
@@ -259,7 +280,7 @@ class Bookings(Reading):
             if keys:
                 got.setdefault(keys[0], value)
         if not got and not fresh and not self.state.lines and (
-            phrases("correct").search(folded(text)) or _BETTER.search(folded(text))
+            phrases("correct").search(folded(text)) or folded(text).startswith("no, ") or _BETTER.search(folded(text))
         ):
             numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
@@ -274,8 +295,10 @@ class Bookings(Reading):
                 values["day"] or values["time"]
             ):  # "make that 3": of number and time the one that is nearer to it, or to the 2 of "3, not 2"
                 near = float(numbers[-1 if _NOT_SO.search(folded(text)) else 0])
-                key = min(changed, key=lambda key: abs(slots.amount(have[key]) - near))
-                got[key] = numbers[0] if plain[key] == "count" else slots.time(rest, bare=True) or numbers[0]
+                far = sorted((abs(slots.amount(have[key]) - near), key) for key in changed)
+                if len(far) == 1 or far[0][0] != far[1][0]:  # else it may be either
+                    key = far[0][1]
+                    got[key] = numbers[0] if plain[key] == "count" else slots.time(rest, bare=True) or numbers[0]
         if not counts and not got.keys() & set(count_keys) and (group := slots.group(rest, self.known)):
             open_counts = [key for key in count_keys if key not in have and key != "nights"]
             if len(open_counts) == 1:

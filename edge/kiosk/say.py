@@ -121,7 +121,7 @@ def reply(
     if understood.absent:
         parts.append(f"There is no {listed(list(dict.fromkeys(understood.absent)), 'or')} in your order.")
     for name in dict.fromkeys(understood.second):
-        parts.append(f"I can book only one {name} at a time. Please finish this booking first.")
+        parts.append(f"I can book only one {name} at a time. Please finish or change this booking first.")
     if understood.no_count:
         parts.append(f"You can order 1 to {MAX_COUNT} of one thing.")
         parts.append("Your order is as before." if before.lines and after.lines == before.lines else "")

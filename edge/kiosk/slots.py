@@ -72,10 +72,12 @@ _COMPANY = (
 )
 _MORE = re.compile(
     rf"\b({_NUMBER}) (?:more|extra|additional) (?:{_GUEST}|of us)\b|\b({_NUMBER}) {_GUEST} (?:more|extra)\b"
+    rf"|\badd ({_NUMBER}) {_GUEST}\b|\b(?:we(?:'re| are|'ll be| will be)) ({_NUMBER}) (?:more|extra)\b"
     rf"|\bplus ({_NUMBER})\b(?! {_COMPANY})"
     rf"|\bbringing ({_NUMBER}) more\b"
 )
 _FEWER = re.compile(
+    rf"\b(?:drop|remove|minus|lose|cancel|take off|take away) ({_NUMBER}) {_GUEST}\b|"
     rf"\b({_NUMBER}) (?:of (?:us|them|the {_GUEST})|{_GUEST}) {_ABSENT}\b"
     rf"|\b({_NUMBER}) {_GUEST} (?:less|fewer)\b|\b({_NUMBER}) (?:less|fewer) {_GUEST}\b"
 )
@@ -250,7 +252,7 @@ def counts(text: str) -> dict[str, str]:
 
 def more(text: str) -> int:
     """How many guests more ("one more person", "plus one") or, negative, fewer ("one of us can't come"); 0 if none."""
-    low = folded(text)
+    low = re.sub(rf"\b(?:another|an (?:extra|additional)) (?={_GUEST}\b)", "one more ", folded(text))
     if added := _MORE.search(low):
         return int(number_of(added[added.lastindex or 0]))
     gone = _FEWER.search(low)
@@ -263,9 +265,13 @@ def more_nights(text: str) -> int:
     return int(number_of(found[1])) if found else 0
 
 
+SHIFT = re.compile(rf"\b(half an|an|{_NUMBER}) (hour|minute)s? (later|earlier)\b")
+
+
 def shifted(text: str, time: str) -> str:
     """The time that "an hour later" or "half an hour earlier" makes of ``time``; "" where that is not said or clear."""
-    said = re.search(rf"\b(half an|an|{_NUMBER}) (hour|minute)s? (later|earlier)\b", folded(text))
+    said = SHIFT.search(folded(text))
+    time = "12" if folded(time) in ("noon", "midday") else time
     at = re.fullmatch(rf"({_HOUR})(?:[:.](\d\d))?( ?[ap]\.? ?m\.?)?", time.lower())
     if not said or not at:
         return ""
