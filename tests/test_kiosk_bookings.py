@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from edge.kiosk import slots
 from edge.kiosk.house import EXAMPLE, load
 from edge.kiosk.visit import Visit
 
@@ -26,9 +25,8 @@ def visit(*turns: str) -> tuple[dict[str, str] | None, str]:
     ("two people fewer", {"people": "1"}), ("it's 2 adults and 3 children", {"people": "5"}),
     ("we are three adults and two kids", {"people": "5"}), ("change the party to seven", {"people": "7"}),
     ("we are one more", {"people": "4"}), ("add another person", {"people": "4"}), ("drop one person", {"people": "2"}),
-    # times and days from where they stand
-    ("one hour later", {"time": "2"}), ("half an hour later", {"time": "1:30"}),
-    ("the day after", {"day": "the day after tomorrow"}),
+    # times and days from where they stand are not taken
+    ("one hour later", {}), ("half an hour earlier", {}), ("the day after", {}),
     # a name that stands beside a time
     ("change the name and the time: Bob, 3 pm", {"name": "Bob", "time": "3 pm"}),
     # a second table is refused, a table on another day is not this one
@@ -86,6 +84,7 @@ def test_no_table_is_booked(turn: str) -> None:
     ([FULL, "and another table for two on Tuesday at 2"], "I can book only one table at a time."),
     ([FULL, "cancel the Tuesday one"], "There is no table for Tuesday in your order."),
     (["a brownie", "send it to table 5"], "I could not note “send it to table 5”."),
+    ([FULL, "one hour later"], "I could not note “one hour later”."),
     (["a table tomorrow", "-3 people"], "“-3” cannot be booked."),
     (["a table for two tomorrow at 1", "no name"],
      "“no name” cannot be booked. Table: under which name? Say “no table” if you do not want one."),
@@ -101,19 +100,3 @@ def test_no_table_is_booked(turn: str) -> None:
 ])  # fmt: skip
 def test_what_is_said(turns: list[str], said: str) -> None:
     assert said in visit(*turns)[1]
-
-
-@pytest.mark.parametrize(("time", "said", "after"), [
-    ("1", "an hour later", "2"), ("3 pm", "two hours earlier", "1 pm"), ("11 am", "an hour later", ""),
-    ("11:30", "half an hour later", "12:00"), ("noon", "an hour later", "13"), ("midnight", "an hour later", ""),
-    ("seven", "30 minutes later", "7:30"),
-    ("23:30", "an hour later", ""), ("1", "later", ""), ("19:00", "an hour earlier", "18:00"),
-])  # fmt: skip
-def test_times_are_shifted_only_where_it_is_clear(time: str, said: str, after: str) -> None:
-    assert slots.shifted(said, time) == after
-
-
-def test_a_day_beside_another() -> None:
-    assert slots.day_beside("the day before", "Monday") == "Sunday"
-    assert slots.day_beside("make it the day after", "today") == "tomorrow"
-    assert slots.day_beside("the day after", "3 May") == slots.day_beside("on the day", "Monday") == ""

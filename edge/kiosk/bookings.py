@@ -32,6 +32,8 @@ _NOT_THEN = re.compile(r"(?:no,? )?not (?:on )?[\w' ]+[.!]*")
 _PLACE = re.compile(
     r"\b(?:(?:bring|send|serve|deliver|take)\b.*)?\b(?:to|at|on|from|by|for) (?:the |(?P<ours>(?:our|my) ))?$"
 )
+#: times and days that are told from where they stand
+_SHIFTS = re.compile(r"\b(?:hours?|minutes?) (?:later|earlier)\b|\bthe day (?:after|before)\W*$")
 _NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
 
 
@@ -192,23 +194,17 @@ class Bookings(Reading):
             named = [m.value for m in mentions if m.kind == "booking"]
             other = named[:1] or [*held][-1:] * (not any(m.kind == "item" for m in mentions))
             slotted = slots.day(part) or slots.time(part) or slots.counts(part)
-            second = phrases("second booking").match(folded(part)) or self._on_another_day(part, named)
+            day, low = slots.day(part), folded(part)
+            second = phrases("second booking").match(low) or day and named and not (
+                missing(self.house, self.state) or phrases("correct").search(low) or not re.match(r"an? ", low)
+                or folded(day) in map(folded, self.state.bookings.get(named[0], {}).values())
+            )  # fmt: skip
             if set(other) <= held and other and second and (named or slotted):
                 self.found.second.append(other[0])
             else:
                 kept += part + " " * (not part.endswith(" "))
                 held |= set(named)
         return kept.strip() if self.found.second else text
-
-    def _on_another_day(self, text: str, named: list[str]) -> bool:
-        """Whether "a table on Tuesday" asks for a second one, where one is completely booked for another day."""
-        held = self.state.bookings.get(named[0], {}) if named else {}
-        day, low = slots.day(text), folded(text)
-        if not (day and held) or any(booking == named[0] for booking, _ in missing(self.house, self.state)):
-            return False
-        whole = re.match(r"(?:.*\b(?:like|want|need|have|book|reserve|get) )?an? ", low)
-        fixes = phrases("correct").search(low) or phrases("replace").search(low) or phrases("remove").search(low)
-        return bool(whole and not fixes) and folded(day) not in map(folded, held.values())
 
     def _chosen(self, booking: Booking, mention: Mention) -> str:
         """The field of a booking that a choice belongs to."""
@@ -241,14 +237,9 @@ class Bookings(Reading):
                 kind = booking.fields[key]
                 got[key] = next(value for value in mention.values if value in kind)
         plain = {key: kind for key, kind in booking.fields.items() if isinstance(kind, str)}
-        for key, kind in plain.items():
-            if key in have and kind == "time" and slots.SHIFT.search(folded(text)):
-                if not (moved := slots.shifted(text, have[key])):
-                    self.found.unnoted.append(text.strip(" .,!"))
-                    return ""
-                got[key], values["time"], counts = moved, None, {}
-            elif key in have and kind == "day" and (moved := slots.day_beside(text, have[key])):
-                got[key], values["day"] = moved, None
+        if have and _SHIFTS.search(folded(text)):
+            self.found.unnoted.append(text.strip(" .,!"))
+            return ""
         half = re.fullmatch(r"(?:at |in the )*(?:[ap]\.? ?m\.?|morning|afternoon|evening)", folded(text).strip(" ,!"))
         for key in (key for key, each in plain.items() if each == "time" and half and not values["time"]):
             if key in have and key != asked:

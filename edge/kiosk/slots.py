@@ -265,40 +265,6 @@ def more_nights(text: str) -> int:
     return int(number_of(found[1])) if found else 0
 
 
-SHIFT = re.compile(rf"\b(half an|an|{_NUMBER}) (hour|minute)s? (later|earlier)\b")
-
-
-def shifted(text: str, time: str) -> str:
-    """The time that "an hour later" or "half an hour earlier" makes of ``time``; "" where that is not said or clear."""
-    said = SHIFT.search(folded(text))
-    time = "12" if folded(time) in ("noon", "midday") else time
-    at = re.fullmatch(rf"({_HOUR})(?:[:.](\d\d))?( ?[ap]\.? ?m\.?)?", time.lower())
-    if not said or not at:
-        return ""
-    amount = 0.5 if said[1] == "half an" else 1 if said[1] == "an" else int(number_of(said[1]))
-    minutes = round(amount * (60 if said[2] == "hour" else 1)) * (1 if said[3] == "later" else -1)
-    hour, minute = divmod(int(number_of(at[1])) * 60 + int(at[2] or 0) + minutes, 60)
-    before, half = int(number_of(at[1])), at[3] or ""
-    if half and ((before % 12 + (hour - before)) not in range(12)):
-        return ""  # past noon or midnight
-    if not 0 < hour <= 23:
-        return ""
-    hour = hour - 12 if (half or before < 12) and hour > 12 else hour
-    return f"{hour}{f':{minute:02d}' if minute or at[2] else ''}{half}"
-
-
-def day_beside(text: str, day: str) -> str:
-    """The day that "the day after" or "the day before" makes of ``day``; "" where that is not said or clear."""
-    said = re.fullmatch(r"(?:.*[, ])?the day (after|before)(?: please| instead| then)?[.!]*", folded(text).strip())
-    week = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-    low, step = folded(day), 1 if said and said[1] == "after" else -1
-    if said and low in ("today", "tomorrow"):
-        return {("today", 1): "tomorrow", ("tomorrow", 1): "the day after tomorrow", ("tomorrow", -1): "today"}.get(
-            (low, step), "")
-    at = next((at for at, name in enumerate(week) if low == folded(name)), None)
-    return week[(at + step) % 7] if said and at is not None else ""
-
-
 def group(text: str, known: frozenset[str]) -> str | None:
     """The number of a group whose noun no list has: "five climbers".  ``known``: stems of names of the house."""
     for found in re.finditer(rf"\b({_NUMBER}) ({_PEOPLE})\b", text.lower()):
