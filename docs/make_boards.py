@@ -13,15 +13,15 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parent / "memory-and-boards.md"
 sys.path.insert(0, str(PAGE.parent.parent))
 
-from docs.make_models import MODELS, Model, head_bytes, ternary_bytes  # noqa: E402
+from docs.make_models import MODELS, PROGRAM, Model, head_bytes, ternary_bytes  # noqa: E402
 from edge.model.library import KNOWN  # noqa: E402
 from edge.model.shapes import SHAPES  # noqa: E402
 from pyx.kv import KVCache  # noqa: E402
 
 #: bytes of a board's memory, as sold
 BOARDS = tuple(gib << 30 for gib in (1, 2, 4, 8))
-#: share of a board's memory that is left for the program, and what it takes beside weights, head and KV cache
-FREE, PROGRAM = 0.75, 60_000_000
+#: share of a board's memory that is left for the program
+FREE = 0.75
 STEP = 1024
 
 

@@ -22,6 +22,8 @@ from edge.model.shapes import SHAPES, shape_of  # noqa: E402
 from pyx.kv import KVCache  # noqa: E402
 
 CTX = 2048
+#: bytes that the program takes beside weights, head and KV cache
+PROGRAM = 60_000_000
 #: bytes of 128 weights: I2_S and our rows; Q2_0 of 128 and PQ2_0, with their scales
 PLAIN, GROUPED = 32, 34
 Q8_0 = 34 / 32
@@ -63,12 +65,12 @@ dimensions (the feed-forward width of Falcon-E-1B from the size of its file), an
 `transformers` or NumPy on tiny models."""
 BY_MODEL = f"""Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
 size of the file that `pull` keeps, after it has converted an output head in F16, matrices with a scale per 128 weights
-or another packing. Memory: weights, output head and an int8 KV cache of {CTX} tokens; the program itself needs another
-30 to 60 MB. Speed: the tokens per second that the memory of a board allows at most, after 512 tokens, with the memory
-speeds assumed in `benchmarks/board_model.py`. All speeds in this table are such bounds; none is measured. That program
-also counts the processor's instructions for six of these models. They give a lower bound only on the ARM laptop, for
-Ternary-Bonsai: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on an x86-64 machine are
-in `benchmarks/SPEED.md`."""
+or another packing. Memory: the whole process, that is weights, output head, an int8 KV cache of {CTX} tokens and
+{PROGRAM / 1e6:.0f} MB for the program itself. Speed: the tokens per second that the memory of a board allows at most,
+after 512 tokens, with the memory speeds assumed in `benchmarks/board_model.py`. All speeds in this table are such
+bounds; none is measured. That program also counts the processor's instructions for six of these models. They give a
+lower bound only on the ARM laptop, for Ternary-Bonsai: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B.
+Speeds measured on an x86-64 machine are in `benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
@@ -104,8 +106,9 @@ def row(model: Model) -> str:
     tables = 1 if c.tied else 2
     stored = ternary_bytes(c) + int(tables * c.n_vocab * c.hidden * model.table)
     kv = KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, CTX, "int8")
-    memory = ternary_bytes(c) + head_bytes(c, model.table) + kv
-    token = memory - kv + KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8")
+    weights = ternary_bytes(c) + head_bytes(c, model.table)
+    memory = weights + kv + PROGRAM
+    token = weights + KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8")
     speeds = " | ".join(" to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
     known = next(known for known in KNOWN.values() if shape_of(known.name) == model.shape)
     sizes = f"{known.nbytes / 1e6:.0f} MB | {stored / 1e6:.0f} MB"

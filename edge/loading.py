@@ -89,7 +89,7 @@ def load(
     kv: "int8", "f32", "f16", "int4", "int4c" or KEYS:VALUES; or a :class:`edge.kv.config.KVConfig` with all settings.
     window: attend only to the last so many tokens; 0: to the whole context.
     sinks: first tokens that are never dropped; None: the length of the system prompt, or 4.
-    memory: limit of the whole process, in bytes or as "1500M"; shortens ctx, then chooses a smaller kv.
+    memory: limit of the whole process, in bytes or as "1500M"; shortens ctx (if it is None), then chooses a smaller kv.
     force_memory: load even if the plan needs more than the available memory.
     overflow: when the context is full, "slide" drops the oldest tokens, "stop" ends the answer.
     positions: of the sinks, once tokens were dropped: "absolute", or "cache" (directly before the window).

@@ -81,7 +81,7 @@ def exit_status() -> str:
 def environment(everything: bool) -> str:
     text = paragraph(
         "Every option can also be given as a variable: --max-tokens 80 is BITNET_EDGE_MAX_TOKENS=80. The flag wins. "
-        "Those that carry the prompt, and --stop, have none."
+        "Exceptions: -p and -f, files that are written, and options that may be repeated, such as --stop and --choice."
     )
     more = definition("BITNET_EDGE_HOME", "Folder of the chat history.") + definition(
         "NO_COLOR, CLICOLOR_FORCE, TERM=dumb", "Obeyed."

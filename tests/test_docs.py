@@ -105,6 +105,27 @@ def test_commands_and_options_exist(page: Path) -> None:
                     assert word.partition("=")[0] in known, f"{page.name}: {command.name} has no {word} ({line!r})"
 
 
+def test_options_without_a_variable_are_named() -> None:
+    """The pages name every option that has no environment variable, and no other."""
+    from edge.cli.group import cli
+
+    def without(command: click.Command) -> Iterator[str]:
+        for param in command.params:
+            if isinstance(param, click.Option) and not param.allow_from_autoenv:
+                yield next((name for name in param.opts if name in ("-p", "-f", "-o", "--stop")), param.opts[0])
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                yield from without(child)
+
+    for page in ("cli.md", "contract.md"):
+        text = (ROOT / "docs" / page).read_text()
+        sentence = re.search(r"Every option can also be [^.]*?\sexcept\s(.*?`--cors`)", text, re.DOTALL)
+        assert sentence and set(re.findall(r"`(-[\w-]+)`", sentence[1])) == set(without(cli)), page
+
+
 @pytest.mark.parametrize("script", ["make_model", "against_peers", "drafts"])
 def test_benchmark_examples_parse(script: str) -> None:
     parser = importlib.import_module(f"benchmarks.{script}").arguments_parser()
@@ -235,6 +256,16 @@ def test_readme_models_are_those_of_the_models_page() -> None:
     for name, command, figures in rows:
         line = next(line for line in models.splitlines() if line.startswith(f"| {name} |"))
         assert command in line and line.endswith(f"| {figures}|"), name
+
+
+def test_memory_is_the_same_on_every_page() -> None:
+    """README and the models page give the memory of the whole process, as the page about memory does."""
+    rows = re.findall(r"^\| `(.+?)` \| (\d+ MB) \|", (ROOT / "docs" / "memory-and-boards.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 12
+    for name, memory in rows:
+        found = [line for text in (README, (ROOT / "docs" / "models.md").read_text()) for line in text.splitlines()
+                 if f"`bitnet-edge pull {name}` |" in line]  # fmt: skip
+        assert found and all(f" | {memory} | " in line for line in found), name
 
 
 def test_board_tables_are_current() -> None:

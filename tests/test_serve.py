@@ -392,6 +392,30 @@ def test_no_door_is_opened_by_mistake() -> None:
         assert done.returncode == 2 and "--api-key" in done.stderr and "--insecure" in done.stderr
 
 
+@pytest.mark.parametrize("key", [(), ("--api-key", "secret")])
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.7", "box.example"])
+def test_wyoming_has_no_key(host: str, key: tuple[str, ...]) -> None:
+    """Only --insecure opens it to others: a key of the HTTP server does not protect it."""
+    done = command("serve", "--wyoming", f"tcp://{host}:10700", *key)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) <= 2, done.stderr
+    assert f"tcp://{host}:10700 can be reached by others" in done.stderr and "--insecure" in done.stderr
+
+
+def test_where_wyoming_may_listen() -> None:
+    from edge.cli.serve import check_exposure
+
+    for address in ("tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1"):
+        check_exposure("127.0.0.1", None, False, None, address)
+    check_exposure("127.0.0.1", None, True, None, "tcp://0.0.0.0:1")
+    check_exposure("0.0.0.0", "secret", True, None, "tcp://0.0.0.0:1")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:10700", "tcp://0.0.0.0", "tcp://:1", "tcp://a:99999", "tcp://[::1", "x"])
+def test_an_address_of_wyoming_that_is_not_one(address: str) -> None:
+    done = command("serve", "--wyoming", address)
+    assert done.returncode == 2 and "tcp://HOST:PORT" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_port_that_is_taken() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -16,8 +16,8 @@ from edge.cli.output import Output
 @click.command(
     cls=Command,
     help="Convert the model IN (a .gguf file or a Hugging Face folder) to the GGUF file OUT. The result is read back "
-    "and compared before it is moved to OUT. After an interruption the same command continues where it stopped; what "
-    "was finished is in OUT.part.",
+    "and each tensor is compared with the converted one before the file is moved to OUT. "
+    "After an interruption the same command continues where it stopped; what was finished is in OUT.part.",
     short_help="Convert a model to one GGUF file that loads quickly.",
 )
 @click.argument("source", metavar="IN", type=Text())
@@ -35,10 +35,11 @@ from edge.cli.output import Output
     options.I2S_LAYOUT,
     options.ACTIVATION,
     option("--ternarise", is_flag=True, help="Round float matrices to -1, 0, 1 by their mean magnitude, as BitNet "
-           "does: for the latent weights of a ternary model whose metadata does not name it as such."),
+           "does. Use it for a ternary model that was published as float weights and is not recognised as ternary."),
     option("--force", is_flag=True, help="Overwrite OUT if it exists."),
 )  # fmt: skip
-@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print path, size, SHA-256, number of tensors and "
+                          "notes as one JSON object."))
 @options.output_options
 @click.pass_context
 def convert(

@@ -16,7 +16,7 @@ from edge.errors import EdgeError, UsageError
 
 @click.command(
     cls=Command,
-    help="Compute embeddings, vectors of length 1 for search and comparison, with an embedding model (such as "
+    help="Compute embeddings (vectors of norm 1, for search and comparison) with an embedding model (such as "
     "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input.",
     short_help="Compute the embeddings of texts, or compare two texts.",
 )

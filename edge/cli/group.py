@@ -341,7 +341,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     invoke_without_command=True,
     context_settings=CONTEXT,
     help="Run ternary language models on this machine, offline.",
-    epilog="Every option can also be given as an environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
+    epilog="Almost every option can also be given as an environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
 @click.option(
     "-V",

@@ -39,14 +39,14 @@ I2S_LAYOUT = option(
     type=click.Choice(["auto", "128", "64", "1x4"]),
     default="auto",
     advanced=True,
-    help="Byte order of I2_S files, which the file does not record: auto (default) scores a short text with each and "
+    help="Byte order of I2_S files, which the file does not record: auto (default) tries each on a short text and "
     "takes the best; 128 (official), 64 (converted on ARM) or 1x4.",
 )
 ACTIVATION = option(
     "--activation",
     type=click.Choice(["relu2", "silu"]),
     advanced=True,
-    help="Set the activation function if the file does not name it. Skips the automatic detection.",
+    help="Set the activation function, for a file that does not name it, instead of detecting it.",
 )
 
 
@@ -140,8 +140,9 @@ _kv_options = heading(
            "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES "
            "such as int8:int4 sets both. For comparisons only: fp8 and binary (three to nine times as slow as int8)."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G. To fit, the context is shortened first, then "
-           "a smaller KV type is chosen; exit 5 if nothing fits. M and G are powers of ten; MiB and GiB also work."),
+           help="Memory limit of the whole process, such as 1500M or 2G. To fit, the context is shortened (if --ctx is "
+           "not given), then a smaller KV type is chosen; exit 5 if nothing fits. M and G are powers of ten; "
+           "MiB and GiB also work."),
 )
 _kv_cache_options = heading(
     "KV cache",
@@ -285,7 +286,8 @@ output_options = heading(
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
            help="Print errors only, no notes and no progress."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print the memory plan, notes, speed, and tracebacks of errors."),
+           help="Also print notes, the memory plan and the speed, as far as the command has them, and tracebacks of "
+           "errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip

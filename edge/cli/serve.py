@@ -32,7 +32,7 @@ Examples:
 
 DETAILS = """\
 Programs: base URL http://127.0.0.1:8080/v1 for OpenAI clients, http://127.0.0.1:8080 for Ollama's.
-docs/serve.md shows Home Assistant, Python, curl and systemd.
+docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
 """
 
 
@@ -54,7 +54,7 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
            help="Listen on a Unix socket instead."),
     option("--api-key", type=Text(), metavar="KEY", help="Key that clients must send (Authorization: Bearer KEY). "
            "Prefer the variable BITNET_EDGE_API_KEY: other users of this machine can see command lines."),
-    option("--insecure", is_flag=True, advanced=True, help="Allow an address that others can reach, without a key."),
+    option("--insecure", is_flag=True, advanced=True, help="Allow addresses that others can reach, without a key."),
     option("--host-name", "host_names", type=Text(), multiple=True, metavar="NAME", allow_from_autoenv=False,
            advanced=True, help="Also accept requests for this host name, such as that of a reverse proxy. Addresses "
            "and localhost are always accepted."),
@@ -76,7 +76,8 @@ docs/serve.md shows Home Assistant, Python, curl and systemd.
            "/kiosk/turn. The other paths are answered by the model (docs/kiosk.md)."),
     option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
-           help="Also serve Home Assistant's voice assistant."),
+           help="Also serve Home Assistant's voice assistant. This protocol has no key: an address that others can "
+           "reach needs --insecure."),
 )  # fmt: skip
 @options.system_options
 @options.model_file_options
@@ -93,7 +94,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
 
     out = ctx.ensure_object(Output)
     system = options.system_prompt(flags)
-    check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"])
+    check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"], flags["wyoming"])
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
     defaults = options.ask_arguments({**flags, "by": None})
     desk = None
@@ -190,16 +191,27 @@ def embedder(flags: dict[str, Any]) -> Any:
     return Embedder(settle(checkpoint, n_threads), n_threads, cores)
 
 
-def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None) -> None:
-    """Raise UsageError for an address that other machines can reach if neither a key nor ``insecure`` is given."""
-    if socket_path is not None or key or insecure:
-        return
-    try:
-        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
+def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None, wyoming: str | None) -> None:
+    """Raise UsageError for an address that other machines can reach if neither a key nor ``insecure`` is given.
+
+    The protocol of ``wyoming`` has no key, so that only ``insecure`` allows such an address there.
+    """
+    if wyoming is not None:
+        from edge.serve.wyoming import place
+
+        if not is_loopback(place(wyoming)[0]) and not insecure:
+            raise UsageError(f"--wyoming {wyoming} can be reached by others, and its protocol has no key: use "
+                             "--insecure to allow everybody")
+    if socket_path is None and not key and not insecure and not is_loopback(host):
         raise UsageError(f"--host {host} can be reached by others: use --api-key KEY, or --insecure to allow everybody")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def listen(host: str, port: int, path: str | None) -> socket.socket:

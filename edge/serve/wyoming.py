@@ -30,17 +30,23 @@ CONNECTIONS = 64  # at a time; beyond that the one that has said nothing for the
 TEXT_LIMIT = 1 << 14  # most characters of a transcript
 
 
+def place(address: str) -> tuple[str, int]:
+    """Host and port of tcp://HOST:PORT.  Raises UsageError for another form."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if host is None or port is None or parts.scheme != "tcp":
+        raise UsageError(f"--wyoming {address}: must have the form tcp://HOST:PORT, such as tcp://127.0.0.1:10700")
+    return host, port
+
+
 class Door:
     """The server.  ``address``: tcp://HOST:PORT.  Raises UsageError for another form."""
 
     def __init__(self, address: str, service: Service) -> None:
-        parts = urllib.parse.urlsplit(address)
-        try:
-            self.host, self.port = parts.hostname, parts.port
-        except ValueError:
-            self.host = self.port = None
-        if parts.scheme != "tcp" or not self.host or self.port is None:
-            raise UsageError(f"--wyoming {address}: must have the form tcp://HOST:PORT, such as tcp://0.0.0.0:10700")
+        self.host, self.port = place(address)
         self._service = service
         self._conversations: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
         self._server: asyncio.Server | None = None

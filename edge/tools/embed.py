@@ -90,7 +90,7 @@ class Embedder:
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """The cosine similarity of two vectors of length 1, from -1 to 1."""
+    """The cosine similarity of two vectors of norm 1, from -1 to 1."""
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
 

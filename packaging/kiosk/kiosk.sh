@@ -7,7 +7,7 @@
 #   BITNET_EDGE   the program and its arguments, separated by blanks (default: bitnet-edge)
 #   TOKENS        maximum length of an answer in tokens (default 80)
 #   PATIENCE      timeout of an answer in seconds, including loading (default 60)
-#   BITNET_EDGE_MODEL, BITNET_EDGE_SYSTEM, ...   every option of `bitnet-edge run`
+#   BITNET_EDGE_MODEL, BITNET_EDGE_SYSTEM, ...   options of `bitnet-edge run`
 #
 # Exit codes: 0 at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the code of bitnet-edge if another attempt
 # cannot help (no model, a damaged model, an unsupported processor).  No input of a visitor ends the script.
