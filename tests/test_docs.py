@@ -268,6 +268,31 @@ def test_memory_is_the_same_on_every_page() -> None:
         assert found and all(f" | {memory} | " in line for line in found), name
 
 
+def test_what_fits_in_512_megabytes() -> None:
+    from docs import make_boards
+    from edge.model.library import KNOWN
+
+    text = (ROOT / "docs" / "questions.md").read_text()
+    fits = {make_boards.pulled(model): make_boards.longest(model, 512 << 20, "int8") for model in make_boards.MODELS}
+    assert {name: length for name, length in fits.items() if length != "-"} == {"bitnet-large": "1024"}
+    chats = {name: make_boards.bytes_at(model, 2048, "int8") for model in make_boards.MODELS
+             if (name := make_boards.pulled(model)) and "chat" in KNOWN[name].about}  # fmt: skip
+    least = min(chats, key=lambda name: chats[name])
+    assert "up to 1024 tokens" in text and re.search(rf"`{least}`,\s+takes {chats[least] / 1e6:.0f} MB", text)
+
+
+def test_quoted_licences_of_models() -> None:
+    from fnmatch import fnmatch
+
+    from edge.model.library import KNOWN
+
+    text = (ROOT / "docs" / "questions.md").read_text()
+    quoted = re.findall(r"`([\w*-]+)`: ([\w .-]+?)\. ", text)
+    assert len(quoted) == 4
+    for known in KNOWN.values():
+        assert [licence for pattern, licence in quoted if fnmatch(known.name, pattern)] == [known.licence], known.name
+
+
 def test_board_tables_are_current() -> None:
     from docs import make_boards
 
@@ -340,7 +365,9 @@ def test_questions_of_newcomers_are_answered() -> None:
         assert title.endswith("?") and 20 < len(text.split()) < 120, title
     titles = [answer.partition("\n")[0] for answer in answers]
     for words in ("4 GB", "code 5", "keep the system prompt", "8192 tokens", "stop an answer from a program",
-                  "two people", "OpenAI's client", "get a model", "cost in quality", "at boot"):  # fmt: skip
+                  "two people", "OpenAI's client", "get a model", "cost in quality", "at boot",
+                  "get the source", "Pi Zero 2 W", "without internet", "licences", "update the program",
+                  "remove the program"):  # fmt: skip
         assert any(words in title for title in titles), words
 
 

@@ -17,7 +17,8 @@ from edge.errors import EdgeError, UsageError
 @click.command(
     cls=Command,
     help="Compute embeddings (vectors of norm 1, for search and comparison) with an embedding model (such as "
-    "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input.",
+    "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input. The "
+    "bundled model is not an embedding model: give one with -m, except for tests.",
     short_help="Compute the embeddings of texts, or compare two texts.",
 )
 @click.argument("texts", nargs=-1, type=Text())

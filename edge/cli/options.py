@@ -286,8 +286,7 @@ output_options = heading(
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
            help="Print errors only, no notes and no progress."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print notes, the memory plan and the speed, as far as the command has them, and tracebacks of "
-           "errors."),
+           help="Also print notes, tracebacks of errors, and any memory plan and speed."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip
