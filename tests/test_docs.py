@@ -268,6 +268,21 @@ def test_memory_is_the_same_on_every_page() -> None:
         assert found and all(f" | {memory} | " in line for line in found), name
 
 
+def test_finish_reasons_are_those_of_the_contract() -> None:
+    contract = (ROOT / "docs" / "contract.md").read_text()
+    found = re.search(r"`finish_reason` \((.*?)\)", contract[contract.index("[json_object]") :], re.DOTALL)
+    line = next(line for line in PYTHON_PAGE.splitlines() if "print(answer.finish_reason)" in line)
+    assert found and set(re.findall(r'"(\w+)"', line)) == set(re.findall(r"`(\w+)`", found[1])) >= {"stop", "loop"}
+
+
+def test_units_treat_exit_codes_alike() -> None:
+    unit = (ROOT / "packaging" / "kiosk" / "bitnet-edge.service").read_text()
+    served = next(block for block in blocks((ROOT / "docs" / "service.md").read_text(), "ini") if " serve " in block)
+    for setting in ("Restart", "RestartPreventExitStatus", "SuccessExitStatus"):
+        values = [re.findall(rf"^{setting}=(.*)$", text, re.MULTILINE) for text in (unit, served)]
+        assert len(values[0]) == 1 and values[0] == values[1], setting
+
+
 def test_what_fits_in_512_megabytes() -> None:
     from docs import make_boards
     from edge.model.library import KNOWN

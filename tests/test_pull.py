@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +73,20 @@ def test_a_model_is_pulled_listed_used_and_removed(hub: hubs.Hub, model: bytes) 
     assert library.pulled() == []
     with pytest.raises(ModelNotFound):
         library.remove("tiny")
+
+
+def test_a_copied_models_folder_is_used(
+    hub: hubs.Hub, model: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a board without internet (docs/questions.md): nothing in the folder depends on where it was pulled."""
+    pull(NAME, as_is=True)
+    copy = tmp_path / "elsewhere" / "models"
+    shutil.copytree(library.folder(), copy)
+    shutil.rmtree(library.folder())
+    monkeypatch.setenv("BITNET_EDGE_MODELS", str(copy))
+    assert [each.name for each in library.pulled()] == ["tiny"]
+    path = open_checkpoint("tiny").path
+    assert path.startswith(f"{copy}{os.sep}") and Path(path).read_bytes() == model
 
 
 def test_a_second_pull_downloads_nothing(hub: hubs.Hub) -> None:
