@@ -111,6 +111,63 @@ def test_nothing_is_dropped_or_doubled(turns: list[str], order: list[str]) -> No
     assert not any("could not" in each for each in said)
 
 
+@pytest.mark.parametrize(("turns", "order"), [
+    # one of several, and all of several
+    (["3 green teas and 2 black teas", "one of the green teas should be black"], ["2 × Green tea", "3 × Black tea"]),
+    (["2 green teas and 3 black teas", "make two of them black"], ["5 × Black tea"]),
+    (["a green tea and a black tea", "change all teas to sparkling water"], ["2 × Sparkling water"]),
+    (["a brownie and two blueberry muffins", "remove everything but the muffins"], ["2 × Blueberry muffin"]),
+    (["two croissants", "swap a croissant for a brownie"], ["1 Croissant", "1 Brownie"]),
+    (["an espresso, double", "make the double an americano"], ["1 Americano"]),
+    (["two small and two large americanos", "one of the large ones should be a latte"],
+     ["2 × small Americano", "1 large Americano", "1 large Latte"]),
+    (["a large latte and a small cappuccino", "swap the latte and the cappuccino sizes"],
+     ["1 small Latte", "1 large Cappuccino"]),
+    (["a croissant and a brownie", "replace everything with a muffin"], ["1 Blueberry muffin"]),
+    (["a green tea and a still water", "all of them sparkling water"], ["2 × Sparkling water"]),
+    (["a muffin and two brownies", "take one of each away"], ["1 Brownie"]),
+    (["a small latte and a large latte", "remove the latte"], []),
+    (["a small cappuccino and a large cappuccino", "no cappuccino"], []),
+    (["a green tea with lemon and a black tea with lemon", "take the lemon out"], ["1 Green tea", "1 Black tea"]),
+    # which of them
+    (["two cappuccinos, one small one large", "the large with soy and the small with oat"],
+     ["1 small Cappuccino with oat milk", "1 large Cappuccino with soy milk"]),
+    (["a large latte", "another small one"], ["1 large Latte", "1 small Latte"]),
+    (["two large lattes", "add soy milk to the first one"], ["1 large Latte", "1 large Latte with soy milk"]),
+    (["a brownie and a sparkling water", "i'd rather have still water"], ["1 Brownie", "1 Still water"]),
+    (["a large latte", "make it two with oat milk"], ["2 × large Latte with oat milk"]),
+    (["a cappuccino for me and the same for my friend"], ["2 × Cappuccino"]),
+    (["a large latte", "done", "no remove it"], []),
+    # no slips for what is ordered
+    (["the quick brown fox jumps over the lazy dog"], []),
+])  # fmt: skip
+def test_what_is_changed_of_several(turns: list[str], order: list[str]) -> None:
+    visit = Visit(HOUSE)
+    said = [visit.turn(turn).say for turn in turns]
+    assert [each["text"] for each in visit.shown()["lines"]] == order
+    assert not any("could not note" in each for each in said)
+
+
+@pytest.mark.parametrize(("turns", "says", "order"), [
+    (["a small latte and a large latte", "remove one latte"], "note “remove one latte”", 2),
+    (["a large latte and a large cappuccino", "take away the large one"], "note “take away the large one”", 2),
+    (["a flat white", "swap the soy one for a latte"], "note “swap the soy one for a latte”", 1),
+    (["a large latte", "remove oat milk"], "There is no oat milk in your order.", 1),
+    (["a black tea with sugar", "less sugar"], "note “less sugar”", 1),
+    (["a large latte", "oat or soy milk, whichever"], "note “oat or soy milk”", 1),
+    (["a muffin", "two or three croissants"], "note “two or three croissants”", 1),
+    (["a large latte for takeaway and a brownie to eat in"], "note “for takeaway” or “to eat in”", 2),
+    (["a large latte in my own cup"], "note “in my own cup”", 1),
+    (["a croissant", "warm it up please"], "note “warm it up”", 1),
+    (["a large latte to go"], "note “to go”", 1), (["a few muffins"], "note “a few”", 1),
+])  # fmt: skip
+def test_what_is_unclear_is_said_and_changes_nothing(turns: list[str], says: str, order: int) -> None:
+    visit = Visit(HOUSE)
+    said = [visit.turn(turn).say for turn in turns]
+    assert says in said[-1]
+    assert len(visit.state.lines) == order
+
+
 @pytest.mark.parametrize("cancels", ["cancel the table", "forget the booking", "cancel my reservation please"])
 def test_a_booking_is_cancelled_beside_an_order(cancels: str) -> None:
     visit = Visit(HOUSE)
@@ -243,7 +300,7 @@ def test_a_wish_after_the_order_is_named() -> None:
 
 @pytest.mark.parametrize("text", [
     "a latte with oat milk, no rush", "a large latte with a friend", "a small oat milk latte and a nice brownie",
-    "I'd like two large lattes, no sugar, thanks", "half a dozen croissants", "hello latte please", "large latte to go",
+    "I'd like two large lattes, no sugar, thanks", "half a dozen croissants", "hello latte please",
     "a plain croissant with butter", "no thanks, a brownie",
 ])  # fmt: skip
 def test_nothing_is_named_that_is_not_a_wish(text: str) -> None:

@@ -63,12 +63,20 @@ class Details(Changes):
         """A size, a number or an extra without an item: of the line that lacks it, or the last one."""
         if not self.state.lines:
             return False
+        if self.told_of_each(turn, mentions):
+            return True
         lines = list(range(1, len(self.state.lines) + 1))
         if number := self.ordinal(low):  # "no egg on the second one"
             self.last, lines = number, [number]
+            if self.state.lines[number - 1].count > 1 and not loose.counted and "ones" not in low:
+                loose.count, loose.counted = 1, True
         elif chosen := self.described(turn, mentions, removing):
             number, rest = chosen
             if removing and all(mention.kind == "number" for mention in rest):
+                spoken = {value for mention in mentions if mention not in rest for value in mention.values}
+                alike = [n for n in lines if spoken & {self.state.lines[n - 1].size, *self.state.lines[n - 1].extras}]
+                if len(alike) > 1:  # "the large one" where there are several
+                    return self.doubted(low)
                 return self.emit(Remove(number, int(rest[0].value) if rest else 0))
             _, loose = self.drafts(turn, rest)
             self.last, lines, said, mentions = number, [number], mentions, rest
@@ -81,6 +89,7 @@ class Details(Changes):
         if self.sizes_listed(lines, mentions) or self.portioned(turn, mentions):
             return True
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
+        again = again or bool(re.match(r"(?:and |also |oh |, )*another\b", low)) and not loose.without
         if again and (loose.extras or loose.without or loose.size):
             return self.same_but(loose)
         if not loose.extras and self.as_usual(low):
@@ -98,7 +107,22 @@ class Details(Changes):
             return self.emit(self.change(having[-1], replace(loose, extras=[new], without=[old])))
         if loose.extras:
             return self.recounted(low, turn, mentions) or self.with_extras(low, loose, lines, turn, mentions, every)
-        return bool(loose.size) and self.resized(low, loose, lines, every)
+        return bool(loose.size) and self.resized(low, loose, lines, every) or bool(self.found.unnoted)
+
+    def doubted(self, low: str) -> bool:
+        """Say that it was not noted, where it is unclear which line is meant."""
+        self.found.unnoted.append(low)
+        return True
+
+    def told_of_each(self, turn: list[Word], mentions: list[Mention]) -> bool:
+        """ "The large one with soy and the small one with oat": each of the lines of these sizes gets its own."""
+        pairs = list(zip(mentions[::2], mentions[1::2]))
+        if len(pairs) < 2 or len(mentions) % 2 or any((a.kind, b.kind) != ("size", "extra") for a, b in pairs):
+            return False
+        sized = [[n for n, line in enumerate(self.state.lines, 1) if line.size in size.values] for size, _ in pairs]
+        if any(len(each) != 1 or turn[a.first - 1].fold != "the" for each, (a, _) in zip(sized, pairs)):
+            return False
+        return all(self.emit(self.change(n, Draft((), extras=[e.value]))) for (n,), (_, e) in zip(sized, pairs))
 
     def sizes_listed(self, lines: list[int], mentions: list[Mention]) -> bool:
         """ "Small and large", "one small and two large": the sizes of lines that lack one, or of parts of one line."""
@@ -139,7 +163,12 @@ class Details(Changes):
         having = [n for n in lines if set(gone) & set(self.state.lines[n - 1].extras)]
         can = self.offering(gone, lines)
         targets = having or (can if every else can[-1:])
-        if not every and len(having) > 1:
+        if removing and not having and re.search(r"\b(?:remove|take|delete|drop|cancel)\b", low) and all(
+            self.house.extras[extra].price for extra in gone
+        ):  # what costs is in an item only where it was ordered
+            self.found.absent += gone
+            return True
+        if not every and len(having) > 1 and not re.search(r"\b(?:remove|take|delete|drop)\b", low):
             targets = [self.last] if self.last in having else having[-1:]
         less = replace(loose, extras=[extra for extra in loose.extras if extra not in gone], without=gone)
         if targets == [self.last] and (added := self.joined(self.state.lines[self.last - 1].item)):
@@ -177,6 +206,8 @@ class Details(Changes):
             return self.emit(Add(line.item, loose.count, line.size, tuple(loose.extras), tuple(loose.without)))
         if loose.counted and (not every or "one of" in low) and loose.count < line.count:
             return self.divide(targets[-1], loose.count, loose)
+        if loose.counted and loose.count > line.count and len(targets) == 1 and re.search(r"\bmake (?:it|that)\b", low):
+            return self.emit(self.change(targets[0], loose, loose.count))  # "make it two with oat milk"
         if targets == [self.last] and not swap and (added := self.joined(line.item)):
             return self.divide(self.last, added, loose, new=True)  # "another one, with cheese on that"
         alike_all = every and re.search(r"\bbe\b", low)  # "can all three be vanilla": like the one that is
@@ -266,7 +297,8 @@ class Details(Changes):
         line = self.state.lines[number - 1]
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.emit(Change(number, min(2 * line.count, MAX_COUNT)))
-        if re.search(r"\bone (?:(?:less|fewer) of each|of each (?:less|fewer))\b", low):
+        each_less = re.search(r"\bone (?:(?:less|fewer) of each|of each (?:less|fewer))\b", low)
+        if each_less or phrases("remove").search(low) and re.search(r"\bone of each\b", low):
             return all(self.emit(Remove(each, 1)) for each in range(len(self.state.lines), 0, -1))
         if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
             return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
@@ -303,7 +335,8 @@ class Details(Changes):
             return self.emit(Change(with_extras[-1], without=self.state.lines[with_extras[-1] - 1].extras))
         if _ONCE_MORE.search(low) and len(own.split()) < 8:
             if re.search(r"\bsame\b", low) and not re.search(r"\b(?:one|another)\b", low) and not numbers:
-                same_again = [Add(*astuple(each)) for each in self.state.lines]
+                here = [each for each in self.found.operations if isinstance(each, Add)]  # said in the same turn
+                same_again = here or [Add(*astuple(each)) for each in self.state.lines]
                 return all(list(map(self.emit, same_again)))
             return self.emit(
                 Add(line.item, numbers[0] if numbers and numbers[0] > 1 else 1, line.size, line.extras, line.without)

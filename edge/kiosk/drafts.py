@@ -33,6 +33,9 @@ _EVERY = re.compile(
 #: "sour cream on both", "chicken for him, beef for me"
 _ON_EVERY = re.compile(r"(?:on|in|for|to|with) (?:both|all|each|everything)\b")
 _FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+|[a-z]+)(?: [,&.+]|$| and\b)")
+_CONTRAST = re.compile(
+    r"\b(?:instead of|rather than|not|make (?:it|that|this|\w+ of (?:them|those))|(?:should|can|could|must) be)\b"
+)
 
 
 @dataclass
@@ -115,9 +118,10 @@ class Drafts(Reading):
         numbered = {words(size)[0].fold: (size,) for size in sizes if size[0].isdecimal()}
         told: list[Mention] = []
         for at, mention in enumerate(mentions):
-            if mention.kind == "size" and mention.other and not sizes & set(mention.values):
-                mention = mention.other
             before = turn[mention.first - 1].fold if mention.first else ""
+            there = before == "the" and any(line.size in mention.values for line in self.state.lines)
+            if mention.kind == "size" and mention.other and not sizes & set(mention.values) and not there:
+                mention = mention.other
             if mention.kind == "size" and fitting and not sizes & set(mention.values):
                 continue  # "a 38, these run big"
             if mention.kind == "size" and mention.first > 2 and turn[mention.first].fold == "half" and (
@@ -145,7 +149,7 @@ class Drafts(Reading):
         held = {line.item for line in self.state.lines}
         heads = {words(name)[-1].stem for name in spoken or held}
         taken = {at: mention for mention in mentions for at in range(mention.first, mention.last)}
-        contrast = re.search(r"\b(?:instead of|rather than|not|make (?:it|that|this))\b", folded(self.text))
+        contrast = _CONTRAST.search(folded(self.text))
         for at, word in enumerate(turn):
             mention = taken.get(at)
             if not contrast and not self._one_behind(turn, at + 1) or mention and mention.kind != "extra":
@@ -329,6 +333,14 @@ class Drafts(Reading):
         turn, mentions, mention = c.turn, c.mentions, c.mentions[at]
         following = mentions[at + 1 :]
         target = c.loose
+        if between[-1:] == ["less"] or between == ["or"] and not c.negative and mentions[at - 1].kind == "extra":
+            first = mention.first - 1
+            if between == ["or"]:
+                first, one = mentions[at - 1].first, mentions[at - 1].value
+                for draft in (c.loose, c.pending, *c.drafts[-1:]):
+                    draft.extras = [extra for extra in draft.extras if extra != one]
+            self.found.unnoted.append(" ".join(word.text for word in turn[first : mention.last]))
+            return  # "less sugar", "oat or soy milk"
         if c.drafts and (some := self._for_some(following, turn, mention.last)):
             c.base = self.split(c.drafts, c.base, Draft((), count=some))
             c.read = following[0].first
@@ -522,13 +534,17 @@ class Drafts(Reading):
                 return size
         return ""
 
+    def fit(self, draft: Draft, number: int) -> int:
+        """How much of what a draft says line ``number`` has."""
+        line = self.state.lines[number - 1]
+        return 2 * (bool(draft.size) and line.size == draft.size) + sum(e in line.extras for e in draft.extras)
+
     def lines_of(self, draft: Draft) -> list[int]:
         """Numbers of the lines that a draft may speak of, the best first."""
         found = []
         for at, line in enumerate(self.state.lines, 1):
             if line.item in draft.values:
-                score = 2 * (bool(draft.size) and line.size == draft.size) + sum(e in line.extras for e in draft.extras)
-                found.append((-score, at))
+                found.append((-self.fit(draft, at), at))
         if not found and draft.definite:  # "the bun" is the cinnamon bun that was ordered, whatever else a bun may be
             stems = {word.stem for word in words(draft.text)}
             found = [

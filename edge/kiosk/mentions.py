@@ -216,8 +216,11 @@ class Vocabulary:
 
 def close(word: Word, part: str) -> bool:
     """Whether a word of a guest is stem ``part`` of the house, or a slip of the pen for it: no other English word."""
-    if word.stem == part or word.fold == part + "s" or re.sub("[iy]$", "", word.stem) == re.sub("[iy]$", "", part):
-        return True  # the last: "brownies", "brownie"
+    if word.stem == part or word.fold == part + "s" or (
+        re.sub("[iy]$", "", word.stem) == re.sub("[iy]$", "", part)
+        and (part[-1] not in "iy" or re.search("(?:y|ie?)s?$", word.fold))
+    ):
+        return True  # the last: "brownies", "brownie"; not "brown", "toasted"
     shorter = min(len(word.stem), len(part))
     unknown = word.fold not in vectors.table()[0]  # "lates" is no word, though "late" is
     common = word.stem in COMMON and not (unknown and word.fold.endswith("s") and word.fold not in listed("common"))

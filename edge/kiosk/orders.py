@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from edge.kiosk.details import NO_I_MEAN
 from edge.kiosk.drafts import Draft
@@ -11,12 +12,19 @@ from edge.kiosk.operations import MAX_COUNT, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.placing import BACK, MAKE_IT, SOME, Placing
 from edge.kiosk.unlisted import missed, no_count
-from edge.kiosk.words import Word, folded
+from edge.kiosk.words import NUMBERS, Word, folded
 
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
     r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b"
     r"|(?:\bkeep |^(?:(?:on second thoughts?|actually|no|sorry|wait),? )*)(?:only|just) (?=the (?!one|two|three|\d))"
+)
+_OR = re.compile(rf"\b(?:\d+|{'|'.join(NUMBERS)}) or (?:\d+|{'|'.join(NUMBERS)}) ")
+_ALL_INTO = re.compile(
+    r"(?:(?:please|actually|sorry|can you|could you),? )*(?:(?:replace|swap|change|switch|exchange|make|turn) )?"
+    r"(?:everything|all of (?:it|them|those|that)|them all|the lot|the whole order) "
+    r"(?:(?:with|for|to|into|should be|as) )?"
+    r"(?:an? |\w+ )?(?!with\b|without\b|but\b|except\b)\w"
 )
 
 
@@ -30,7 +38,13 @@ class Orders(Placing):
         if no_count(text, turn, mentions):
             self.found.no_count = True
             return True
+        if _OR.search(low) and any(mention.kind == "item" for mention in mentions):
+            return self.doubted(low)  # "two or three brownies"
         drafts, loose = self.drafts(turn, mentions)
+        if len(drafts) == 1 and self.state.lines and (
+            self.turned(low, drafts, turn, mentions) or self.all_replaced(low, drafts[0])
+        ):
+            return True
         gone = len(drafts) == 1 and drafts[0].removed and re.match(r"(?:oh,? )?no (?!\W)", low)
         if gone and not self.like(drafts[0]):
             return False  # "no tea" where none was ordered
@@ -46,14 +60,17 @@ class Orders(Placing):
             self.lines_of(drafts[0]) or self.taken(drafts[0], low)
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
+        rather = len(drafts) == 1 and re.search(r"\brather (?:have|take|get)\b", low)
+        if rather and not self.lines_of(drafts[0]) and len(self.like(drafts[0])) == 1:
+            return self.replaced(low, drafts, turn, mentions)  # "I'd rather have still water"
         if len(drafts) > 1 and (MAKE_IT.search(low) or NO_I_MEAN.search(low)) and self.restated(drafts):
             return True
         two = len(drafts) == 2 and (drafts[0].definite or drafts[0].part)
         if two and not drafts[1].definite and self.lines_of(drafts[0]):
             first, second = [mention for mention in mentions if mention.kind == "item"][:2]
             between = {word.fold for word in turn[first.last : second.first]}
-            turned = between & {"a", "an", "into"} and not between & {"and", ",", "with", "plus"}
-            if turned and re.search(r"\bmake\b", low):
+            turned = between & {"a", "an", "into", "be"} and not between & {"and", ",", "with", "plus"}
+            if turned and re.search(r"\bmake\b|\b(?:should|can|could|must) be\b", low):
                 return self.replaced(low, drafts, turn, mentions)  # "make the tea a latte"
         twice = re.search(r"\bdouble (?:the|my|that)\b", low)
         if twice and len(drafts) == 1 and (lines := self.lines_of(drafts[0])):
@@ -104,6 +121,16 @@ class Orders(Placing):
             split = {"plain"} if len(drafts) > 1 else set()  # "4 rolls, 2 with butter, 2 plain"
             self.found.missed += [each for each in missed(turn, mentions) if each not in split]
         return done or bool(self.found.unclear)
+
+    def all_replaced(self, low: str, new: Draft) -> bool:
+        """ "Replace everything with a muffin", "all of them orange juice"."""
+        if not _ALL_INTO.match(low) or len(new.values) > 1:
+            return False
+        count = sum(line.count for line in self.state.lines)
+        single = new.counted or re.search(rf"\ban? (?:\w+ )?{re.escape(folded(new.text))}\b", low)
+        for number in range(len(self.state.lines), 0, -1):
+            self.emit(Remove(number))
+        return self.put("", replace(new, count=new.count if single else min(count, MAX_COUNT)), low)
 
     def _removes(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:
         """Whether what is negated is the item, not an extra of an item that is being ordered."""

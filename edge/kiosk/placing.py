@@ -33,6 +33,7 @@ MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
     r"|\b(?:one|two|three) (?:of (?:them|those|these) )?(?:should|can|could|to) be\b"
 )
+_INTO = re.compile(r"\b(?:make|turn|swap|change|switch|replace|exchange)\b|\b(?:should|can|could|must|to) be\b")
 
 
 class Placing(Details):
@@ -165,9 +166,15 @@ class Placing(Details):
             for each in sorted(lines, reverse=True):
                 done = self.emit(Remove(each)) or done
             return done
+        alike = [each for each in lines if self.fit(draft, each) == self.fit(draft, number)]
+        if len(alike) > 1 and re.search(r"\b(?:last|other|first|second)\b", low):
+            return self.emit(Remove(min(alike) if "first" in low else max(alike)))
         if re.search(r"\b(?:another|second|extra|more)\b", low) and line.count > 1 and not draft.counted:
             return self.emit(Remove(number, 1))
         single = re.search(rf"\ban? (?:\w+ )?{re.escape(folded(draft.text))}\b", low)
+        if len(alike) > 1:  # "remove one latte" where they differ is unclear
+            doubt = draft.counted or single
+            return self.doubted(low) if doubt else all(self.emit(Remove(n)) for n in sorted(alike, reverse=True))
         if single and line.count > 1 and not draft.counted:
             return self.emit(Remove(number, 1))  # "she doesn't want a tea after all"
         if draft.counted and not draft.definite or re.search(r"\bone of\b", low):
@@ -235,6 +242,11 @@ class Placing(Details):
             self.found.unclear.append((new.text, new.values))
             return False
         number = lines[0]
+        name = re.escape(folded(old.text))
+        if re.search(rf"\b(?:swap|replace|change|switch|exchange|turn|make) an? {name}\b", low):
+            old = replace(old, count=1, counted=True)  # "swap a croissant for a brownie"
+        elif len(lines) > 1 and re.search(rf"\b(?:all|both|every) (?:of )?(?:the |my )?{name}\b", low):
+            return all(self.exchange(low, old, new, each) for each in sorted(lines, reverse=True))
         if set(new.values) & set(old.values):  # the same item, in another form
             return self.emit(self.change(number, new, new.count if new.counted else 0))
         done = self.exchange(low, old, new, number)
@@ -242,6 +254,31 @@ class Placing(Details):
             if draft is not old and draft is not new:
                 self.put(low, draft, low)
         return done
+
+    def turned(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:
+        """ "Make the double an americano", "one of the large ones should be a latte": told by a size or an extra."""
+        others = [n for n in self.like(drafts[0]) if n not in self.lines_of(drafts[0])]
+        if (some := SOME.search(low)) and len(others) == 1 and self.lines_of(drafts[0]) and not drafts[0].part:
+            part = Draft((), number_word(some[1]) or 1, True)  # "make two of them black" of green and black ones
+            return self.exchange(low, part, replace(drafts[0], counted=False), others[0])
+        named = [at for at, mention in enumerate(mentions) if mention.kind == "item"]
+        if len(named) != 1 or not _INTO.search(low) or self.lines_of(drafts[0]) and not drafts[0].size:
+            return False
+        told, item = mentions[: named[0]], mentions[named[0]]
+        of = next((mention for mention in told if mention.kind in ("size", "extra")), None)
+        if of is None or not of.first or turn[of.first - 1].fold != "the":
+            return False
+        between = {word.fold for word in turn[of.last : item.first]}
+        if not between & {"a", "an", "to", "into", "for", "be"} or between & {"and", ",", "of"} or (
+            of.kind == "extra" and not between & {"one", "ones"}):  # fmt: skip
+            return False
+        lines = [n for n, line in enumerate(self.state.lines, 1) if {line.size, *line.extras} & set(of.values)]
+        fresh, _ = self.drafts(turn, [m for m in mentions[named[0] :] if m.kind != "number"])
+        if len(lines) != 1 or len(fresh[0].values) > 1:
+            return self.doubted(low)
+        counts = [int(mention.value) for mention in told[: told.index(of)] if mention.kind == "number"]
+        old = Draft((), counts[0] if counts else 0, bool(counts))
+        return self.exchange(low, old, replace(fresh[0], counted=False), lines[0])
 
     def exchange(self, low: str, old: Draft, new: Draft, number: int) -> bool:
         """Put another item in the place of a line, or of some of it."""

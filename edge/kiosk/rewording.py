@@ -22,10 +22,13 @@ _SLIP = re.compile(
     rf"(?:,? (?:no|wait|sorry|make (?:that|it)|i mean))*,? ({_NUMBER})(?=[,.!;]|$| (?:please|actually|then)\b)",
     re.IGNORECASE,
 )
+#: "no remove it"
+_NO_BUT = re.compile(r"^(?:no|nope|nah)(?= (?:remove|cancel|delete|take|change|make|swap|replace)\b)", re.IGNORECASE)
 
 
 def reworded(house: House, text: str) -> str:
     """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
+    text = _NO_BUT.sub(r"\g<0>,", text)
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
     return _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, _NOT_BUT.sub(r"\1", plain))))
 
