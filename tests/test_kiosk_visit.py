@@ -132,6 +132,8 @@ def test_nothing_is_dropped_or_doubled(turns: list[str], order: list[str]) -> No
     # which of them
     (["two cappuccinos, one small one large", "the large with soy and the small with oat"],
      ["1 small Cappuccino with oat milk", "1 large Cappuccino with soy milk"]),
+    (["two flat whites, one with soy milk", "the other with oat milk"],
+     ["1 Flat white with oat milk", "1 Flat white with soy milk"]),
     (["a large latte", "another small one"], ["1 large Latte", "1 small Latte"]),
     (["two large lattes", "add soy milk to the first one"], ["1 large Latte", "1 large Latte with soy milk"]),
     (["a brownie and a sparkling water", "i'd rather have still water"], ["1 Brownie", "1 Still water"]),

@@ -191,8 +191,8 @@ class Details(Changes):
             return False
         targets = can if every else [self.last if self.last in can else can[-1]]
         lacking = [n for n in can if not set(loose.extras) <= set(self.state.lines[n - 1].extras)]
-        if len(lacking) == 1 and re.search(r"\bthe others?\b", low):
-            targets = lacking  # "oat milk in the other one, too"
+        if lacking and re.search(r"\bthe others?\b", low):  # "oat milk in the other one, too": the plainest
+            targets = [max(lacking, key=lambda n: (-len(self.state.lines[n - 1].extras), n))]
         line = self.state.lines[targets[-1] - 1]
         corrected = bool(NO_I_MEAN.search(low))  # "no wait, oat milk"
         instead = re.search(r"\binstead\b(?! of)", low) or _SWAP.search(low)
