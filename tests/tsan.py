@@ -118,10 +118,10 @@ make_model.make(eight, "tiny", "I2_S", "Q8_0")
 RUNS = (
     ("bundled", 0.3, None, sessions, {}),
     ("scales per group, copied meanwhile", 0.25, grouped, sessions // 4, {"weights": "auto"}),
-    ("the same, blocks of Q2_0, scalar", 0.15, paired, sessions // 4, {"weights": "auto", "isa": "scalar"}),
-    ("the same, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "unhurried": True}),
+    ("scales per group, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "unhurried": True}),
     ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"unhurried": True}),
     ("Q8_0 head in two stages", 0.1, eight, sessions // 2, {"head": "two-stage"}),
+    ("blocks of Q2_0, copied meanwhile, scalar", 0.15, paired, sessions // 12, {"weights": "auto", "isa": "scalar"}),
 )
 failed = False
 for name, share, model, n, options in RUNS:
