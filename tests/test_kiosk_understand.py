@@ -139,7 +139,7 @@ def test_talk(turn: str, kind: str) -> None:
 @pytest.mark.parametrize("turn", [
     "I want no croissant", "not a brownie", "I love brownies", "my brother had a croissant yesterday",
     "I burnt my tongue on the latte", "this brownie is the bomb", "my wife never drinks coffee",
-    "we ate the carrot cake last week", "until when can I get a toastie",
+    "we ate the carrot cake last week", "until when can I get a toastie", "I'm torn between the soup and the toastie",
 ])  # fmt: skip
 def test_what_guests_tell_is_not_ordered(turn: str) -> None:
     assert visit("cafe", turn).lines == ()
@@ -151,6 +151,24 @@ def test_what_guests_tell_is_not_ordered(turn: str) -> None:
 ])  # fmt: skip
 def test_what_guests_tell_and_order(turn: str) -> None:
     assert [line.item for line in visit("cafe", turn).lines] == ["Brownie"]
+
+
+@pytest.mark.parametrize(("turns", "lines"), [
+    (["a large latte and a large cappuccino", "the latte with oat milk and the cappuccino with soy"],
+     ["1 large Latte with oat milk", "1 large Cappuccino with soy milk"]),
+    (["a muffin and a croissant", "never mind, just the croissant"], ["1 Croissant"]),
+    (["never mind, just a small latte then"], ["1 small Latte"]),
+    (["a large latte for me, and my husband will have the same"], ["2 × large Latte"]),
+    (["a hot chocolate for my little boy"], ["1 Hot chocolate"]),
+    (["two small lattes", "the little one with oat milk"], ["2 × small Latte with oat milk"]),
+])  # fmt: skip
+def test_what_ordinary_guests_say(turns: list[str], lines: list[str]) -> None:
+    assert [line_text(line) for line in visit("cafe", *turns).lines] == lines
+
+
+@pytest.mark.parametrize("turn", ["Hello, a table for two please, for Saturday", "Hi, table for two on Saturday"])
+def test_a_greeting_is_not_a_name(turn: str) -> None:
+    assert visit("cafe", turn).bookings["table"].keys() == {"day", "people"}
 
 
 @pytest.mark.parametrize("turn", ["not", "?", "no", "two", "with", "-", "a a a a", "the the", "£", "1 2 3", "the one"])

@@ -350,7 +350,9 @@ class Drafts(Reading):
         )
         if glued and following[0].kind == "extra":
             glued = self._glued(mentions, at, turn)
-        onto = self._onto(following, turn, mention.last)
+        joined = [word.fold for word in turn[mention.last : mention.last + 2]] == ["and", "the"]
+        own = bool(c.drafts) and between == ["with"] and joined  # "the latte with oat milk and the tea with lemon"
+        onto = not own and self._onto(following, turn, mention.last)
         if onto and self._supports(following, mention):
             target = c.pending
             c.pending.definite = True

@@ -25,10 +25,27 @@ _SLIP = re.compile(
 #: "no remove it"
 _NO_BUT = re.compile(r"^(?:no|nope|nah)(?= (?:remove|cancel|delete|take|change|make|swap|replace)\b)", re.IGNORECASE)
 
+#: "never mind, just a muffin then": not the muffin is taken back
+_NEVER_MIND = re.compile(
+    r"^(?:(?:oh|ok|okay|ah|no|actually)[, ]+)*never ?mind,? (?=(?:just|i'?ll|i'?d|only|give me|can i)\b)", re.IGNORECASE
+)
+#: "my little boy" is not a size
+_LITTLE = re.compile(
+    r"\b(my|his|her|our|their|the|a) (?:little|small|big|tiny) "
+    r"(?=(?:boy|girl|sister|brother|man|lad|lady|daughter|son|kid|kids|child|nephew|niece|guy|fellow)s?\b)",
+    re.IGNORECASE,
+)
+#: "and my husband will have the same"
+_SAME = re.compile(
+    r",? and (?:i|we|he|she|they|my \w+)(?:'?ll| will|'?d| would)? (?:have|take|like|wants?|gets?|love) the same"
+    r"(?: (?:too|please|again|as well))*(?=[.!]|$)",
+    re.IGNORECASE,
+)
+
 
 def reworded(house: House, text: str) -> str:
     """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
-    text = _NO_BUT.sub(r"\g<0>,", text)
+    text = _SAME.sub(" and the same for me", _LITTLE.sub(r"\1 ", _NEVER_MIND.sub("", _NO_BUT.sub(r"\g<0>,", text))))
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
     return _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, _NOT_BUT.sub(r"\1", plain))))
 
