@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The whole suite N times on a machine that has other things to do: a busy loop on each core, and copies of a gigabyte
-# that are written, read and dropped.  `make test-load COUNT=20`; prints what each run counted.
+# that are written, read and dropped.  `make test-load COUNT=20`; prints what each run counted and keeps the output of
+# a run that failed in build/load-RUN.log.  The suite takes two processes per core and one more, so that the tests have to
+# wait for each other as well.
 #
 #   tests/load.sh [COUNT]
 set -uo pipefail
@@ -29,7 +31,12 @@ loads+=($!)
 green=0
 for run in $(seq "$count"); do
     begun=$SECONDS
-    if make --silent test ARGS=-q >"$folder/out" 2>&1; then green=$((green + 1)); else grep -E '^(FAILED|ERROR)' "$folder/out"; fi
+    if make --silent test ARGS="-q -n $((2 * $(nproc) + 1))" >"$folder/out" 2>&1; then
+        green=$((green + 1))
+    else
+        grep -E '^(FAILED|ERROR)' "$folder/out"
+        mkdir -p build && cp "$folder/out" "build/load-$run.log"
+    fi
     echo "run $run of $count: $(tail -n 1 "$folder/out") ($((SECONDS - begun)) s, load $(cut -d' ' -f1 /proc/loadavg))"
 done
 echo "$green of $count green"
