@@ -882,7 +882,7 @@ def test_what_drinks_are_there() -> None:
     (["lage capucino"], "Your order: 1 large Cappuccino. That is €3.70. Anything else?"),
     (["two lates smal"], "Your order: 2 × small Latte. That is €6.60. Anything else?"),
     (["three croissants", "oh sorry. a small cappuccino too"],
-     "No problem. Your order: 3 × Croissant and 1 small Cappuccino. That is €9.40. Anything else?"),
+     "Your order: 3 × Croissant and 1 small Cappuccino. That is €9.40. Anything else?"),
     (["when do you close on Saturday?"], HOUSE.facts[0]),
 ])  # fmt: skip
 def test_a_reply_word_for_word(turns: list[str], said: str) -> None:
@@ -901,3 +901,47 @@ def test_a_reply_word_for_word(turns: list[str], said: str) -> None:
 ])  # fmt: skip
 def test_wishes_beside_something_else_are_not_lost(turns: list[str], said: str) -> None:
     assert said in talk(*turns)[-1]
+
+
+@pytest.mark.parametrize(("turns", "said"), [
+    # what is named and came to nothing is said
+    (["a black tea", "two sugars please"], "I could not note “two sugars”. Please ask a member of staff. "
+     "Your order: 1 Black tea with sugar. That is €2.80. Anything else?"),
+    (["double brownie"], "I could not note “double”. Please ask a member of staff. "
+     "Your order: 1 Brownie. That is €3.40. Anything else?"),
+    (["a latte and a croissant, both large"], "I could not note “large croissant”. Please ask a member of staff. "
+     "Your order: 1 large Latte and 1 Croissant. That is €6.00. Anything else?"),
+    # another kind than the menu has
+    (["a chocolate brownie"], "I could not note “chocolate”. Please ask a member of staff. "
+     "Your order: 1 Brownie. That is €3.40. Anything else?"),
+    (["choclate cake"], "I could not find “choclate cake” on the menu. Do you want Carrot cake?"),
+    (["choclate cake", "yes please"], "Your order: 1 Carrot cake. That is €3.90. Anything else?"),
+    (["a chocolate cake and a small latte", "no, a brownie"],
+     "Your order: 1 small Latte and 1 Brownie. That is €6.70. Anything else?"),
+    (["an avocado bagel", "toasted please"], "I could not note “toasted”. Please ask a member of staff."),
+    # nothing is settled by "sorry" and "no"
+    (["a green tea and a black tea", "sorry make both black"],
+     "Your order: 2 × Black tea. That is €5.60. Anything else?"),
+    (["3 green teas and a black tea", "make both black"], "I could not note “make both black”. "
+     "Please ask a member of staff."),
+    (["a coffee", "no just a normal coffee"], f"“coffee”: {COFFEES}?"),
+    (["alright"], "What would you like?"),
+    (["a latte", "that's it"], "Latte: small or large? Say “no Latte” if you do not want one."),
+    (["a latte", "that's it", "no latte"], "Your order is empty now. Anything else?"),
+    (["a small cappuccino and a small latte", "the latte was wrong, I said americano"],
+     "Your order: 1 small Cappuccino and 1 small Americano. That is €5.70. Anything else?"),
+    (["So my friend wants a flat white and I'm torn between the soup and the toastie"],
+     "Your order: 1 Flat white. That is €3.60. Anything else?"),
+    # a question behind a greeting
+    (["hiya, whats the wifi password"], HOUSE.facts[3]),
+    (["a cheese toastie", "hmm how much is the toastie"], "Cheese toastie: €5.40."),
+    (["Excuse me, where is the loo?"], HOUSE.facts[5]),
+    # prices
+    (["what does the oat milk cost extra"], "oat milk: €0.50."),
+    (["how much is the brownie and the carrot cake?"], "Brownie: €3.40. Carrot cake: €3.90."),
+    # a booking behind a question
+    (["what about saturday afternoon, can i book for 2 at half past three"],
+     "Table: day saturday afternoon, time half past three, people 2. Table: under which name?"),
+])  # fmt: skip
+def test_nothing_false_is_said_and_nothing_dropped(turns: list[str], said: str) -> None:
+    assert talk(*turns)[-1] == said

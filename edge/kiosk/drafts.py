@@ -19,7 +19,7 @@ _NEGATION = frozenset(
 _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
 
 #: what follows a "no" that corrects
-_HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i"})
+_HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i", "just", "only"})
 #: what stands between two sizes of which the second is meant
 _HESITANT_SIZE = frozenset("no wait sorry actually rather make or mean to should instead".split())
 _BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
@@ -34,7 +34,8 @@ _EVERY = re.compile(
 _ON_EVERY = re.compile(r"(?:on|in|for|to|with) (?:both|all|each|everything)\b")
 _FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+|[a-z]+)(?: [,&.+]|$| and\b)")
 _CONTRAST = re.compile(
-    r"\b(?:instead of|rather than|not|make (?:it|that|this|\w+ of (?:them|those))|(?:should|can|could|must) be)\b"
+    r"\b(?:instead of|rather than|not|make (?:it|that|this|both|all|them|\w+ of (?:them|those))"
+    r"|(?:should|can|could|must) be)\b"
 )
 
 
@@ -114,13 +115,17 @@ class Drafts(Reading):
                 for mention in mentions
             ]  # fmt: skip
         mentions = self._siblings(mentions, spoken, turn)
+        offered = {e for name in spoken or {line.item for line in self.state.lines} if (item := self.house.item(name))
+                   for e in item.extras}  # fmt: skip
         fitting = any(mention.kind == "size" and sizes & set(mention.values) for mention in mentions)
         numbered = {words(size)[0].fold: (size,) for size in sizes if size[0].isdecimal()}
         told: list[Mention] = []
         for at, mention in enumerate(mentions):
             before = turn[mention.first - 1].fold if mention.first else ""
             there = before == "the" and any(line.size in mention.values for line in self.state.lines)
-            if mention.kind == "size" and mention.other and not sizes & set(mention.values) and not there:
+            if mention.kind == "size" and mention.other and not sizes & set(mention.values) and not there and (
+                mention.other.kind != "extra" or set(mention.other.values) & offered
+            ):  # fmt: skip
                 mention = mention.other
             if mention.kind == "size" and fitting and not sizes & set(mention.values):
                 continue  # "a 38, these run big"
@@ -215,7 +220,10 @@ class Drafts(Reading):
                 c.pending = Draft(())
             for draft in c.drafts:
                 if mention.kind == "size":
-                    draft.size = self.size_for(draft.values, mention.values) or draft.size
+                    size = self.size_for(draft.values, mention.values)
+                    draft.size = size or draft.size
+                    if not size:  # "a latte and a croissant, both large"
+                        self.found.unnoted.append(f"{turn[mention.first].text} {draft.text}")
                 else:
                     (draft.without if c.negative else draft.extras).append(mention.value)
         else:

@@ -108,15 +108,17 @@ class Vocabulary:
             if len(words(booking.name)) > 1 and begins.count(fold) == 1 and stem(fold) not in _WEAK | COMMON:
                 self._add("booking", booking.name, fold)
         self.entries = list(dict.fromkeys(self.entries))
-        #: stem -> the items whose names contain it; ``heads``: the last words of names
+        #: stem -> the items whose names contain it; ``forms``: these words as they are written; ``heads``: last words
         self.parts: dict[str, dict[str, None]] = {}
+        self.forms: set[str] = set()
         self.heads = {entry.stems[-1] for entry in self.entries if entry.kind == "item"}
         own = {item.name for item in house.items}
         for entry in self.entries:
-            for part in entry.stems if entry.kind == "item" else ():
+            for part, form in zip(entry.stems, entry.folds) if entry.kind == "item" else ():
                 whole = " ".join(entry.folds) in {folded(name) for name in own}
                 if part not in _WEAK and len(part) > 2 and (part == entry.stems[-1] or whole):
                     self.parts.setdefault(part, {})[entry.value] = None
+                    self.forms.add(form)
         #: stem -> the only extra with it as first or last word of its name
         first: dict[str, set[str]] = {}
         for entry in self.entries:
@@ -159,7 +161,11 @@ class Vocabulary:
             elif not span & taken:
                 chosen.append(mention)
                 taken |= span
-        return sorted(chosen, key=lambda m: m.first)
+        chosen.sort(key=lambda m: m.first)
+        return [
+            one for one, two in zip(chosen, [*chosen[1:], None])
+            if not two or one.exact or (one.kind, two.kind) != ("item", "item") or one.last != two.first
+        ]  # the "chocolate" of "a chocolate brownie" is not a hot chocolate
 
     def _full(self, turn: list[Word]) -> Iterator[Mention]:
         for at, word in enumerate(turn):
@@ -206,6 +212,8 @@ class Vocabulary:
         )  # fmt: skip
 
     def _owners(self, word: Word) -> dict[str, None]:
+        if word.fold.endswith(("ed", "ing")) and word.fold not in self.forms:
+            return {}  # "toasted" is not a toast
         if word.stem in self.parts:
             return self.parts[word.stem]
         for part, owners in self.parts.items():
@@ -222,7 +230,7 @@ def close(word: Word, part: str) -> bool:
     ):
         return True  # the last: "brownies", "brownie"; not "brown", "toasted"
     shorter = min(len(word.stem), len(part))
-    unknown = word.fold not in vectors.table()[0]  # "lates" is no word, though "late" is
+    unknown = re.sub("'s$", "", word.fold) not in vectors.table()[0]  # "lates" is no word, though "late" is
     common = word.stem in COMMON and not (unknown and word.fold.endswith("s") and word.fold not in listed("common"))
     if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or common:
         return False

@@ -12,7 +12,8 @@ from edge.kiosk.operations import MAX_COUNT, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.placing import BACK, MAKE_IT, SOME, Placing
 from edge.kiosk.unlisted import missed, no_count
-from edge.kiosk.words import NUMBERS, Word, folded
+from edge.kiosk.wishes import replaced_kind
+from edge.kiosk.words import NUMBERS, Word, folded, words
 
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
@@ -22,7 +23,7 @@ _EXCEPT = re.compile(
 _OR = re.compile(rf"\b(?:\d+|{'|'.join(NUMBERS)}) or (?:\d+|{'|'.join(NUMBERS)}) ")
 _ALL_INTO = re.compile(
     r"(?:(?:please|actually|sorry|can you|could you),? )*(?:(?:replace|swap|change|switch|exchange|make|turn) )?"
-    r"(?:everything|all of (?:it|them|those|that)|them all|the lot|the whole order) "
+    r"(?:everything|(?:all|both) of (?:it|them|those|that)|both|them (?:all|both)|the lot|the whole order) "
     r"(?:(?:with|for|to|into|should be|as) )?"
     r"(?:an? |\w+ )?(?!with\b|without\b|but\b|except\b)\w"
 )
@@ -32,7 +33,17 @@ class Orders(Placing):
     """What a clause does to the order."""
 
     def order(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
-        """A clause that names items, sizes or extras of the menu."""
+        """A clause that names items, sizes or extras of the menu; whether it was read, or is asked back."""
+        for item in [mention for mention in mentions if mention.kind == "item"]:
+            if kind := replaced_kind(self.house, turn, mentions, item):
+                self.found.unclear.append((kind, item.values))
+                mentions = [each for each in mentions if each is not item]
+        if self.found.unclear and not mentions:
+            return True
+        return self.ordered(text, low, turn, mentions) or bool(self.found.unclear)
+
+    def ordered(self, text: str, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
+        """What a clause does to the order."""
         if re.search(r"\bdouble (?:it|that|those|them|the order)\b", low):
             return self.pronoun(low, mentions)
         if no_count(text, turn, mentions):
@@ -119,14 +130,22 @@ class Orders(Placing):
                 done = self.put(low, draft, text) or done
         if done and not removing:
             split = {"plain"} if len(drafts) > 1 else set()  # "4 rolls, 2 with butter, 2 plain"
-            self.found.missed += [each for each in missed(turn, mentions) if each not in split]
-        return done or bool(self.found.unclear)
+            asked = {text for text, _ in self.found.unclear}
+            self.found.missed += [each for each in missed(turn, mentions) if each not in split | asked]
+        return done
 
     def all_replaced(self, low: str, new: Draft) -> bool:
-        """ "Replace everything with a muffin", "all of them orange juice"."""
+        """ "Replace everything with a muffin", "all of them orange juice", "make both black" of two teas."""
         if not _ALL_INTO.match(low) or len(new.values) > 1:
             return False
         count = sum(line.count for line in self.state.lines)
+        head = words(new.values[0])[-1].stem
+        if head not in {word.stem for word in words(new.text)} and (like := self.like(new)):
+            if re.search(r"\bboth\b", low) and sum(self.state.lines[n - 1].count for n in like) != 2:
+                return self.doubted(low)
+            return all(self.exchange(low, Draft(()), new, n) for n in reversed(like))
+        if re.search(r"\bboth\b", low) and count != 2:
+            return self.doubted(low)
         single = new.counted or re.search(rf"\ban? (?:\w+ )?{re.escape(folded(new.text))}\b", low)
         for number in range(len(self.state.lines), 0, -1):
             self.emit(Remove(number))

@@ -29,18 +29,19 @@ class Questions(Reading):
         if phrases("price").search(low) and not (
             ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)
         ):
+            best = facts.choose(self.house, text, True)
             if items:
-                values = items[0].values
-                if len(values) > 1 and (held := [line.item for line in self.state.lines if line.item in values]):
-                    values = tuple(held[:1])
-                best = facts.choose(self.house, text, True)
                 if best and best <= len(self.house.facts) and facts.certain(self.house, text, best):
                     return self.emit(Answer(best))
-                return self.emit(Answer(self.row(values[0])))
+                held = [line.item for line in self.state.lines]
+                names = [next((value for value in item.values if value in held), item.value) for item in items]
+                return all(self.emit(Answer(self.row(name))) for name in dict.fromkeys(names))
             extras = [mention.value for mention in mentions if mention.kind == "extra"]
-            if extras and not facts.choose(self.house, text, True):
-                return self.emit(Answer(self.extra_row(extras[0])))
-            return self.emit(Answer(facts.choose(self.house, text, True)))
+            if extras and not (0 < best <= len(self.house.facts) and (
+                phrases("holds price").search(self.house.facts[best - 1])
+            )):  # fmt: skip
+                return all(self.emit(Answer(self.extra_row(extra))) for extra in dict.fromkeys(extras))
+            return self.emit(Answer(best))
         if menu and ordering and not wh:
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:

@@ -17,17 +17,19 @@ from edge.kiosk.state import State, apply, missing
 class Understood:
     """The meaning of a turn.
 
-    ``unclear``: (words of the turn, the items that they may mean); ``missed``: words of the turn that order something
-    that is not on the menu; ``unnoted``: wishes that an order cannot hold ("without nuts"); ``impossible``: days, times
-    and numbers that do not exist; ``absent``: what should be taken away and is not in the order; ``second``: bookings
-    of which there is one already; ``no_count``: something was ordered less than once or more than MAX_COUNT times;
-    ``allergy``: the guest told what they may not eat.
+    ``unclear``: (words of the turn, the items that they may mean; one item is asked about, not taken);
+    ``missed``: words that order something that is not on the menu; ``unnoted``: wishes that an order cannot hold;
+    ``unread``: parts that were not understood, beside others that were; ``impossible``: days, times and numbers that do
+    not exist; ``absent``: what should be taken away and is not in the order; ``second``: bookings of which there is one
+    already; ``no_count``: something was ordered less than once or more than MAX_COUNT times; ``allergy``: the guest
+    told what they may not eat.
     """
 
     operations: list[Operation] = field(default_factory=list)
     unclear: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     unnoted: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     impossible: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     second: list[str] = field(default_factory=list)
@@ -35,10 +37,15 @@ class Understood:
     allergy: bool = False
 
     @property
+    def told(self) -> list[str]:
+        """All parts of the turn that the guest is told of."""
+        unclear = [text for text, _ in self.unclear]
+        return [*unclear, *self.missed, *self.unnoted, *self.unread, *self.impossible, *self.absent, *self.second]
+
+    @property
     def remarks(self) -> bool:
-        """Whether the guest must be told something besides the operations."""
-        lists = (self.unclear, self.missed, self.unnoted, self.impossible, self.absent, self.second)
-        return any(lists) or self.no_count
+        """Whether the guest must be told something besides the operations, of what was understood."""
+        return len(self.told) > len(self.unread) or self.no_count
 
 
 class Reading:
@@ -79,7 +86,7 @@ def inquires(low: str) -> bool:
 
 def asks(low: str) -> bool:
     """Whether a folded text has the form of a question; polite orders have this form, too."""
-    return bool(phrases("asking").search(low))
+    return bool(phrases("asking").search(phrases("opener").sub("", low)))
 
 
 def clauses(text: str) -> list[tuple[str, bool]]:

@@ -74,6 +74,8 @@ def question(house: House, state: State) -> str:
 
 def doubt(word: str, names: Sequence[str]) -> str:
     """A question for the one of ``names`` that ``word`` means."""
+    if len(names) == 1:
+        return f"I could not find “{word}” on the menu. Do you want {names[0]}?"
     return f"“{word}”: {listed(list(names), 'or')}?"
 
 
@@ -105,8 +107,8 @@ def reply(
     asked = [each.number for each in operations if isinstance(each, Answer)]
     statements = house.statements()
     for kind in (each.kind for each in operations if isinstance(each, Talk)):
-        parts.append({"greeting": house.texts["greeting"] if after.empty else "Hello.", "thanks": "You are welcome.",
-                      "apology": "No problem."}.get(kind, ""))  # fmt: skip
+        greeting = house.texts["greeting"] if after.empty else "Hello."
+        parts.append({"greeting": greeting, "thanks": "You are welcome."}.get(kind, ""))
     for number in dict.fromkeys(asked):
         unknown = house.texts["allergy" if understood.allergy and any(asked) else "unknown"]
         parts.append(statements[number - 1] if number else unknown)
@@ -118,6 +120,8 @@ def reply(
         parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
     if understood.unnoted:
         parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
+    if understood.unread:
+        parts.append(f"I did not understand {listed(quoted(understood.unread), 'or')}.")
     if understood.absent:
         parts.append(f"There is no {listed(list(dict.fromkeys(understood.absent)), 'or')} in your order.")
     for name in dict.fromkeys(understood.second):
@@ -140,9 +144,9 @@ def reply(
     asking = question(house, after)
     unfilled = missing(house, after)[:1]
     refused = {"deny", "done", "confirm"} & set(words) or any(map(phrases("nameless").match, understood.impossible))
-    if unfilled and unfilled[0][0] in after.bookings and refused and asking == question(house, before):
+    if unfilled and refused and asking == question(house, before):
         asking += f" Say “no {unfilled[0][0]}” if you do not want one."
-    doubts = [*understood.unclear, *doubts]
+    doubts = list(dict.fromkeys([*understood.unclear, *doubts]))
     if after.done and not after.empty:
         parts.append(asking or f"{read_back(house, after)} Is that right?")
     elif "done" in words:
@@ -161,8 +165,10 @@ def reply(
         parts.append(asking if operations != [UNKNOWN] or any(parts) else f"{house.texts['unclear']} {asking}")
     elif (after.lines, after.bookings) != (before.lines, before.bookings) and not doubts:
         parts.append("Anything else?")
-    elif "confirm" in words and not after.empty and not any(parts):
-        parts.append("What else would you like?")
+    elif "confirm" in words and not any(parts):
+        parts.append("What would you like?" if after.empty else "What else would you like?")
+    elif Talk("apology") in operations and not any(parts):
+        parts.append("No problem.")
     text = " ".join(part for part in parts if part)
     if not text and any(isinstance(each, Book | Change) for each in operations):
         text = read_back(house, after)  # it is as the guest wants it

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from edge.kiosk import facts
+from edge.kiosk.accounts import certain, lost
 from edge.kiosk.bookings import Bookings
 from edge.kiosk.house import House, Item
 from edge.kiosk.mentions import Mention
@@ -64,7 +65,7 @@ _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
     r"(?:(?:yes|yeah|yep|ok|okay),? )?(?:that'?s |all )?(?:correct|right|perfect|great|good|fine)|(?:book|do) it"
-    r"|confirm(?:ed)?(?: it)?(?: please)?|ok|okay"
+    r"|confirm(?:ed)?(?: it)?(?: please)?|ok|okay|alright|all right"
 )
 
 
@@ -94,6 +95,8 @@ class _Turn(Orders, Bookings, Questions):
         self.found.unnoted = list(dict.fromkeys(self.found.unnoted))
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
+        if {*self.found.operations} <= {UNKNOWN, Answer(0)}:
+            self.found.unread = []  # that is said of the whole turn
         return self.found
 
     def spoken(self, clause: str) -> str:
@@ -141,6 +144,22 @@ class _Turn(Orders, Bookings, Questions):
             self.found.operations = [*rest, Answer(chosen)]
 
     def clause(self, text: str, ends: bool) -> None:
+        """Read one clause, and name what of it came to nothing."""
+        before, start, told = self.state, len(self.found.operations), len(self.found.told)
+        self.story = False
+        turn = words(text)
+        mentions = self.told_apart(self.names.mentions(turn), turn)
+        self.meaning(text, ends)
+        operations = [each for each in self.found.operations[start:] if each != UNKNOWN]
+        if not operations and len(self.found.told) == told and not self.story:
+            spoken = any(mention.kind in ("item", "extra") and certain(mention, turn) for mention in mentions)
+            self.found.unread += [text.strip(" ,.!?")] * spoken
+        if not self.found.allergy and not self.found.no_count:
+            remarks = " ".join(self.found.told)
+            left = lost(turn, mentions, operations, before, self.state)
+            self.found.unnoted += [each for each in left if each not in remarks]
+
+    def meaning(self, text: str, ends: bool) -> None:
         low = folded(text).strip(" ,.!?")
         if not re.search(r"\w", low):
             return
@@ -207,7 +226,7 @@ class _Turn(Orders, Bookings, Questions):
             self.emit(Talk("other"))
             return
         if menu and not ordering and self.tells(low, turn, mentions):
-            menu = False
+            menu, self.story = False, True
         if menu and self.order(text, low, turn, mentions):
             if not (self.found.allergy or self.found.no_count):
                 self.found.unnoted += unnoted(self.house, text, turn, mentions)
@@ -324,8 +343,11 @@ class _Turn(Orders, Bookings, Questions):
             return self.emit(CONFIRM)
         for kind, pattern in kinds("talk").items():
             if pattern.search(low) and (not asking or kind in ("other", "help", "greeting")):
-                if kind == "apology" and {m.kind for m in self.names.mentions(words(low))} & {"item", "extra", "size"}:
-                    continue  # "sorry, the bowl, not the cup"
+                rest = pattern.sub(" ", low)
+                corrects = any(phrases(name).search(rest) for name in ("correct", "remove", "replace"))
+                named = {m.kind for m in self.names.mentions(words(low))} & {"item", "extra", "size"}
+                if corrects or kind == "apology" and named:
+                    continue  # "sorry make both black", "sorry, the bowl"
                 if asking and kind == "help" and facts.choose(self.house, low, True):
                     continue
                 return self.emit(Talk(kind))

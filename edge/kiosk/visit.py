@@ -32,6 +32,7 @@ _JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
 _EACH = re.compile(
     rf"(?:(?:oh|um|well|i'?ll (?:have|take)|i'?d like|can i have|please)[, ]+)*(?:(\d|{'|'.join(NUMBERS)}) (?:of )?)?"
     r"(?:each|both|all of them|both of them)(?: of (?:them|those))?,?(?: please| thanks| thank you)*", re.IGNORECASE)
+_NO = re.compile(r"^(?:no|nope|nah)\b(?: thanks?| thank you)?[,.! ]*", re.IGNORECASE)
 #: the count of a thing that is ordered
 _COUNTED = re.compile(rf"\b(?:\d\d?|{'|'.join(NUMBERS)}|an?|some|any) ", re.IGNORECASE)
 
@@ -120,6 +121,8 @@ class Visit:
         ordered = {getattr(each, "item", "") for each in operations}
         if meant != text:
             self._doubts, self._asides = self._doubts[1:], 0
+        elif self._doubts and len(self._doubts[0][2]) == 1 and phrases("no").match(folded(text)):
+            self._doubts = self._doubts[1:]
         elif Talk("goodbye") in operations or DENY in operations or RESTART in operations or (
             phrases("remove").search(folded(text))
         ):  # fmt: skip
@@ -150,6 +153,10 @@ class Visit:
             return text
         turn, word, names = self._doubts[0]
         turn_words = words(text)
+        if len(names) == 1 and phrases("yes").match(folded(text)):
+            return turn.replace(word, names[0], 1)
+        if len(names) == 1 and (rest := _NO.sub("", text)):
+            return rest
         if each := _EACH.fullmatch(text.strip(" .!,")):
             one = f"{each[1] or 'one'} "
             return " and ".join(_COUNTED.sub(one, turn.replace(word, name, 1), count=1) for name in names)

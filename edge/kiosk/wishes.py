@@ -12,7 +12,7 @@ from edge.kiosk.house import House
 from edge.kiosk.mentions import SIZES, Mention
 from edge.kiosk.phrases import listed, phrases
 from edge.kiosk.unlisted import ENDS, places
-from edge.kiosk.words import COMMON, Word, folded, number
+from edge.kiosk.words import COMMON, Word, folded, number, words
 
 _WITH = frozenset({"with", "without", "no", "w/o", "minus"})
 _ARTICLES = frozenset({"a", "an", "any", "some", "the", "extra", "more", "just", "only", "lots", "plenty", "%"})
@@ -55,7 +55,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
         at = mention.first - 1
         if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and turn[at - 1].fold in _WITH:
             found[at] = text[turn[at].start : turn[mention.last - 1].end]  # "with two sugars": there is one or none
-        if mention.kind == "item":
+        if mention.kind == "item" and not replaced_kind(house, turn, mentions, mention):
             for at in _adjectives(house, turn, mentions, mention, taken):
                 found[at] = turn[at].text
     for at, word in enumerate(turn):  # "make it a medium" in a house without that size
@@ -65,6 +65,19 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
         ):  # fmt: skip
             found[at] = word.text
     return [found[at] for at in sorted(found)]
+
+
+def replaced_kind(house: House, turn: list[Word], mentions: list[Mention], item: Mention) -> str:
+    """What is asked for where a guest puts another kind before a part of a name: "chocolate cake" for "Carrot cake"."""
+    if item.exact or len(item.values) > 1 or item.first == 0:
+        return ""
+    own = {word.stem for known in [house.item(item.value)] if known for name in (known.name, *known.others)
+           for word in words(name)}  # fmt: skip
+    kinds = [at for at in _adjectives(house, turn, mentions, item, places(mentions)) if turn[at].stem not in own]
+    said = " ".join(turn[at].fold for at in sorted(kinds))
+    if not kinds or phrases("diet").search(said) or any(m.kind == "size" and m.first in kinds for m in mentions):
+        return ""
+    return " ".join(word.text for word in turn[min(kinds) : item.last])
 
 
 def _thing(turn: list[Word], at: int, taken: set[int]) -> int:
