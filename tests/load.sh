@@ -6,7 +6,7 @@
 #
 #   tests/load.sh [COUNT]
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 count=${1:-20}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/bitnet-edge-load.XXXXXX")
 loads=()
@@ -37,7 +37,7 @@ for run in $(seq "$count"); do
         grep -E '^(FAILED|ERROR)' "$folder/out"
         mkdir -p build && cp "$folder/out" "build/load-$run.log"
     fi
-    echo "run $run of $count: $(tail -n 1 "$folder/out") ($((SECONDS - begun)) s, load $(cut -d' ' -f1 /proc/loadavg))"
+    echo "run $run of $count: $(grep -E '[0-9]+ passed' "$folder/out" | tail -n 1) ($((SECONDS - begun)) s, load $(cut -d' ' -f1 /proc/loadavg))"
 done
 echo "$green of $count green"
 [ "$green" = "$count" ]
