@@ -871,7 +871,7 @@ def test_what_drinks_are_there() -> None:
      "Your order: 1 Brownie and 2 × Croissant. That is €7.60. Anything else?"),
     # what is on the menu
     (["Which teas do you have?"], "Green tea: €2.80. Black tea: €2.80."),
-    (["what kinds of milk do you have"], "oat milk: €0.50. soy milk: €0.40."),
+    (["what kinds of milk do you have"], "Oat milk: €0.50. Soy milk: €0.40."),
     (["a small cappuccino", "What sizes are there?"], "Cappuccino: small €3.10, large €3.70."),
     (["what sizes does the soup come in?"], "Lentil soup: cup €4.20, bowl €5.80."),
     (["what teas do you have", "I'll have one"], "I did not understand that. Please say it in other words."),
@@ -937,7 +937,7 @@ def test_wishes_beside_something_else_are_not_lost(turns: list[str], said: str) 
     (["a cheese toastie", "hmm how much is the toastie"], "Cheese toastie: €5.40."),
     (["Excuse me, where is the loo?"], HOUSE.facts[5]),
     # prices
-    (["what does the oat milk cost extra"], "oat milk: €0.50."),
+    (["what does the oat milk cost extra"], "Oat milk: €0.50."),
     (["how much is the brownie and the carrot cake?"], "Brownie: €3.40. Carrot cake: €3.90."),
     # a booking behind a question
     (["what about saturday afternoon, can i book for 2 at half past three"],

@@ -146,8 +146,8 @@ class Bookings(Reading):
                 re.search(r"\b(?:can|could|may|might|to|let'?s|i'?ll|we'?ll) (?:i |we )?have\b", low)
             ):
                 wants = False  # "I have a pixie cut" tells of the guest
-            exact = values["time"] and (values["day"] or counts)  # "what about Friday, can I book for 2 at three"
-            if asks(low) and phrases("about booking").search(low) and not exact:
+            plain = re.sub(r"\b(?:what|how) about\b", " ", low)  # "what about Friday, can I book for 2 at three"
+            if asks(low) and phrases("about booking").search(plain):
                 wants = False
             of = {word.fold for m in named[:1] for word in turn[max(0, m.first - 2) : m.first]}
             if asks(low) and not (verb or slotted) and of & {"for", "to", "at", "during", "of", "with"}:

@@ -8,13 +8,14 @@ from edge.kiosk import facts
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import Answer, Talk
 from edge.kiosk.phrases import listed, phrases
-from edge.kiosk.reading import Reading
-from edge.kiosk.words import Word, words
+from edge.kiosk.reading import Reading, asks
+from edge.kiosk.words import Word, folded, words
 
 #: most rows of the menu in one answer
 MOST_ROWS = 12
 _POLITE_CHANGE = re.compile(
-    r"(?:oh |and |also |so )*(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
+    r"(?:(?:oh|and|also|so|actually|sorry|ok|well),? )*"
+    r"(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
     r"|(?:can|could) (?:the|my|that) .*\bbe\b)"
 )
 
@@ -30,18 +31,8 @@ class Questions(Reading):
             ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)
         ):
             best = facts.choose(self.house, text, True)
-            if items:
-                if best and best <= len(self.house.facts) and facts.certain(self.house, text, best):
-                    return self.emit(Answer(best))
-                held = [line.item for line in self.state.lines]
-                names = [next((value for value in item.values if value in held), item.value) for item in items]
-                return all(self.emit(Answer(self.row(name))) for name in dict.fromkeys(names))
-            extras = [mention.value for mention in mentions if mention.kind == "extra"]
-            if extras and not (0 < best <= len(self.house.facts) and (
-                phrases("holds price").search(self.house.facts[best - 1])
-            )):  # fmt: skip
-                return all(self.emit(Answer(self.extra_row(extra))) for extra in dict.fromkeys(extras))
-            return self.emit(Answer(best))
+            rows = [] if best and facts.certain(self.house, text, best) else self.priced(mentions)
+            return self.answer(rows or [best])
         if menu and ordering and not wh:
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
@@ -59,23 +50,24 @@ class Questions(Reading):
             not chosen
             and items
             and not wh
-            and re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low)
+            and (not asks(low) or re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low))
         ):
             said = facts.content(text)
             named = {word.stem for word in words(text)[items[0].first : items[0].last]}
-            chosen = self.row(items[0].values[0]) if items[0].exact and said <= named else 0
-        self.offered = items[0].value if items else ""
+            if said <= named and (items[0].exact or len(items[0].values) > 1):  # "do you have tea"
+                return self.answer([self.row(value) for value in items[0].values])
         self.emit(Answer(chosen))
+        self.offered = items[0].value if items else ""
         return True
 
     def listing(self, low: str) -> bool:
         """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""
         found = phrases("listing").search(low)
-        if not found:
+        if not found and not phrases("sizes").search(low):
             return False
-        turn = words(found["thing"])
+        turn = words(found["thing"]) if found else []
         spoken = [value for m in self.names.mentions(words(low)) if m.kind == "item" for value in m.values]
-        if turn[-1].fold in ("size", "sizes"):
+        if not turn or turn[-1].fold in ("size", "sizes"):
             spoken = spoken or [self.offered] * bool(self.offered) or [line.item for line in self.state.lines]
             names = [item.name for item in self.house.items if item.sizes and (not spoken or item.name in spoken)]
             numbers = [self.row(name) for name in names]
@@ -84,8 +76,36 @@ class Questions(Reading):
             extras = [name for name in self.house.extras if turn[-1].stem == "extra" or _ends(name, turn)]
             numbers = [self.row(item.name) for item in items] or [self.extra_row(name) for name in extras]
         if numbers and len(numbers) <= MOST_ROWS:
-            return all(self.emit(Answer(number)) for number in numbers)
-        return bool(numbers or set(found["thing"].split()[-1:]) & listed("menu words")) and self.emit(Talk("help"))
+            return self.answer(numbers)
+        return bool(numbers or turn and turn[-1].fold in listed("menu words")) and self.emit(Talk("help"))
+
+    def priced(self, mentions: list[Mention]) -> list[int]:
+        """The rows of the menu with the prices of all items and extras that a clause names."""
+        rows = []
+        for mention in mentions:
+            held = [line.item for line in self.state.lines if line.item in mention.values]
+            if mention.kind == "item":
+                rows += [self.row(value) for value in (held if len(mention.values) > 1 and held else mention.values)]
+            elif mention.kind == "extra":
+                rows.append(self.extra_row(mention.value))
+        return list(dict.fromkeys(rows))
+
+    def told(self, text: str) -> int:
+        """The number of the fact that a statement is answered with; 0 for none.
+
+        The fact must hold a word of the statement, unless that hides a question or tells of the guest.
+        """
+        chosen = facts.choose(self.house, text, False)
+        shared = chosen and facts.content(text) & facts.content(self.house.facts[chosen - 1])
+        return chosen if shared or phrases("half asked").search(folded(text)) else 0
+
+    def answer(self, numbers: list[int]) -> bool:
+        """Answer with statements of the house; the last of them is what "one" means then."""
+        items = [item.name for item in self.house.items if self.row(item.name) in numbers]
+        self.offered = items[-1] if items else ""
+        for number in numbers:
+            self.emit(Answer(number))
+        return bool(numbers)
 
     def row(self, item: str) -> int:
         """The number of the statement that holds an item's prices."""

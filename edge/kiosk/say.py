@@ -106,12 +106,14 @@ def reply(
     words = [each.word for each in operations if isinstance(each, Plain)]
     asked = [each.number for each in operations if isinstance(each, Answer)]
     statements = house.statements()
-    for kind in (each.kind for each in operations if isinstance(each, Talk)):
+    talk = list(dict.fromkeys(each.kind for each in operations if isinstance(each, Talk)))
+    for kind in talk:
         greeting = house.texts["greeting"] if after.empty else "Hello."
         parts.append({"greeting": greeting, "thanks": "You are welcome."}.get(kind, ""))
     for number in dict.fromkeys(asked):
         unknown = house.texts["allergy" if understood.allergy and any(asked) else "unknown"]
-        parts.append(statements[number - 1] if number else unknown)
+        told = statements[number - 1] if number else unknown
+        parts.append(f"{told[:1].upper()}{told[1:]}" if number > len(house.facts) else told)
     if "restart" in words and after.empty:
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
     if after.confirmed:
@@ -138,7 +140,7 @@ def reply(
     parts += [f"{name[:1].upper()}{name[1:]}: cancelled." for name in before.bookings if name not in after.bookings]
     if after.name != before.name and any(isinstance(each, Name) for each in operations):
         parts.append(f"Thank you, {after.name}.")
-    for kind in (each.kind for each in operations if isinstance(each, Talk)):
+    for kind in talk:
         parts.append({"goodbye": "Goodbye.", "help": help_text(house),
                       "order": "Your order is empty." if after.empty else read_back(house, after)}.get(kind, ""))
     asking = question(house, after)
@@ -149,8 +151,8 @@ def reply(
     doubts = list(dict.fromkeys([*understood.unclear, *doubts]))
     if after.done and not after.empty:
         parts.append(asking or f"{read_back(house, after)} Is that right?")
-    elif "done" in words:
-        parts.append("Goodbye." if after.empty else "")
+    elif "done" in words and after.empty:
+        parts.append("Goodbye.")
     elif "deny" in words and before.done:
         parts.append("What should be different?")
     elif "deny" in words:

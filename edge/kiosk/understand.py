@@ -140,7 +140,7 @@ class _Turn(Orders, Bookings, Questions):
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
         asking = any(ends or asks(folded(clause)) for clause, ends in clauses(self.text))
-        if chosen := facts.choose(self.house, self.text, bool(asking)):
+        if chosen := facts.choose(self.house, self.text) if asking else self.told(self.text):
             self.found.operations = [*rest, Answer(chosen)]
 
     def clause(self, text: str, ends: bool) -> None:
@@ -210,16 +210,23 @@ class _Turn(Orders, Bookings, Questions):
                 self.emit(Talk("help"))
             return
         costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
-        if costs or phrases("read back").search(low) and (not menu or low.startswith("how many")):
+        if costs or phrases("read back").search(low) and (
+            not menu or re.search(r"^how many\b|\b(?:did|have) you\b", low) and not self.state.empty
+        ):
             self.emit(Talk("order"))
             return
         greeting = kinds("talk")["greeting"].search(low)
-        if greeting and not menu and len(low.split()) <= 4 and not re.search(r"\b(?:till|until|open|hours)\b", low):
+        beside = low[: greeting.start()] + low[greeting.end() :].strip(" ,") if greeting else ""
+        asked = asks(beside) and not kinds("talk")["greeting"].search(beside)  # "hi, whats the wifi password"
+        asked = asked or bool(re.search(r"\b(?:till|until|open|hours)\b", low))
+        if greeting and not menu and not asked and len(low.split()) <= 4:
             self.emit(Talk("greeting"))
             return
         more = named == {"number"} and re.search(r"\bmore\b", low)
         if ordering and more and self.pronoun(low, mentions):
             return  # "can we have 2 more"
+        if asking and not phrases("filler").sub("", low).strip():
+            return  # "no?"
         if asking and self.question(text, low, mentions, ordering, menu):
             return
         if menu and not ordering and phrases("praise").search(low):
@@ -257,7 +264,7 @@ class _Turn(Orders, Bookings, Questions):
             return  # what a guest tells beside a question
         wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
-            chosen = facts.choose(self.house, text, asking)
+            chosen = facts.choose(self.house, text, True) if asking else self.told(text)
         thing = "" if chosen or asking else ordered_alone(turn)
         if chosen or asking:
             if not asking and (wish := re.match(rf"(?:and|also|plus|with) ({_WISHED})", low)):
@@ -327,7 +334,7 @@ class _Turn(Orders, Bookings, Questions):
                 return self.emit(DONE)
         settled = not self.before.empty and not self.before.done and not missing(self.house, self.before)
         if kinds("talk")["goodbye"].search(low) and not asking:
-            leaves = self.state.empty or self.before.done or self.found.operations
+            leaves = self.state.empty or self.before.done
             return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
         if settled and not self.found.operations and _NO_MORE.fullmatch(low):
             return self.emit(DONE)  # "Anything else?"

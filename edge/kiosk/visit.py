@@ -89,6 +89,10 @@ class Visit:
             after = apply(house, after, operation)
         if sum(isinstance(each, Answer) and each.number > 0 for each in operations) > 1:
             after = replace(after, offered="")  # "a large one" of several things would be a guess
+        if meant != text:  # what could not be noted of the earlier turn has been said
+            said_now = folded(text)
+            understood = replace(understood, missed=[each for each in understood.missed if folded(each) in said_now],
+                                 unnoted=[each for each in understood.unnoted if folded(each) in said_now])  # fmt: skip
         open_doubts = self._doubted(meant, text, understood)
         if (open_doubts or understood.unclear) and (after.done or DONE in operations):  # nothing is dropped in silence
             after = replace(after, done=False, confirmed=False)

@@ -66,6 +66,8 @@ def stem(word: str) -> str:
     if n > 3 and word.endswith("s") and word[-2] not in "su":
         word = word[:-1]
         n -= 1
+    if n > 4 and word.endswith("ie"):
+        return f"{word[:-2]}y"  # "brownie", as "brownies"
     if n > 5 and word.endswith("ing"):
         word = word[:-3]
     elif n > 4 and word.endswith("ed"):
