@@ -166,6 +166,17 @@ def test_what_ordinary_guests_say(turns: list[str], lines: list[str]) -> None:
     assert [line_text(line) for line in visit("cafe", *turns).lines] == lines
 
 
+@pytest.mark.parametrize(
+    ("turn", "lines"),
+    [
+        ("the large latte and a small one", ["1 large Latte", "1 small Latte"]),
+        ("the latte large, one small", ["1 large Latte", "1 small Latte"]),
+    ],
+)
+def test_one_thing_named_for_two_lines(turn: str, lines: list[str]) -> None:
+    assert [line_text(line) for line in visit("cafe", "a large latte", turn).lines] == lines
+
+
 @pytest.mark.parametrize("turn", ["Hello, a table for two please, for Saturday", "Hi, table for two on Saturday"])
 def test_a_greeting_is_not_a_name(turn: str) -> None:
     assert visit("cafe", turn).bookings["table"].keys() == {"day", "people"}
@@ -179,19 +190,26 @@ def test_fragments_are_harmless(turn: str) -> None:
                 state = apply(house, state, operation)
 
 
-menu = sorted({name for house in HOUSES.values() for item in house.items for name in (item.name, *item.others)})
-said = st.one_of(
-    st.sampled_from("a the two no without with instead of make it and , . ? remove add for Anna at 7 friday".split()),
-    st.sampled_from(menu),
-    st.sampled_from(sorted(HOUSES["noodles"].extras)),
-    st.text(max_size=8),
-)
+GLUE = """a the two no without with instead of make it and , . ? remove add for Anna at 7 friday one another both each
+large small not sorry the first other ones should be want rather less more half actually""".split()
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted(HOUSES)), st.lists(st.lists(said, max_size=9).map(" ".join), max_size=4))
-def test_nothing_is_said_that_neither_guest_nor_owner_said(name: str, turns: list[str]) -> None:
+@st.composite
+def conversation(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A house, and turns put together from its names and from what corrects them."""
+    name = draw(st.sampled_from(sorted(HOUSES)))
+    house = HOUSES[name]
+    items = draw(st.lists(st.sampled_from(house.items), min_size=1, max_size=3))  # few, so that they are met again
+    names = [each for item in items for each in (item.name, *item.others, *item.sizes, *item.extras)]
+    said = st.one_of(st.sampled_from(GLUE), st.sampled_from(names), st.text(max_size=8))
+    return name, draw(st.lists(st.lists(said, max_size=9).map(" ".join), max_size=4))
+
+
+@settings(max_examples=200, deadline=None)
+@given(conversation())
+def test_nothing_is_said_that_neither_guest_nor_owner_said(drawn: tuple[str, list[str]]) -> None:
     """Whatever a guest types: operations apply, have a text form, and hold words of the turn or of the house only."""
+    name, turns = drawn
     house, state = HOUSES[name], State()
     for turn in turns:
         found = understand(house, state, turn)

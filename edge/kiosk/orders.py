@@ -76,9 +76,10 @@ class Orders(Placing):
             return self.replaced(low, drafts, turn, mentions)  # "I'd rather have still water"
         if len(drafts) > 1 and (MAKE_IT.search(low) or NO_I_MEAN.search(low)) and self.restated(drafts):
             return True
-        two = len(drafts) == 2 and (drafts[0].definite or drafts[0].part)
+        items = [mention for mention in mentions if mention.kind == "item"]
+        two = len(drafts) == 2 == len(items) and (drafts[0].definite or drafts[0].part)
         if two and not drafts[1].definite and self.lines_of(drafts[0]):
-            first, second = [mention for mention in mentions if mention.kind == "item"][:2]
+            first, second = items
             between = {word.fold for word in turn[first.last : second.first]}
             turned = between & {"a", "an", "into", "be"} and not between & {"and", ",", "with", "plus"}
             if turned and re.search(r"\bmake\b|\b(?:should|can|could|must) be\b", low):
