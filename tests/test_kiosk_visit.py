@@ -272,7 +272,8 @@ def test_wishes_for_more_of_an_extra_are_named() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "a large latte and a brownie", "a bottle of lemonade and a bowl of soup", "two large lattes for me and a friend",
+    "a large latte and a brownie", "a bottle of orange juice and a bowl of soup",
+    "two large lattes for me and a friend",
     "a large latte and a bit of sugar", "two more of those", "a table for two and a question",
 ])  # fmt: skip
 def test_nothing_is_named_that_was_not_ordered(text: str) -> None:
@@ -945,3 +946,70 @@ def test_wishes_beside_something_else_are_not_lost(turns: list[str], said: str) 
 ])  # fmt: skip
 def test_nothing_false_is_said_and_nothing_dropped(turns: list[str], said: str) -> None:
     assert talk(*turns)[-1] == said
+
+
+TWO_SOUPS = "a large cappuccino and two cups of soup"
+
+
+@pytest.mark.parametrize(("turns", "says", "order"), [
+    # one of several
+    (["2 large cappuccinos and a small one", "one of the cappuccinos decaf"], "could not note “decaf”",
+     ["2 × large Cappuccino", "1 small Cappuccino"]),
+    (["two flat whites", "oh he wants oat milk in his"], "", ["1 Flat white", "1 Flat white with oat milk"]),
+    (["two flat whites with oat milk", "only one of the two has oat milk"], "",
+     ["1 Flat white", "1 Flat white with oat milk"]),
+    ([TWO_SOUPS, "no I mean she takes a croissant instead of her soup, i keep mine"], "",
+     ["1 large Cappuccino", "1 cup Lentil soup", "1 Croissant"]),
+    (["two black teas", "my friend says she'd rather have an espresso than the tea"], "",
+     ["1 Black tea", "1 Espresso"]),
+    (["two croissants", "she'll take a brownie then instead of the croissant"], "", ["1 Croissant", "1 Brownie"]),
+    (["3 muffins", "one muffin less, Ben doesn't like blueberries"], "", ["2 × Blueberry muffin"]),
+    (["2 large cappuccinos and 2 small ones", "wait, Sven only wants an espresso, so one less large one"], "",
+     ["1 large Cappuccino", "2 × small Cappuccino", "1 Espresso"]),
+    (["2 large lattes and a large latte with oat milk", "and the other two small"], "",
+     ["2 × small Latte", "1 large Latte with oat milk"]),
+    (["a small latte and a large cappuccino", "remove a large one"], "", ["1 small Latte"]),
+    (["a bowl of soup and two croissants", "one bowl too many"], "", ["2 × Croissant"]),
+    # which one is meant is not clear: nothing is changed
+    (["a large cappuccino and a large latte", "no sorry he wants a small one"], "could not note",
+     ["1 large Cappuccino", "1 large Latte"]),
+    ([TWO_SOUPS, "hmm she'd rather have a croissant"], "could not note",
+     ["1 large Cappuccino", "2 × cup Lentil soup"]),
+    (["two large lattes", "no coffee for the fourth person"], "could not note", ["2 × large Latte"]),
+    (["a carrot cake and a small latte", "my husband is allergic. Take it off then please."], "could not note “take it",
+     ["1 Carrot cake", "1 small Latte"]),
+    (["a small latte and a brownie", "no not another one!"], "could not note", ["1 small Latte", "1 Brownie"]),
+    (["a brownie and a muffin", "delete the others"], "could not note", ["1 Brownie", "1 Blueberry muffin"]),
+    (["a brownie and a bagel", "without avocado on one of the.. no forget it, leave it"], "could not note",
+     ["1 Brownie", "1 Avocado bagel"]),
+    # counts said in the end, or again
+    (["kids might want a croissant each, so two"], "", ["2 × Croissant"]),
+    (["2 croissants too, and one for my wife, so three"], "", ["3 × Croissant"]),
+    (["a croissant", "yes two, and butter"], "", ["2 × Croissant with butter"]),
+    (["a black tea and a green tea", "one black tea and one green tea, thats all we want"], "Is that right?",
+     ["1 Black tea", "1 Green tea"]),
+    (["and a hot chocolate each"], "could not note “each”", ["1 Hot chocolate"]),
+    # said again, or told, not ordered again
+    (["an orange juice", "orange"], "small or large", ["1 Orange juice"]),
+    (["a green tea", "and a cake", "carrot"], "", ["1 Green tea", "1 Carrot cake"]),
+    (["i ordered a cappuccino ten minutes ago and nothing came"], "did not understand", []),
+    # another thing, not a size of one that is there
+    (["a large latte", "or just a small hot milk for her"], "could not find “hot milk”", ["1 large Latte"]),
+    (["a glass of wine and a brownie"], "could not find “glass of wine”", ["1 Brownie"]),
+    (["a cappuccino", "ok whatever, give me an espresso instead"], "", ["1 Espresso"]),
+    (["a small orange juice", "no, Emma still gets a hot chocolate!"], "",
+     ["1 small Orange juice", "1 Hot chocolate"]),
+    (["a brownie", "and a big pot of tea for both of us"], "Green tea or Black tea?", ["1 Brownie"]),
+    (["a tea", "one green one black"], "", ["1 Green tea", "1 Black tea"]),
+    (["a green tea", "one black for me"], "", ["1 Green tea", "1 Black tea"]),
+    (["a black one then please"], "", ["1 Black tea"]),
+    (["black tea I meant, with a drop of milk"], "could not note", ["1 Black tea"]),
+    # wishes
+    (["a brownie heated up"], "could not note “heated up”", ["1 Brownie"]),
+    (["a small hot chocolate for her, not too hot"], "could not note “not too hot”", ["1 small Hot chocolate"]),
+])  # fmt: skip
+def test_what_pairs_and_families_say(turns: list[str], says: str, order: list[str]) -> None:
+    visit = Visit(HOUSE)
+    said = [visit.turn(turn).say for turn in turns][-1]
+    assert sorted(each["text"] for each in visit.shown()["lines"]) == sorted(order)
+    assert says in said and ("could not" in said) == ("could not" in says)

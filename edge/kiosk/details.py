@@ -8,8 +8,9 @@ from dataclasses import astuple, replace
 from edge.kiosk.changes import Changes
 from edge.kiosk.drafts import DEFINITE, Draft
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import DENY, MAX_COUNT, Add, Cancel, Change, Remove
+from edge.kiosk.operations import DENY, MAX_COUNT, UNKNOWN, Add, Cancel, Change, Remove
 from edge.kiosk.phrases import phrases
+from edge.kiosk.unlisted import sized_thing
 from edge.kiosk.words import NUMBERS, Word, folded, words
 from edge.kiosk.words import number as number_word
 
@@ -17,7 +18,7 @@ from edge.kiosk.words import number as number_word
 NO_I_MEAN = re.compile(
     r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
     r"(?:no[, ]+(?![, ]*(?:more|thanks?|and)\b)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )"
-    r"(?!.*\b(?:also|too|as well|add|more|another)\b)"
+    r"(?!.*\b(?:also|too|as well|add|more|another|still)\b)"
 )
 _SWAP = re.compile(r"\b(?:swap|replace|change|switch|exchange|substitute)\b")
 #: one thing is there, and goes
@@ -39,6 +40,14 @@ _BECOMES = re.compile(
 )
 #: "can you make that caramel", where it was vanilla syrup
 _MADE = re.compile(r"(?:(?:oh|ok|actually|please|sorry|can you|could you|let's),? )*make (?:it|that|mine) (?!with\b)")
+#: "mine with soy milk", "oat milk in his": one of several
+_OWN = re.compile(r"^(?:(?:and|oh|ok|so)[, ]+)*(?:mine|his|hers)\b|\b(?:in|on) (?:mine|his|hers)\W*$")
+#: what one of the guests wants, who may have any of the lines
+_HIS = re.compile(
+    r"(?:(?:oh|no|sorry|and|ok|wait|actually)[, ]+)*(?:he|she|my \w+) (?:wants|wanted|would like|needs|has)\b"
+)
+_ONLY_SOME = re.compile(rf"\b(?:only|just) (\d+|{'|'.join(NUMBERS)})\b")
+_OTHERS = re.compile(r"\bthe (?:others|rest|other ones)\b")
 #: what is named beside what is taken away stays
 _KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
 _AGE = re.compile(
@@ -66,6 +75,10 @@ class Details(Changes):
         if self.told_of_each(turn, mentions):
             return True
         lines = list(range(1, len(self.state.lines) + 1))
+        removing = removing or bool(re.search(r"\bfrom (?:the|my|it|that|them)\b", low))
+        if _OTHERS.search(low) and len(lines) > 2 and not loose.counted:
+            return self.doubted(low)
+        chosen = None
         if number := self.ordinal(low):  # "no egg on the second one"
             self.last, lines = number, [number]
             if self.state.lines[number - 1].count > 1 and not loose.counted and "ones" not in low:
@@ -88,6 +101,17 @@ class Details(Changes):
                 ]  # fmt: skip
         if self.sizes_listed(lines, mentions) or self.portioned(turn, mentions):
             return True
+        if thing := sized_thing(turn, mentions):
+            self.found.missed.append(thing)  # "a small hot milk"
+            return True
+        if [mention.kind for mention in mentions].count("size") > 1 and loose.counted and not chosen:
+            return self.doubted(low)  # "2 large and 1 small", where there are others
+        if removing and loose.size and not (loose.extras or loose.without):
+            sizes = set(loose.size.split("|"))
+            alike = [n for n in lines if self.state.lines[n - 1].size in sizes]
+            if len(alike) != 1:
+                return self.doubted(low) if alike else False
+            return self.emit(Remove(alike[0], loose.count))  # "remove a large one", "one bowl too many"
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         again = again or bool(re.match(r"(?:and |also |oh |, )*another\b", low)) and not loose.without
         if again and (loose.extras or loose.without or loose.size):
@@ -201,12 +225,23 @@ class Details(Changes):
         meant: list[str] = []
         if corrected and isinstance(first, Add) and first.extras and self.last > len(self.before.lines):
             swap, meant = False, [e for e in first.extras[-1:] if e not in loose.extras]  # "pork no wait beef"
+        if own := _OWN.search(low):  # "mine with soy milk", "he wants oat milk in his": one of two
+            loose = loose if loose.counted or every else replace(loose, count=1, counted=True)
+            if lacking and not own[0].startswith("mine"):
+                targets = [max(lacking, key=lambda n: (-len(self.state.lines[n - 1].extras), n))]
+            line = self.state.lines[targets[-1] - 1]
+        only = _ONLY_SOME.search(low)
+        some = (number_word(only[1]) or 0) if only else 0
+        if 0 < some < line.count and set(loose.extras) <= set(line.extras):
+            rest = Draft((), without=loose.extras)
+            return self.divide(targets[-1], line.count - some, rest)  # "only one of the two has oat milk"
         fresh = loose.counted and isinstance(first, Add) and first.item == line.item and loose.count >= line.count
         if fresh and re.match(rf"(?:and |,)*(?:{'|'.join(NUMBERS)}|\d+)\b", low):  # "One w/ ham. One w/ cheese"
             return self.emit(Add(line.item, loose.count, line.size, tuple(loose.extras), tuple(loose.without)))
         if loose.counted and (not every or "one of" in low) and loose.count < line.count:
             return self.divide(targets[-1], loose.count, loose)
-        if loose.counted and loose.count > line.count and len(targets) == 1 and re.search(r"\bmake (?:it|that)\b", low):
+        recount = re.search(rf"\bmake (?:it|that)\b|^(?:yes|yeah|ok|okay),? (?:\d+|{'|'.join(NUMBERS)}),", low)
+        if loose.counted and loose.count > line.count and len(targets) == 1 and recount:
             return self.emit(self.change(targets[0], loose, loose.count))  # "make it two with oat milk"
         if targets == [self.last] and not swap and (added := self.joined(line.item)):
             return self.divide(self.last, added, loose, new=True)  # "another one, with cheese on that"
@@ -234,6 +269,15 @@ class Details(Changes):
         if not can:
             return False
         sized = [n for n in can if self.state.lines[n - 1].size in sizes]
+        other = re.search(r"\bthe others?\b", low)
+        if other and not any(not self.state.lines[n - 1].size for n in can):
+            others = [n for n in can if n != self.last]
+            count = sum(self.state.lines[n - 1].count for n in others)
+            if not others or loose.counted and loose.count != count or not loose.counted and len(others) > 1:
+                return self.doubted(low)
+            return self.change_each(others, loose)  # "and the other two small"
+        if _HIS.match(low) and len({self.state.lines[n - 1].item for n in can}) > 1:
+            return self.doubted(low)  # "he wants a small one": which is his?
         if loose.counted and sized and re.search(r"\b(?:only|just)\b", low):
             return self.emit(Change(sized[-1], loose.count))  # "only one in 33"
         unsized = [n for n in can if not self.state.lines[n - 1].size]
@@ -291,6 +335,15 @@ class Details(Changes):
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         number = self.ordinal(low) or number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
+        if re.search(r"\b(?:not|no|don'?t want) (?:another|one more)\b", low) or _OTHERS.search(low) and (
+            phrases("remove").search(low)
+        ):  # fmt: skip
+            return self.doubted(low)
+        changed = any(each not in (UNKNOWN, DENY) for each in self.found.operations)
+        if self.found.told and not changed and re.search(r"\bforget (?:it|that)\b", low):
+            return self.emit(DENY)  # "without avocado on ... no, forget it"
+        if phrases("remove").search(low) and self.found.allergy and len(self.state.lines) > 1 and not mentions:
+            return self.doubted(low)  # "my husband is allergic. Take it off": what?
         plain = [n for n, line in enumerate(self.state.lines, 1) if not line.extras]
         if plain and re.search(r"\bplain\b", low):
             number = plain[-1]

@@ -19,7 +19,9 @@ _NEGATION = frozenset(
 _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off", "with", "at", "out"})
 
 #: what follows a "no" that corrects
-_HESITANT = frozenset({",", ".", "!", "wait", "sorry", "actually", "make", "hang", "hold", "i", "just", "only"})
+_HESITANT = frozenset(
+    ", . ! wait sorry actually make hang hold i just only the a an my we he she they it those these".split()
+)
 #: what stands between two sizes of which the second is meant
 _HESITANT_SIZE = frozenset("no wait sorry actually rather make or mean to should instead".split())
 _BARE = re.compile(r"^(?:without|plain|nothing|none|not)$")
@@ -53,6 +55,7 @@ class Draft:
     more: bool = False
     removed: bool = False
     part: bool = False  # "one of the curries"
+    part_of_name: bool = False  # "carrot" for "Carrot cake"
     text: str = ""
 
 
@@ -157,17 +160,26 @@ class Drafts(Reading):
         contrast = _CONTRAST.search(folded(self.text))
         for at, word in enumerate(turn):
             mention = taken.get(at)
-            if not contrast and not self._one_behind(turn, at + 1) or mention and mention.kind != "extra":
+            kind = contrast or self._one_behind(turn, at + 1) or heads and self._elliptic(turn, at)
+            if not kind or mention and mention.kind != "extra":
                 continue
             if mention and any(set(mention.values) & set(line.extras) for line in self.state.lines):
                 continue
             names = [[part.stem for part in words(item.name)] for item in self.house.items]
             found = [item.name for item, name in zip(self.house.items, names)
-                     if name[-1] in heads and word.stem in name[:-1]]  # fmt: skip
-            if len(found) == 1 and (contrast or found[0] not in held):
+                     if (name[-1] in heads or not heads) and word.stem in name[:-1]]  # fmt: skip
+            if len(found) == 1 and found[0] not in spoken and (contrast or found[0] not in held):
                 mentions = [each for each in mentions if each is not mention]
                 mentions.append(Mention("item", (found[0],), at, at + 1, exact=False))
         return sorted(mentions, key=lambda mention: mention.first)
+
+    @staticmethod
+    def _elliptic(turn: list[Word], at: int) -> bool:
+        """Whether a word stands like a thing that is counted: "a green and a black"."""
+        ahead = turn[at - 1].fold if at else ""
+        behind = turn[at + 1].fold if at + 1 < len(turn) else ""
+        counted = ahead in ("a", "an") or number(ahead) is not None
+        return counted and (behind in ("", ",", "and", "for", "please", "too") or number(behind) is not None)
 
     @staticmethod
     def _told_behind(item: Mention, following: list[Mention], turn: list[Word]) -> bool:
@@ -238,7 +250,8 @@ class Drafts(Reading):
         if c.pending.counted and {":", "a", "an"} & set(between):
             c.pending = replace(c.pending, count=1, counted=False)  # "we are three: my son wants a juice"
         values = self.fitting(mention.values, c.pending, following, turn)
-        draft = replace(c.pending, values=values, text=" ".join(w.text for w in turn[mention.first : mention.last]))
+        text = " ".join(w.text for w in turn[mention.first : mention.last])
+        draft = replace(c.pending, values=values, part_of_name=not mention.exact, text=text)
         draft.extras, draft.without = list(c.pending.extras), list(c.pending.without)
         back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
         near = between[-3:] if at else back

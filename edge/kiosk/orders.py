@@ -20,6 +20,10 @@ _EXCEPT = re.compile(
     r"\b(?:everything|all|the lot)(?: else)?,? (?:except|but|apart from|other than|besides)\b"
     r"|(?:\bkeep |^(?:(?:on second thoughts?|actually|no|sorry|wait),? )*)(?:only|just) (?=the (?!one|two|three|\d))"
 )
+_RATHER = re.compile(
+    r"\brather (?:have|take|get)\b|\bchanged (?:his|her|their|my|our) minds?\b|^(?!and ).* instead$"
+)
+_AND = re.compile(r"(?:oh |ok |okay )*(?:and|also|plus|add|another|then)\b")
 _OR = re.compile(rf"\b(?:\d+|{'|'.join(NUMBERS)}) or (?:\d+|{'|'.join(NUMBERS)}) ")
 _ALL_INTO = re.compile(
     r"(?:(?:please|actually|sorry|can you|could you),? )*(?:(?:replace|swap|change|switch|exchange|make|turn) )?"
@@ -71,9 +75,13 @@ class Orders(Placing):
             self.lines_of(drafts[0]) or self.taken(drafts[0], low)
         ):
             return self.replaced(low, drafts, turn, mentions)  # "make it a latte"
-        rather = len(drafts) == 1 and re.search(r"\brather (?:have|take|get)\b", low)
-        if rather and not self.lines_of(drafts[0]) and len(self.like(drafts[0])) == 1:
-            return self.replaced(low, drafts, turn, mentions)  # "I'd rather have still water"
+        rather = len(drafts) == 1 and _RATHER.search(low)
+        if rather and self.state.lines and not self.lines_of(drafts[0]):
+            units = self.like(drafts[0]) or [n for n, line in enumerate(self.state.lines, 1) for _ in range(line.count)]
+            if len(units) == 1:
+                return self.replaced(low, drafts, turn, mentions)  # "I'd rather have still water"
+            if not any(isinstance(each, Remove) for each in self.found.operations):
+                return self.doubted(low)
         if len(drafts) > 1 and (MAKE_IT.search(low) or NO_I_MEAN.search(low)) and self.restated(drafts):
             return True
         items = [mention for mention in mentions if mention.kind == "item"]
@@ -84,6 +92,14 @@ class Orders(Placing):
             turned = between & {"a", "an", "into", "be"} and not between & {"and", ",", "with", "plus"}
             if turned and re.search(r"\bmake\b|\b(?:should|can|could|must) be\b", low):
                 return self.replaced(low, drafts, turn, mentions)  # "make the tea a latte"
+        alone = len(drafts) == 1 and drafts[0].part_of_name and re.sub(r" please$", "", low) == folded(drafts[0].text)
+        if alone and (last := len(self.state.lines)) in self.lines_of(drafts[0]):
+            return self.emit(Change(last, self.state.lines[-1].count))  # "a cake", and then "carrot"
+        if len(drafts) > 1 and phrases("done").search(folded(self.text)) and not _AND.match(low) and all(
+            draft.counted and not (draft.size or draft.extras or draft.without) and len(self.lines_of(draft)) == 1
+            for draft in drafts
+        ):  # fmt: skip
+            return all(self.emit(Change(self.lines_of(draft)[0], draft.count)) for draft in drafts)  # the order again
         twice = re.search(r"\bdouble (?:the|my|that)\b", low)
         if twice and len(drafts) == 1 and (lines := self.lines_of(drafts[0])):
             return self.emit(Change(lines[0], min(2 * self.state.lines[lines[0] - 1].count, MAX_COUNT)))
@@ -122,6 +138,11 @@ class Orders(Placing):
         removing = removing and self._removes(low, drafts, turn, mentions)
         rather = len(drafts) > 1 and re.search(r"\b(?:have|wants?|get|like|take|instead|rather)\b", low)
         done = False
+        if removing:  # "one muffin less, Ben doesn't like blueberries" speaks of the muffins twice
+            drafts = [
+                draft for at, draft in enumerate(drafts)
+                if draft.counted or draft.definite or draft.values not in [each.values for each in drafts[:at]]
+            ]  # fmt: skip
         for draft in drafts:
             # "scrap the lemonade, she'd rather have a tea"
             wanted = removing and rather and not self.lines_of(draft) and not draft.definite

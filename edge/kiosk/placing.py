@@ -21,6 +21,8 @@ _NOT_THAT = re.compile(
 )
 #: "one of us is ill, so five teas"
 _SO_MANY = re.compile(rf"(?:^|, )so (?:that'?s |it'?s |we'?re |now |only |just )*(?:\d+|{'|'.join(NUMBERS)})\b")
+#: "for both of us" tells who it is for, not what
+_FOR_ALL = re.compile(r"\bfor (?:both|each|all|every)\b")
 _SAME_EXTRAS = re.compile(r"\bsame (?:things?|stuff|fillings?|toppings?|extras?|bits)\b")
 _FOR_ANOTHER = re.compile(r"\b(?:swap|replace|change|switch|exchange)\b.*\b(?:for|with|to)\b")
 #: how many of a line become another item: "change one to a muffin"
@@ -32,6 +34,15 @@ BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
 MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
     r"|\b(?:one|two|three) (?:of (?:them|those|these) )?(?:should|can|could|to) be\b"
+)
+_FOR_WHOM = re.compile(
+    r"\bno \w+ for (?:me|him|her|my \w+|the (?:\w+ )?(?:person|child|kid|boy|girl|baby|little one|lady|man))\b"
+)
+#: who has one of several: "she'd like a tea instead of the coffee"
+_ONE_PERSON = re.compile(
+    r"\b(?:he|she|my (?!\w+s\b)\w+|i)(?:'?d|'?ll| would| will|'?s)? (?:(?:says|said|thinks) (?:he|she)(?:'?d|'?ll)? )?"
+    r"(?:now |only |just |also )?(?:rather |prefer|want|wants|take|takes|have|has|get|gets|like|likes|need|needs)\b"
+    r"|\bof (?:his|her|my|mine|hers)\b"
 )
 _INTO = re.compile(r"\b(?:make|turn|swap|change|switch|replace|exchange)\b|\b(?:should|can|could|must|to) be\b")
 
@@ -94,10 +105,13 @@ class Placing(Details):
             return self.emit(Change(lines[0], draft.count))
         if lines and re.search(rf"\bthe same {re.escape(folded(draft.text))}\b", low):
             return self.emit(Add(*astuple(replace(self.state.lines[lines[0] - 1], count=draft.count))))
-        if lines and draft.definite and not (draft.extras or draft.without or draft.size) and not draft.counted:
+        if lines and (draft.part or draft.definite and not draft.counted) and not (
+            draft.extras or draft.without or draft.size
+        ):  # fmt: skip
             self.last = lines[0]
             return True  # spoken of, nothing said
-        if len(draft.values) > 1 and re.search(r"\b(?:of each|each|of every|every|of both|both|all the)\b", low):
+        every = re.search(r"\b(?:of each|each|of every|every|of both|both|all the)\b", _FOR_ALL.sub("", low))
+        if len(draft.values) > 1 and every:
             return max([self.put("", replace(draft, values=(value,), definite=False), text) for value in draft.values])
         if len(draft.values) > 1:
             self.found.unclear.append((draft.text, draft.values))
@@ -156,6 +170,8 @@ class Placing(Details):
         apart = bool(re.search(r"\b(?:from|off|on|in|out of|for|of|to) (?:the|my|that|those|both|all|one)\b", low)) or (
             said[0].kind == "item" and bool(extras) and not re.search(r"\bwith\b", low)
         )
+        if _FOR_WHOM.search(low) and sum(self.state.lines[n - 1].count for n in lines) > 1:
+            return self.doubted(low)  # "no coffee for the fourth person": which of the coffees goes?
         if extras and (draft.without or apart or not any(e in line.extras for e in extras)) and apart:
             gone = tuple(extra for extra in dict.fromkeys(extras))
             return self.emit(self.change(number, Draft(draft.values, without=list(gone))))
@@ -220,7 +236,7 @@ class Placing(Details):
             for other in here[1:]:  # "swap the tea and the cake for a latte"
                 self.remove("", other, mentions)
             drafts = [drafts[0], drafts[-1]]
-        marker = re.search(r"\b(?:instead of|rather than|in place of|not)\b", low)
+        marker = re.search(r"\b(?:instead of|rather than|in place of|not|than|over)\b", low)
         starts = {
             id(draft): at for draft, at in zip(drafts, [turn[m.first].start for m in mentions if m.kind == "item"])
         }
@@ -238,11 +254,16 @@ class Placing(Details):
         lines = self.lines_of(old)
         if not lines:
             return self.put(low, new, low)
+        others = [draft for draft in drafts if draft is not old and draft is not new and draft.values != new.values]
+        if set(self.lines_of(new)) and re.search(rf"\b(?:only|just) (?:the )?{re.escape(folded(new.text))}\b", low):
+            return self.emit(Remove(lines[0]))  # "the green one is wrong, only black"
         if len(new.values) > 1:
             self.found.unclear.append((new.text, new.values))
             return False
         number = lines[0]
         name = re.escape(folded(old.text))
+        if _ONE_PERSON.search(low) and not old.counted and not re.search(rf"\b{name}s\b|\b(?:both|all)\b", low):
+            old = replace(old, count=1, counted=True)
         if re.search(rf"\b(?:swap|replace|change|switch|exchange|turn|make) an? {name}\b", low):
             old = replace(old, count=1, counted=True)  # "swap a croissant for a brownie"
         elif len(lines) > 1 and re.search(rf"\b(?:all|both|every) (?:of )?(?:the |my )?{name}\b", low):
@@ -250,9 +271,8 @@ class Placing(Details):
         if set(new.values) & set(old.values):  # the same item, in another form
             return self.emit(self.change(number, new, new.count if new.counted else 0))
         done = self.exchange(low, old, new, number)
-        for draft in drafts:
-            if draft is not old and draft is not new:
-                self.put(low, draft, low)
+        for draft in others:
+            self.put(low, draft, low)
         return done
 
     def turned(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:

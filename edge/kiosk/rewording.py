@@ -43,11 +43,32 @@ _SAME = re.compile(
 )
 
 
+#: "a croissant each, so two"
+_SO = re.compile(
+    rf"\b(an?|{_NUMBER}) ([^.!?]*?),? so (?:that'?s |that makes |it'?s )?({_NUMBER})(?: please| then)?(?=[.!,]|$)",
+    re.IGNORECASE,
+)
+
+
+_LEAVE_IT = re.compile(r"\bforget (?:it|that),? (?:just )?(?:leave|keep) (?:it|that)\b", re.IGNORECASE)
+
+
 def reworded(house: House, text: str) -> str:
     """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
+    text = _LEAVE_IT.sub("never mind", text)
     text = _SAME.sub(" and the same for me", _LITTLE.sub(r"\1 ", _NEVER_MIND.sub("", _NO_BUT.sub(r"\g<0>,", text))))
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
+    plain = _SO.sub(lambda found: _so_many(house, found), plain)
     return _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, _NOT_BUT.sub(r"\1", plain))))
+
+
+def _so_many(house: House, found: re.Match[str]) -> str:
+    """What is counted before "so two", with that count; what orders nothing as it was."""
+    thing = words(found[2])
+    items = [mention for mention in vocabulary(house).mentions(thing) if mention.kind == "item"]
+    if len({mention.values for mention in items}) != 1 or any(word.fold in ("less", "fewer") for word in thing):
+        return found[0]
+    return f"{found[3]} {found[2][: thing[items[0].last - 1].end]}"
 
 
 def _halved(found: re.Match[str]) -> str:

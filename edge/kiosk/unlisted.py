@@ -6,7 +6,7 @@ import re
 
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT
-from edge.kiosk.words import Word, number
+from edge.kiosk.words import COMMON, Word, number
 
 #: where the name of a thing ends
 ENDS = frozenset(
@@ -46,9 +46,30 @@ def thing_at(turn: list[Word], start: int, taken: set[int]) -> str:
     name = turn[start + 1 : end]
     if not name or {name[0].fold, name[0].stem} & _NO_THING or not name[0].fold.isalpha():
         return ""
-    if set(range(start, end + 1)) & taken or [word.fold for word in turn[end : end + 1]] == ["of"]:  # "a bottle of ..."
+    if [word.fold for word in turn[end : end + 1]] == ["of"] and end + 1 < len(turn):  # "a bottle of wine"
+        last = turn[end + 1]
+        if end + 1 in taken or not last.fold.isalpha() or last.stem in COMMON or number(last.fold) is not None:
+            return ""
+        end += 2
+    if set(range(start, end + 1)) & taken:
         return ""
-    return " ".join(word.text for word in name)
+    return " ".join(word.text for word in turn[start + 1 : end])
+
+
+def sized_thing(turn: list[Word], mentions: list[Mention]) -> str:
+    """The thing that "a small hot milk" names where the menu has none; "" for "a small one" and the like."""
+    for mention in mentions:
+        if mention.kind != "size" or not mention.first or turn[mention.first - 1].fold not in ("a", "an", "another"):
+            continue
+        end = mention.last
+        while end < len(turn) and turn[end].fold not in ENDS and turn[end].fold.isalpha() and end - mention.last < 3:
+            end += 1
+        name = turn[mention.last : end]
+        if name and not any(each.fold in ("one", "ones", "size", "sized") for each in name) and any(
+            each.stem not in COMMON for each in name
+        ):  # fmt: skip
+            return " ".join(word.text for word in name)
+    return ""
 
 
 def no_count(text: str, turn: list[Word], mentions: list[Mention]) -> bool:

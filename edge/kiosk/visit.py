@@ -19,7 +19,7 @@ from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, A
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import State, apply, as_dict, keep_earlier, line_price, total
 from edge.kiosk.understand import Understood, understand
-from edge.kiosk.words import NUMBERS, folded, words
+from edge.kiosk.words import NUMBERS, folded, number, words
 
 #: number of turns about something else after which an open question is dropped
 ASIDES = 3
@@ -169,7 +169,12 @@ class Visit:
         said = {each.stem for each in turn_words}
         fitting = [name for name in names if said & (parts[name] - others[name])]
         if len(fitting) > 1 and word in turn:
-            return f"{turn}, {text}"  # "two teas" and then "one green, one black"
+            if any((number(each.fold) or 1) > 1 for each in words(turn)):
+                return f"{turn}, {text}"  # "two teas" and then "one green, one black"
+            for at in reversed(turn_words):  # "a tea" and then "one green one black"
+                kind = next((name for name in fitting if at.stem in parts[name] - others[name]), "")
+                text = f"{text[: at.start]}{kind}{text[at.end :]}" if kind else text
+            return text
         if len(fitting) != 1 or word not in turn:
             return text
         last = max(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] | {"one"})

@@ -15,7 +15,9 @@ from edge.kiosk.unlisted import ENDS, places
 from edge.kiosk.words import COMMON, Word, folded, number, words
 
 _WITH = frozenset({"with", "without", "no", "w/o", "minus"})
-_ARTICLES = frozenset({"a", "an", "any", "some", "the", "extra", "more", "just", "only", "lots", "plenty", "%"})
+_ARTICLES = frozenset(
+    "a an any some the extra more just only lots plenty % of bit drop splash dash touch pinch little".split()
+)
 #: words that may come before an adjective
 _OPENERS = DEFINITE | {"a", "an", "some", "another", "and", "plus", ",", "want", "like", "have", "get", "take", "me"}
 #: words before a size that ends a clause
@@ -37,6 +39,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
         if span and not taken & set(span):
             found[span[0]] = text[match.start() : match.end()]
             taken |= set(span)
+    items = [mention for mention in mentions if mention.kind == "item"]
     with_this = {at for mention in mentions if mention.kind == "extra" for at in range(mention.first, mention.last)}
     for at, word in enumerate(turn):
         if word.fold == "half" and turn[at + 1 : at + 2] and turn[at + 1].fold in _WITH:
@@ -64,7 +67,15 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
             (not at or turn[at - 1].fold in _BEFORE_SIZE) and all(_polite(each.fold) for each in turn[at + 1 :])
         ):  # fmt: skip
             found[at] = word.text
+    several = any(mention.kind == "number" and int(mention.value) > 1 for mention in mentions)
+    if items and not several and each_of_us(low):
+        found[len(turn)] = "each"
     return [found[at] for at in sorted(found)]
+
+
+def each_of_us(low: str) -> bool:
+    """Whether a clause orders as many as there are guests, whose number it does not tell: "a hot chocolate each"."""
+    return bool(re.search(r"\b(?:(?<!of )each|for each of (?:us|them)|for (?:all|everyone|everybody))\W*$", low))
 
 
 def replaced_kind(house: House, turn: list[Word], mentions: list[Mention], item: Mention) -> str:
