@@ -35,6 +35,12 @@ def visit(*turns: str) -> tuple[dict[str, str] | None, str]:
     ("can we also have another table for 3 on Sunday", {}), ("change it to Tuesday", {"day": "Tuesday"}),
     ("cancel the Tuesday one", {}), ("send it to table 5", {}),
     ("one is enough", {}),
+    # what is told of some guests, or is not sure yet
+    ("two of us can't do stairs, are there any", {}), ("and two of us are vegetarian, is the soup ok for them", {}),
+    ("it might be four adults, I'll let you know", {}),
+    # the value that is wrong is named
+    ("sorry not 1, my wife says 2", {"time": "2"}), ("not Ed, Bob", {"name": "Bob"}), ("Bob, not Ed", {"name": "Bob"}),
+    ("N O V A K", {"name": "Novak"}), ("does it have to be at 1? can we do half past", {"time": "half past 1"}),
 ])  # fmt: skip
 def test_a_turn_changes_what_it_says_and_nothing_else(turn: str, changed: dict[str, str]) -> None:
     assert visit(FULL, turn)[0] == {**KNOWN, **changed}
@@ -80,7 +86,51 @@ def test_no_table_is_booked(turn: str) -> None:
     assert visit(turn)[0] is None
 
 
+@pytest.mark.parametrize(("turns", "booked"), [
+    (["what about saturday, can i book for 2 at half past three"],
+     {"day": "saturday", "people": "2", "time": "half past three"}),
+    (["hello we have a reservation for 12 under Novak", "ok then can i make one now for tomorrow",
+      "yes tomorrow 12.30 for two"], {"day": "tomorrow", "time": "12.30", "people": "2"}),
+    (["a table and a latte"], {}),
+    (["then a table for two, tomorrow about eleven"], {"day": "tomorrow", "people": "2", "time": "eleven"}),
+    (["a table on Saturday, for three adults and a baby"], {"day": "Saturday", "people": "4"}),
+    (["a table on Saturday at 1", "eight, and can we have the big table at the back"],
+     {"day": "Saturday", "time": "1", "people": "8"}),
+    (["a table for two", "today, now"], {"people": "2", "day": "today", "time": "now"}),
+    (["a table for 8 tomorrow", "change the party to seven"], {"day": "tomorrow", "people": "7"}),
+    (["I booked a table for tonight under Schmidt, can we come half an hour later?"], None),
+    (["a table for 3 tomorrow at 2", "Schmidt, with dt"],
+     {"day": "tomorrow", "time": "2", "people": "3", "name": "Schmidt"}),
+    (["a table for 3 tomorrow at 2", "Okonkwo, O K O N K W O"],
+     {"day": "tomorrow", "time": "2", "people": "3", "name": "Okonkwo"}),
+    (["a table for 3 tomorrow at 2", "Name? Marta and Paul Lindqvist"],
+     {"day": "tomorrow", "time": "2", "people": "3", "name": "Marta and Paul Lindqvist"}),
+])  # fmt: skip
+def test_what_is_booked(turns: list[str], booked: dict[str, str] | None) -> None:
+    assert visit(*turns)[0] == booked
+
+
+@pytest.mark.parametrize(("turns", "wish"), [
+    (["Can I book a table outside for 6 tonight at 5"], "outside"),
+    ([FULL, "outside please, because of the dogs"], "outside"),
+    ([FULL, "Could we sit by the window?"], "by the window"), (["a table on the terrace for two"], "on the terrace"),
+    (["a table on Saturday at 1", "eight, and can we have the big table at the back"], "the big table"),
+    (["a table for 3 tomorrow at 2", "Meyer with a i"], "with a i"),
+])  # fmt: skip
+def test_wishes_of_a_booking_are_said_not_to_be_noted(turns: list[str], wish: str) -> None:
+    assert f"I could not note “{wish}”" in visit(*turns)[1]
+
+
+@pytest.mark.parametrize("turn", ["with marshmallows for Emma", "and for Tom can you make that decaf"])
+def test_whom_a_thing_is_for_is_not_the_name(turn: str) -> None:
+    guest = Visit(HOUSE)
+    guest.turn("a flat white")
+    guest.turn(turn)
+    assert guest.state.name == ""
+
+
 @pytest.mark.parametrize(("turns", "said"), [
+    ([FULL, "yes thanks"], "Is that right?"),
     ([FULL, "and another table for two on Tuesday at 2"], "I can book only one table at a time."),
     ([FULL, "cancel the Tuesday one"], "There is no table for Tuesday in your order."),
     (["a brownie", "send it to table 5"], "I could not note “send it to table 5”."),

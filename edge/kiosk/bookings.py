@@ -11,7 +11,7 @@ from edge.kiosk.operations import DENY, Answer, Book, Cancel, Name
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
-from edge.kiosk.words import NUMBERS, folded, number, stem, words
+from edge.kiosk.words import COMMON, NUMBERS, folded, number, stem, words
 
 #: what tells of more or fewer guests
 _COMING = re.compile(r"\b(?:coming|comes?|join(?:s|ing)?|bring(?:s|ing)?|dropp(?:ed|ing) out|friends?)\b")
@@ -34,7 +34,19 @@ _PLACE = re.compile(
 )
 #: times and days that are told from where they stand
 _SHIFTS = re.compile(r"\b(?:hours?|minutes?) (?:later|earlier)\b|\bthe day (?:after|before)\W*$")
-_NOT_SO = re.compile(r"\b(?:not|instead of|rather than)\b")
+_NOT_SO = re.compile(
+    rf"\b(?:not|instead of|rather than) (?:at |for |the )?((?:\d+|{'|'.join(NUMBERS)})\b)", re.IGNORECASE
+)
+#: what is not said yet: "it might be four"
+_MAYBE = re.compile(r"\b(?:might|may|could) (?:be|become|get)\b|\bnot sure (?:if|whether|yet)\b|\blet you know\b")
+#: "half past", of the hour that is booked
+_PAST = re.compile(r"\b(half|quarter) past\b(?! \w)", re.IGNORECASE)
+#: a request that is put as a question
+_REQUEST = re.compile(r"(?:can|could|may) (?:i|we|you)\b")
+#: a name letter by letter: "N O V A K"
+_SPELT = re.compile(r"(?<!\w)[^\W\d_](?:[ .-]+[^\W\d_]){2,}(?!\w)")
+#: how a name is spelt, behind it: "Schmidt, with dt"
+_SPELLING = re.compile(r",? (?:with|spelled|spelt|written)(?: (?:an?|with|like))* (?P<letters>(?:[^\W\d_]{1,2}\b ?)+)$")
 
 
 class Bookings(Reading):
@@ -45,16 +57,20 @@ class Bookings(Reading):
         asked = bool(self.asked and self.kind_of(*self.asked[0]) == "name")
         if not any(c.isalpha() for c in text):
             return text
+        if asked or self.state.name:
+            text = self.spelt(text)
+        if self.state.name and (wrong := re.search(rf"(?i)\bnot {re.escape(self.state.name)}\b", text)):
+            other = slots.name(f"{text[: wrong.start()]} {text[wrong.end() :]}".strip(" ,.!"), self.known, True)
+            if other:  # "not Ed, Bob"
+                self.named(other)
+                return ""
         if asked and phrases("remove").search(folded(text)):
             return text  # "cancel it" is not a name
         value = slots.name(text, self.known, asked)
+        if value and not asked and self.for_another(text, value):
+            return text
         if value and not (asked and value == text and phrases("yes").match(folded(text))):
-            for booking, key in missing(self.house, self.state):
-                if self.kind_of(booking, key) == "name":
-                    self.emit(Book(booking, key, value))
-                    break
-            else:
-                self.emit(Name(value))
+            self.named(value)
             return re.sub(
                 rf"(?:\b(?:and )?(?:my|the)? ?(?:name(?:'s| is|:)?|under(?: the name(?: of)?)?|in the name of|call me"
                 rf"|it's for|it's|this is"
@@ -64,6 +80,41 @@ class Bookings(Reading):
                 count=1,
                 flags=re.I,
             )
+        return text
+
+    def for_another(self, text: str, value: str) -> bool:
+        """Whether a name is that of whom something is for: "with cream for Emma", "and for Tom a tea"."""
+        before = re.split(r"[.;!?]", folded(text[: text.find(value)]))[-1].strip(" ,")
+        if not re.search(r"\w for$", before) or re.fullmatch(r"(?:it|that|this)'?s for", before):
+            return False
+        ordered = any(mention.kind in ("item", "booking") for mention in self.names.mentions(words(text)))
+        return before == "and for" or not (ordered or "name" in before)
+
+    def named(self, value: str) -> None:
+        """Keep the guest's name: in the booking that lacks one, else in that which has the name of before."""
+        open_ = [each for each in missing(self.house, self.state) if self.kind_of(*each) == "name"]
+        open_ = open_ or [(booking, key) for booking, fields in self.state.bookings.items() for key in fields
+                          if self.kind_of(booking, key) == "name"]  # fmt: skip
+        for booking, key in open_[:1]:
+            self.emit(Book(booking, key, value))
+        if not open_:
+            self.emit(Name(value))
+
+    def spelt(self, text: str) -> str:
+        """A text that gives a name, with the name in one word; letters that it does not have are not noted."""
+        if found := _SPELT.search(text):
+            name = "".join(c for c in found[0] if c.isalpha()).capitalize()
+            before = text[: found.start()].strip(" ,.!")
+            if before and folded(before).endswith(folded(name)):
+                return before
+            return f"{before or 'My name is'} {name}{text[found.end() :]}"
+        found = _SPELLING.search(text.rstrip(" .!"))
+        letters = {each for each in folded(found["letters"]).split() if len(each) > 1} if found else set()
+        if found and 0 < len(words(text[: found.start()])) < 4 and not letters & COMMON:
+            name = text[: found.start()]
+            if found["letters"].replace(" ", "").casefold() not in name.casefold():
+                self.found.unnoted.append(found[0].strip(" ,"))
+            return name
         return text
 
     def apart_by_booking(self, text: str) -> list[str]:
@@ -82,7 +133,7 @@ class Bookings(Reading):
         """Read bookings; what is left of the turn comes back."""
         if not self.house.bookings:
             return text
-        text = self.one_each(text)
+        text = self.one_each(re.sub(r"(?i)^name\? ", "", text))
         low = folded(text)
         turn = words(text)
         mentions = self.names.mentions(turn)
@@ -102,10 +153,14 @@ class Bookings(Reading):
             if gone and gone.start() < turn[mention.first].start:
                 break  # "we don't need the tour, just the table"
         values = {"day": slots.day(text), "time": None, "phone": slots.phone(text)}
-        bare = slots.without(slots.without(text, values["day"]), values["phone"])
+        dated = values["day"] and re.compile(rf"({re.escape(values['day'])},?) about\b", re.IGNORECASE)
+        told = dated.sub(r"\1 around", text) if dated else text  # "tomorrow about eleven"
+        bare = slots.without(slots.without(told, values["day"]), values["phone"])
         values["time"] = slots.time(bare)
         counts = slots.counts(slots.without(bare, values["time"]))
         slotted = bool(values["day"] or values["time"] or counts)
+        if slotted and self.house.item(self.offered) is None:
+            verb = verb or re.search(r"\bmake one\b(?! of\b)", low)
         thing = re.search(r"\b(?:book|reserve) (?:a|an|my|the|some) ([a-z]+)", low)
         bare_thing = _BOOKS_THING.fullmatch(low)
         if bare_thing and not (named or choices or slotted) and stem(bare_thing[1]) not in self.known:
@@ -156,7 +211,9 @@ class Bookings(Reading):
                 wants = False
             if phrases("remove").search(low) and not (slotted or choices):
                 wants = False  # "cancel the table" where none is booked
-            if any(m.kind == "item" for m in mentions) and not verb and not slotted:
+            alone = rf"(?:an?|one) {re.escape(folded(target.name))}"  # "a table and a latte"
+            beside = re.search(rf"(?:^|\band |, ){alone}(?=,| and|\W*$)", low)
+            if any(m.kind == "item" for m in mentions) and not (verb or slotted or beside):
                 wants = False
             if not wants:
                 return text
@@ -171,8 +228,16 @@ class Bookings(Reading):
             if re.search(r"[a-z]|:", at.lower()) and any(m.kind == "item" for m in mentions) and not asks(low):
                 self.found.unnoted.append(at)  # "a soup at 5 pm"
             return text
+        wishes = [] if phrases("remove").search(low) else [w[0] for w in phrases("booking wish").finditer(text)]
+        requested = bool(wishes) and (fresh or not asks(low) or bool(_REQUEST.match(low)))
+        self.found.unnoted += wishes * requested
+        for wish in wishes * requested:
+            text, bare = text.replace(wish, " "), bare.replace(wish, " ")
+        if not fresh and _MAYBE.search(low) and not asks(low):
+            self.found.unnoted.append(text.strip(" .,!"))
+            return ""
         corrects = bool(phrases("correct").search(low) or re.search(r"\bnot\b", low))
-        if asks(low) and not fresh and not phrases("ordering").search(low) and not (corrects and slotted):
+        if asks(low) and not (fresh or requested or phrases("ordering").search(low) or corrects and slotted):
             return text
         other = [v for v in (values["day"], values["time"]) if v and not counts]
         if not fresh and other and _TAKES_AWAY.match(low) and not phrases("correct").search(low):
@@ -185,7 +250,9 @@ class Bookings(Reading):
         if (verb or named) and not fresh and phrases("remove").search(low) and not slotted and not choices:
             self.emit(Cancel(target.name))
             return ""
-        return self.fields(target, text, bare, values, counts, choices, fresh, mentions)
+        before = len(self.found.operations)
+        left = self.fields(target, text, bare, values, counts, choices, fresh, mentions)
+        return "" if requested and len(self.found.operations) == before else left
 
     def one_each(self, text: str) -> str:
         """The text without a second booking of what is booked, which is refused: "and another table on Tuesday"."""
@@ -194,7 +261,7 @@ class Bookings(Reading):
             mentions = self.names.mentions(words(part))
             named = [m.value for m in mentions if m.kind == "booking"]
             other = named[:1] or [*held][-1:] * (not any(m.kind == "item" for m in mentions))
-            slotted = slots.day(part) or slots.time(part) or slots.counts(part)
+            slotted = slots.day(part) or slots.time(part) or slots.counts(part).keys() - {"children"}
             day, low = slots.day(part), folded(part)
             second = phrases("second booking").match(low) or day and named and not (
                 missing(self.house, self.state) or phrases("correct").search(low) or not re.match(r"an? ", low)
@@ -245,8 +312,15 @@ class Bookings(Reading):
         for key in (key for key, each in plain.items() if each == "time" and half and not values["time"]):
             if key in have and key != asked:
                 got[key] = f"{have[key]} {text.strip(' ,!')}"  # "7" and then "pm"
+        clock = [key for key, each in plain.items() if each == "time" and key in have]
+        if clock and (past := _PAST.search(text)) and (hour := re.fullmatch(r"(?:half past )?(\w+)", have[clock[0]])):
+            got[clock[0]] = f"{past[0]} {hour[1]}"
+            values["time"] = None
         if asked and plain.get(asked) == "time" and not values["time"]:
-            values["time"] = slots.time(slots.without_counts(bare, party=False), bare=True)
+            party = bool(re.search(r"\b(?:party|group|headcount)\b", folded(text)))
+            values["time"] = slots.time(slots.without_counts(bare, party), bare=True)
+        if asked and plain.get(asked) in ("day", "time") and not values["time"] and len(words(text)) < 5:
+            values["time"] = slots.now(text)
         for kind in ("day", "time", "phone"):
             value = values[kind]
             keys = [key for key, each in plain.items() if each == kind]
@@ -256,6 +330,8 @@ class Bookings(Reading):
                 rest = slots.without(rest, value)
         count_keys = [key for key, kind in plain.items() if kind == "count"]
         guests = [key for key in count_keys if key in have and key != "nights"]
+        if guests and (others := slots.without_some(bare)) != bare:
+            counts = slots.counts(slots.without(others, values["time"]))
         if len(guests) == 1 and have[guests[0]].isdecimal() and (change := slots.more(text)):
             counts = {guests[0]: str(max(int(have[guests[0]]) + change, 0))}
         if "nights" in have and (change := slots.more_nights(text)) and have["nights"].isdecimal():
@@ -274,23 +350,25 @@ class Bookings(Reading):
         if not got and not fresh and not self.state.lines and (
             phrases("correct").search(folded(text)) or folded(text).startswith("no, ") or _BETTER.search(folded(text))
         ):
-            numbers = [mention.value for mention in self.names.mentions(words(rest)) if mention.kind == "number"]
+            wrong = _NOT_SO.search(rest)
+            right = _NOT_SO.sub(" ", rest)
+            numbers = [mention.value for mention in self.names.mentions(words(right)) if mention.kind == "number"]
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
             if _COMING.search(folded(text)):
                 changed = [key for key in changed if plain[key] == "count"]
             earlier = self.state.earlier.bookings.get(booking.name, {}) if self.state.earlier else {}
-            said = [key for key in changed if have[key] != earlier.get(key)]
-            changed = said if len(said) == 1 and len(changed) > 1 else changed  # what was said last is corrected first
+            late = [key for key in changed if have[key] != earlier.get(key)]
+            changed = late if len(late) == 1 and len(changed) > 1 else changed  # what was said last is corrected first
             if asked and plain.get(asked) == "count":
                 changed = []  # "three, actually" answers the question
             if numbers and changed and len({plain[key] for key in changed}) == len(changed) and not (
                 values["day"] or values["time"]
             ):  # "make that 3": of number and time the one that is nearer to it, or to the 2 of "3, not 2"
-                near = float(numbers[-1 if _NOT_SO.search(folded(text)) else 0])
+                near = slots.amount(wrong[1]) if wrong else float(numbers[0])
                 far = sorted((abs(slots.amount(have[key]) - near), key) for key in changed)
                 if len(far) == 1 or far[0][0] != far[1][0]:  # else it may be either
                     key = far[0][1]
-                    got[key] = numbers[0] if plain[key] == "count" else slots.time(rest, bare=True) or numbers[0]
+                    got[key] = numbers[0] if plain[key] == "count" else slots.time(right, bare=True) or numbers[0]
         if not counts and not got.keys() & set(count_keys) and (group := slots.group(rest, self.known)):
             open_counts = [key for key in count_keys if key not in have and key != "nights"]
             if len(open_counts) == 1:

@@ -93,11 +93,13 @@ class Questions(Reading):
     def told(self, text: str) -> int:
         """The number of the fact that a statement is answered with; 0 for none.
 
-        The fact must hold a word of the statement, unless that hides a question or tells of the guest.
+        The fact must hold a word of the statement, and the statement no item, unless it hides a question or tells of
+        the guest.
         """
         chosen = facts.choose(self.house, text, False)
         shared = chosen and facts.content(text) & facts.content(self.house.facts[chosen - 1])
-        return chosen if shared or phrases("half asked").search(folded(text)) else 0
+        ordered = any(mention.kind == "item" and mention.exact for mention in self.names.mentions(words(text)))
+        return chosen if shared and not ordered or phrases("half asked").search(folded(text)) else 0
 
     def answer(self, numbers: list[int]) -> bool:
         """Answer with statements of the house; the last of them is what "one" means then."""

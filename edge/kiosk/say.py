@@ -141,8 +141,8 @@ def reply(
     if after.name != before.name and any(isinstance(each, Name) for each in operations):
         parts.append(f"Thank you, {after.name}.")
     for kind in talk:
-        parts.append({"goodbye": "Goodbye.", "help": help_text(house),
-                      "order": "Your order is empty." if after.empty else read_back(house, after)}.get(kind, ""))
+        order = "Your order is empty." if after.empty else "" if reads_back else read_back(house, after)
+        parts.append({"goodbye": "Goodbye.", "help": help_text(house), "order": order}.get(kind, ""))
     asking = question(house, after)
     unfilled = missing(house, after)[:1]
     refused = {"deny", "done", "confirm"} & set(words) or any(map(phrases("nameless").match, understood.impossible))

@@ -61,6 +61,11 @@ _PARTY = re.compile(
 )
 _PEOPLE = r"[a-z]{3,}(?:ers|ors|ists|mates)|babies|ladies|women|men|parents|students"
 _GUEST = r"(?:people|persons?|guests?|adults?|child(?:ren)?|kids?|friends?|seats?|places?|boys?|girls?)"
+#: what is said of some of the guests
+_OF_SOME = re.compile(
+    rf"\b{_NUMBER} of (?:us|them) (?:are|is|can'?t|cannot|can|have|has|need|don'?t|do not|want|eat|drink|use|would)\b"
+    r"(?! (?:come|coming|be)\b)", re.IGNORECASE
+)
 #: what those do who do not come
 _ABSENT = (
     r"(?:(?:now )?(?:can'?t|cannot|won'?t|isn'?t|aren'?t|is not|are not)(?: be)? (?:come|coming|make|there|join)"
@@ -173,6 +178,12 @@ def time(text: str, bare: bool = False) -> str | None:
     return None
 
 
+def now(text: str) -> str | None:
+    """The words that say "at once", where a time was asked for; None if there are none."""
+    found = re.search(r"\b(?:right )?now\b|\b(?:right|straight) away\b|\bas soon as possible\b", text, re.IGNORECASE)
+    return found[0] if found else None
+
+
 def without(text: str, value: str | None) -> str:
     """The text without a value that was found in it, where it is the value: of "for 2 at 2" the time is the second."""
     if not value:
@@ -231,6 +242,9 @@ def counts(text: str) -> dict[str, str]:
             elif unit in {stem(name) for name in names} | names:
                 below = "-" * bool(re.search(r"(?:^|\s)[-−–]$", low[: match.start()]))
                 found.setdefault(kind, below + number_of(match[1]))
+    small = r"\b(?:and|with|plus) (?:an?|one|our|my|her|his|their) (?:\w+ )?(?:baby|toddler|infant|child|kid)\b"
+    if re.search(small, low) and "children" not in found:
+        found["children"] = "1"
     if others := re.search(rf"\b(?:me|myself|i),? (?:and|plus|with) (?:my )?({_NUMBER}) (?:other )?{_COMPANY}\b", low):
         found.setdefault("people", str(int(number_of(others[1])) + 1))
     if re.search(r"\b(?:just|only) (?:me|myself|one of us)\b|\bon my own\b|\bby myself\b", low):
@@ -248,6 +262,11 @@ def counts(text: str) -> dict[str, str]:
         elif part:
             found["people"] = part
     return found
+
+
+def without_some(text: str) -> str:
+    """The text without numbers of some of the guests, of whom something is told: "two of us are vegetarian"."""
+    return _OF_SOME.sub(" ", text)
 
 
 def more(text: str) -> int:
@@ -338,7 +357,7 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
                 return value
     if asked:
         plain = re.sub(
-            r"^(?:it's|its|it is|that's|that would be|yes,?|sure,?|ok,?|okay,?|um,?|uh,?|oh,?)\s+",
+            r"^(?:it's|its|it is|that's|that would be|yes,?|sure,?|ok,?|okay,?|um,?|uh,?|oh,?|names?\?)\s+",
             "",
             text.strip(),
             flags=re.I,
@@ -347,6 +366,8 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
             {folded(both[1]), folded(both[2])} & _NOT_NAMES or {stem(folded(both[1])), stem(folded(both[2]))} & known
         ):
             return plain  # "Smith, John"
+        if two := re.fullmatch(rf"([A-Z]{_NAME_WORD} and [A-Z]{_NAME_WORD}(?: {_NAME_WORD})?)[.!]?", plain):
+            return two[1]
         match = re.fullmatch(
             rf"({_NAME_WORD}(?: {_NAME_WORD}){{0,2}})[.!]?(?:\s*,?\s*(?:please|thanks|thank you)[.!]?)?", plain
         )

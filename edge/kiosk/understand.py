@@ -345,7 +345,8 @@ class _Turn(Orders, Bookings, Questions):
         if settled and _SETTLES.fullmatch(low):
             return self.emit(DONE)
         if phrases("yes").match(low) and (len(low.split()) <= 5 or ready):
-            return self.emit(CONFIRM)
+            whole = low == folded(self.text).strip(" ,.!?")
+            return self.emit(DONE if settled and whole and not self.state.lines else CONFIRM)
         if phrases("agreed").search(low) and not asking and not phrases("remove").search(low):
             return self.emit(CONFIRM)
         for kind, pattern in kinds("talk").items():
