@@ -584,3 +584,31 @@ def test_the_guests_of_a_table_are_not_cones() -> None:
 ])  # fmt: skip
 def test_the_day_that_is_meant(text: str, day: str | None) -> None:
     assert slots.day(text) == day
+
+
+@pytest.mark.parametrize(("turns", "lines"), [
+    (["a pint of lager and a hot dog", "Make that a half."], ["1 Beer half pint", "1 Hot dog"]),
+    (["two beers, pints", "one of them a half, sorry, I'm driving", "Cancel the half."], ["1 Beer pint"]),
+    (["2 hot dogs w onions", "one of em without onions", "make it three of the ones with onions"],
+     ["3 Hot dog +onion", "1 Hot dog"]),
+    (["chicken burger", "no wait, bean burger", "ugh no, chicken burger, final answer"], ["1 Chicken burger"]),
+    (["a hot dog and a small fries for the little one"], ["1 Hot dog", "1 Fries small"]),
+    (["two single classics with ketchup for the boys"], ["2 Classic burger single +ketchup"]),
+    (["two single classics", "cheese on one of those", "Cheese on neither."], ["2 Classic burger single"]),
+    (["one dozen wings with hot sauce, one dozen with bbq", "both bbq please"], ["2 Chicken wings dozen +BBQ sauce"]),
+    (["two small fries", "Dad wants chilli on one of the fries"], ["1 Fries small", "1 Fries small +chilli"]),
+    (["4 large cokes", "and one less of the normal coke"], ["3 Cola large"]),
+    (["can I have an egg on a cheeseburger?"], ["1 Cheeseburger +fried egg"]),
+    (["a small fries", "make it large", "nah go back to small fries"], ["1 Fries small"]),
+    (["a large vanilla shake and a brownie", "no brownie", "keep the brownie in, it's the shake I don't want"],
+     ["1 Brownie"]),
+])  # fmt: skip
+def test_corrections_at_a_burger_counter(turns: list[str], lines: list[str]) -> None:
+    assert sorted(order("joes", *turns)) == sorted(lines)
+
+
+def test_another_name_and_a_table_beside_an_order() -> None:
+    named = visit("cafe", "a table tomorrow at 2 for 2, name Ed", "not Ed, Bob")
+    assert named.bookings["table"]["name"] == "Bob"
+    assert visit("cafe", "a table and a latte").bookings == {"table": {}}
+    assert not visit("cafe", "can I bring a latte to a table").bookings

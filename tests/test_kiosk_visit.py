@@ -1005,7 +1005,23 @@ TWO_SOUPS = "a large cappuccino and two cups of soup"
     (["a green tea", "one black for me"], "", ["1 Green tea", "1 Black tea"]),
     (["a black one then please"], "", ["1 Black tea"]),
     (["black tea I meant, with a drop of milk"], "could not note", ["1 Black tea"]),
+    # one of several names is chosen, and something else ordered
+    (["a tea please", "Black please, and a slice of the carrot cake"], "", ["1 Black tea", "1 Carrot cake"]),
+    (["a tea and a brownie", "remove the brownie"], "Green tea or Black tea?", []),
+    (["a latte for me and the same for my wife, both large"], "", ["2 × large Latte"]),
+    (["a large hot chocolate with cream", "one for my friend without cream, and mine with"], "",
+     ["1 large Hot chocolate with whipped cream", "1 large Hot chocolate"]),
+    (["we'd like to have breakfast for two"], "could not find “breakfast”", []),
+    (["a large cappuccino", "swap the latte for a tea"], "There is no Latte", ["1 large Cappuccino"]),
+    (["1 green tea", "make two of them black"], "could not note", ["1 Green tea"]),
+    (["two black teas", "no, i didn't say tea"], "", []),
+    (["a carrot cake and a small latte", "oh sorry not the carrot cake, she's allergic to nuts!!"], "",
+     ["1 small Latte"]),
+    (["je voudrais un croissant et un thé vert"], "only understand English", []),
     # wishes
+    (["a carrot cake without nuts"], f"{HOUSE.facts[10]} I could not note “without nuts”", ["1 Carrot cake"]),
+    (["a small cappuccino", "can I have it extra hot"], "could not note “extra hot”", ["1 small Cappuccino"]),
+    (["and for grandpa a brownie, but only if it's warm"], "could not note “only if it's warm”", ["1 Brownie"]),
     (["a brownie heated up"], "could not note “heated up”", ["1 Brownie"]),
     (["a small hot chocolate for her, not too hot"], "could not note “not too hot”", ["1 small Hot chocolate"]),
 ])  # fmt: skip

@@ -36,8 +36,10 @@ def lost(
         last = mention.last
         if mention.kind == "number":
             ahead = turn[mention.first - 1].fold if mention.first else ""
-            if turn[mention.first].fold in ("one", "1") or ahead in ("are", "we're", "us"):
-                continue  # "the second one", "we are three"
+            if turn[mention.first].fold in ("one", "1") or ahead in ("are", "we're", "us") or (
+                [word.fold for word in turn[last : last + 2]] == ["of", "us"]
+            ):  # fmt: skip
+                continue  # "the second one", "we are three", "the four of us"
             if at + 1 < len(mentions) and mentions[at + 1].first == last:
                 last = mentions[at + 1].last  # "two sugars"
         elif not certain(mention, turn):

@@ -38,7 +38,10 @@ _NOT_SO = re.compile(
     rf"\b(?:not|instead of|rather than) (?:at |for |the )?((?:\d+|{'|'.join(NUMBERS)})\b)", re.IGNORECASE
 )
 #: what is not said yet: "it might be four"
-_MAYBE = re.compile(r"\b(?:might|may|could) (?:be|become|get)\b|\bnot sure (?:if|whether|yet)\b|\blet you know\b")
+_MAYBE = re.compile(
+    rf"\b(?:might|may|could) (?:be|become|get) (?:\d|\w+day\b|(?:{'|'.join(NUMBERS)}|tomorrow|later|earlier)\b)"
+    r"|\bnot sure (?:if|whether|yet)\b|\blet you know\b"
+)
 #: "half past", of the hour that is booked
 _PAST = re.compile(r"\b(half|quarter) past\b(?! \w)", re.IGNORECASE)
 #: a request that is put as a question

@@ -16,7 +16,7 @@ from edge.kiosk.words import number as number_word
 
 #: "no, oat milk" and "I meant oat milk"
 NO_I_MEAN = re.compile(
-    r"^(?:(?:oh|ah|wait|um|oops|sorry|hang on)[, ]+)*"
+    r"^(?:(?:oh|ah|ugh|argh|er|hm+|wait|um|oops|sorry|hang on)[, ]+)*"
     r"(?:no[, ]+(?![, ]*(?:more|thanks?|and)\b)|(?:sorry[, ]+)?i (?:meant|mean|said|say) )"
     r"(?!.*\b(?:also|too|as well|add|more|another|still)\b)"
 )
@@ -46,7 +46,10 @@ _OWN = re.compile(r"^(?:(?:and|oh|ok|so)[, ]+)*(?:mine|his|hers)\b|\b(?:in|on) (
 _HIS = re.compile(
     r"(?:(?:oh|no|sorry|and|ok|wait|actually)[, ]+)*(?:he|she|my \w+) (?:wants|wanted|would like|needs|has)\b"
 )
+#: "one for my friend without cream", where there is one
+_FOR_FRIEND = re.compile(r"(?:and |also |oh )*(?:one|two) for (?:my \w+|him|her)\b")
 _ONLY_SOME = re.compile(rf"\b(?:only|just) (\d+|{'|'.join(NUMBERS)})\b")
+MAKE = re.compile(r"\bmake (?:it|that|them)\b")
 _OTHERS = re.compile(r"\bthe (?:others|rest|other ones)\b")
 #: what is named beside what is taken away stays
 _KEEPS = re.compile(r"\b(?:instead|and|with|just|only)\b")
@@ -91,6 +94,8 @@ class Details(Changes):
                 if len(alike) > 1:  # "the large one" where there are several
                     return self.doubted(low)
                 return self.emit(Remove(number, int(rest[0].value) if rest else 0))
+            if rest and all(mention.kind == "number" for mention in rest) and MAKE.search(low):
+                return self.emit(Change(number, int(rest[0].value)))
             _, loose = self.drafts(turn, rest)
             self.last, lines, said, mentions = number, [number], mentions, rest
             if loose.extras and not loose.without and _BECOMES.search(low):
@@ -114,6 +119,7 @@ class Details(Changes):
             return self.emit(Remove(alike[0], loose.count))  # "remove a large one", "one bowl too many"
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         again = again or bool(re.match(r"(?:and |also |oh |, )*another\b", low)) and not loose.without
+        again = again or bool(_FOR_FRIEND.match(low)) and all(line.count == 1 for line in self.state.lines)
         if again and (loose.extras or loose.without or loose.size):
             return self.same_but(loose)
         if not loose.extras and self.as_usual(low):
@@ -245,7 +251,7 @@ class Details(Changes):
             return self.emit(self.change(targets[0], loose, loose.count))  # "make it two with oat milk"
         if targets == [self.last] and not swap and (added := self.joined(line.item)):
             return self.divide(self.last, added, loose, new=True)  # "another one, with cheese on that"
-        alike_all = every and re.search(r"\bbe\b", low)  # "can all three be vanilla": like the one that is
+        alike_all = every and re.search(r"\bbe\b|^both (?!with\b)", low)  # "can all be vanilla": like the one that is
         model = next((self.state.lines[n - 1] for n in targets
                       if alike_all and {*loose.extras} <= {*self.state.lines[n - 1].extras}), None)  # fmt: skip
         done = False
@@ -306,12 +312,13 @@ class Details(Changes):
                         return number, rest
             if (
                 (after in ("one", "ones") and set(before[-2:]) & DEFINITE)
-                or before[-2:] == ["one", "with"]
+                or before[-2:] in (["one", "with"], ["ones", "with"])
                 and "the" in before
             ):
                 for number, line in enumerate(self.state.lines, 1):
                     if {line.size, *line.extras} & set(mention.values):
-                        return number, [m for m in rest if m.kind != "number"]
+                        counted = before[-2:] == ["ones", "with"]  # "make it three of the ones with onions"
+                        return number, [m for m in rest if m.kind != "number" or counted]
         return None
 
     def ordinal(self, low: str) -> int:

@@ -34,7 +34,7 @@ _EVERY = re.compile(
 )
 #: "sour cream on both", "chicken for him, beef for me"
 _ON_EVERY = re.compile(r"(?:on|in|for|to|with) (?:both|all|each|everything)\b")
-_FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+|[a-z]+)(?: [,&.+]|$| and\b)")
+_FOR_ONE = re.compile(r"for (?:me|him|her|myself|(?:the|my|our|his|her) [a-z]+(?<!s)|[a-z]+)(?: [,&.+]|$| and\b)")
 _CONTRAST = re.compile(
     r"\b(?:instead of|rather than|not|make (?:it|that|this|both|all|them|\w+ of (?:them|those))"
     r"|(?:should|can|could|must) be)\b"
@@ -150,7 +150,22 @@ class Drafts(Reading):
                 if len(owners) == 1 and alone and owners[0] not in spoken and (spoken or owners[0] not in held):
                     # "a pint" is a lager where only that has pints
                     told.append(Mention("item", tuple(owners), mention.first, mention.last, exact=False))
-        return told
+        return sorted([*told, *self._half(turn, told, spoken)], key=lambda mention: mention.first)
+
+    def _half(self, turn: list[Word], told: list[Mention], spoken: set[str]) -> list[Mention]:
+        """The "half" of "make that a half", where what is spoken of comes as "pint" or "half pint"."""
+        taken = {at for mention in told for at in range(mention.first, mention.last)}
+        sizes = {size for name in spoken or {line.item for line in self.state.lines} for size in self.sizes_of(name)}
+        begins = [(words(size)[0].fold, size) for size in sizes if len(words(size)) > 1]
+        firsts = {word: size for word, size in begins if [each for each, _ in begins].count(word) == 1}
+        found = []
+        for at, word in enumerate(turn):
+            behind = turn[at + 1].fold if at + 1 < len(turn) else ""
+            if at and word.fold in firsts and at not in taken and turn[at - 1].fold in ("a", "the") and (
+                behind in ("", ",", ".", "please", "instead", "then", "too")
+            ):  # fmt: skip
+                found.append(Mention("size", (firsts[word.fold],), at, at + 1))
+        return found
 
     def _siblings(self, mentions: list[Mention], spoken: set[str], turn: list[Word]) -> list[Mention]:
         """The mentions, with the items that "a strawberry one" and "black, not green" are beside their like."""
@@ -276,7 +291,9 @@ class Drafts(Reading):
         like = c.last.size if c.drafts and turn[mention.last : mention.last + 1] and (
             turn[mention.last].fold == "for"
         ) else ""  # "day tickets for kids and two for adults"
+        onto = c.pending if c.pending.definite else Draft(())  # "chilli on one of the fries"
         c.pending = Draft((), count=min(int(mention.value), MAX_COUNT) or 1, counted=True, size=like)
+        c.pending.extras, c.pending.without = onto.extras, onto.without
         c.pending.more = bool({"another", "additional"} & set(between[-2:])) or (
             mention.last < len(turn) and turn[mention.last].fold == "more"
         )
@@ -477,8 +494,10 @@ class Drafts(Reading):
         for mention in following:
             between = [word.fold for word in turn[at : mention.first]]
             if mention.kind == "item":
-                return bool(set(between) & DEFINITE) and not (
-                    set(between) - DEFINITE - _PLACES - {"one", "and", "&", "large"})  # fmt: skip
+                onto = set(between[:1]) & {"on", "onto", "in"} and {"a", "an"} & set(between)  # "an egg on a burger"
+                return bool(onto or set(between) & DEFINITE) and not (
+                    set(between) - DEFINITE - _PLACES - {"one", "and", "&", "large"} - ({"a", "an"} if onto else set())
+                )  # fmt: skip
             if mention.kind not in ("extra", "size", "number") or set(between) - DEFINITE - _PLACES - {"and", "&", ","}:
                 return False
             at = mention.last

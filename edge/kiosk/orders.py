@@ -13,7 +13,7 @@ from edge.kiosk.phrases import phrases
 from edge.kiosk.placing import BACK, MAKE_IT, SOME, Placing
 from edge.kiosk.unlisted import missed, no_count
 from edge.kiosk.wishes import replaced_kind
-from edge.kiosk.words import NUMBERS, Word, folded, words
+from edge.kiosk.words import NUMBERS, Word, folded, number, words
 
 #: what is kept where the rest goes: "remove everything but the soup", "keep only the soup"
 _EXCEPT = re.compile(
@@ -56,6 +56,9 @@ class Orders(Placing):
         if _OR.search(low) and any(mention.kind == "item" for mention in mentions):
             return self.doubted(low)  # "two or three brownies"
         drafts, loose = self.drafts(turn, mentions)
+        some = re.search(rf"(?<!it )(?<!that )\b(\d+|{'|'.join(NUMBERS)}) of (?:them|those|these)\b", low)
+        if some and (number(some[1]) or 0) > sum(line.count for line in self.state.lines) and self.state.lines:
+            return self.doubted(low)  # "make two of them black" where there is one
         if len(drafts) == 1 and self.state.lines and (
             self.turned(low, drafts, turn, mentions) or self.all_replaced(low, drafts[0])
         ):
@@ -110,12 +113,12 @@ class Orders(Placing):
                     return self.divide(lines[0], line.count - part, Draft(drafts[0].values, without=loose.extras))
                 return self.divide(lines[0], part, Draft(drafts[0].values, extras=loose.extras))
         if drafts and (kept := _EXCEPT.search(low)) and (removing or kept[0].endswith(("only ", "just "))):
-            spoken = {number for draft in drafts for number in self.lines_of(draft)}
+            spoken = {at for draft in drafts for at in self.lines_of(draft)}
             whole = removing or kept[0].startswith("keep") or low == folded(self.text).strip(" ,.!?") and not any(
                 draft.size or draft.extras or draft.without for draft in drafts)  # fmt: skip
             if spoken and whole:  # "remove everything except the brownie"
-                others = [number for number in range(len(self.state.lines), 0, -1) if number not in spoken]
-                return max([self.emit(Remove(number)) for number in others], default=False)
+                others = [at for at in range(len(self.state.lines), 0, -1) if at not in spoken]
+                return max([self.emit(Remove(at)) for at in others], default=False)
         if (
             drafts
             and phrases("replace").search(low)
@@ -146,7 +149,10 @@ class Orders(Placing):
         for draft in drafts:
             # "scrap the lemonade, she'd rather have a tea"
             wanted = removing and rather and not self.lines_of(draft) and not draft.definite
-            if (removing and not wanted) or (draft.removed and self.lines_of(draft)):
+            back = self.taken(draft, low) if removing and BACK.search(low) and not self.lines_of(draft) else None
+            if back:  # "keep the brownie in, it's the shake I don't want"
+                done = self.emit(back) or done
+            elif (removing and not wanted) or (draft.removed and self.lines_of(draft)):
                 done = self.remove(low, draft, mentions) or done
             else:
                 done = self.put(low, draft, text) or done
@@ -169,8 +175,8 @@ class Orders(Placing):
         if re.search(r"\bboth\b", low) and count != 2:
             return self.doubted(low)
         single = new.counted or re.search(rf"\ban? (?:\w+ )?{re.escape(folded(new.text))}\b", low)
-        for number in range(len(self.state.lines), 0, -1):
-            self.emit(Remove(number))
+        for at in range(len(self.state.lines), 0, -1):
+            self.emit(Remove(at))
         return self.put("", replace(new, count=new.count if single else min(count, MAX_COUNT)), low)
 
     def _removes(self, low: str, drafts: list[Draft], turn: list[Word], mentions: list[Mention]) -> bool:

@@ -35,6 +35,7 @@ MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
     r"|\b(?:one|two|three) (?:of (?:them|those|these) )?(?:should|can|could|to) be\b"
 )
+_ONLY = re.compile(r"\b(?:only|just|back to)\b")
 _FOR_WHOM = re.compile(
     r"\bno \w+ for (?:me|him|her|my \w+|the (?:\w+ )?(?:person|child|kid|boy|girl|baby|little one|lady|man))\b"
 )
@@ -57,7 +58,7 @@ class Placing(Details):
         meant = draft.definite or bool(NO_I_MEAN.search(low))
         lines = [line for line in self.lines_of(draft) if line <= len(self.before.lines) or meant]
         not_that = bool(_NOT_THAT.match(folded(self.text)))
-        correcting = not_that or bool(phrases("correct").search(low) or re.search(r"\b(?:only|just)\b", low))
+        correcting = not_that or bool(phrases("correct").search(low) or _ONLY.search(low))
         correcting = correcting or bool(NO_I_MEAN.search(low)) or draft.counted and bool(_SO_MANY.search(low))
         correcting = correcting or bool(lines and set(draft.without) & set(self.state.lines[lines[0] - 1].extras))
         adding = (
@@ -193,7 +194,8 @@ class Placing(Details):
             return self.doubted(low) if doubt else all(self.emit(Remove(n)) for n in sorted(alike, reverse=True))
         if single and line.count > 1 and not draft.counted:
             return self.emit(Remove(number, 1))  # "she doesn't want a tea after all"
-        if draft.counted and not draft.definite or re.search(r"\bone of\b", low):
+        fewer = re.search(r"\b\w+ (?:less|fewer) of\b", low)  # "one less of the normal coke"
+        if draft.counted and (not draft.definite or fewer) or re.search(r"\bone of\b", low):
             return self.emit(Remove(number, draft.count if draft.counted else 1))
         return self.emit(Remove(number))
 
@@ -252,6 +254,9 @@ class Placing(Details):
         if old is None or new is None:
             return max(self.put(low, draft, low) for draft in [*drafts])
         lines = self.lines_of(old)
+        if not lines and old.definite and _FOR_ANOTHER.search(low) and self.state.lines:
+            self.found.absent.append(old.values[0] if len(old.values) == 1 else old.text)  # "swap the latte for a tea"
+            return True
         if not lines:
             return self.put(low, new, low)
         others = [draft for draft in drafts if draft is not old and draft is not new and draft.values != new.values]

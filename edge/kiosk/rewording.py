@@ -50,12 +50,19 @@ _SO = re.compile(
 )
 
 
+#: "for the little one" is not a size of one
+_LITTLE_ONE = re.compile(r"\bfor (the|my|our) (?:little|wee|small|young|big) one(s?)\b", re.IGNORECASE)
+#: "cheese on neither"
+_NEITHER = re.compile(r"\b([\w' ]+?) on (?:neither|none)(?: of (?:them|those|these))?\b", re.IGNORECASE)
+#: "and the same for my wife, both large"
+_SAME_FOR = re.compile(r",? (and the same for (?:my |the |our )?\w+),\s+", re.IGNORECASE)
 _LEAVE_IT = re.compile(r"\bforget (?:it|that),? (?:just )?(?:leave|keep) (?:it|that)\b", re.IGNORECASE)
 
 
 def reworded(house: House, text: str) -> str:
     """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
-    text = _LEAVE_IT.sub("never mind", text)
+    text = _SAME_FOR.sub(r". \1. ", text)
+    text = _LITTLE_ONE.sub(r"for \1 kid\2", _NEITHER.sub(r"no \1 on both", _LEAVE_IT.sub("never mind", text)))
     text = _SAME.sub(" and the same for me", _LITTLE.sub(r"\1 ", _NEVER_MIND.sub("", _NO_BUT.sub(r"\g<0>,", text))))
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
     plain = _SO.sub(lambda found: _so_many(house, found), plain)

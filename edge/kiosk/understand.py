@@ -30,7 +30,7 @@ from edge.kiosk.operations import (
     Talk,
 )
 from edge.kiosk.orders import Orders
-from edge.kiosk.phrases import kinds, phrases
+from edge.kiosk.phrases import kinds, paired, phrases
 from edge.kiosk.questions import Questions
 from edge.kiosk.reading import Understood, asks, clauses, inquires
 from edge.kiosk.rewording import reworded
@@ -151,6 +151,9 @@ class _Turn(Orders, Bookings, Questions):
         mentions = self.told_apart(self.names.mentions(turn), turn)
         self.meaning(text, ends)
         operations = [each for each in self.found.operations[start:] if each != UNKNOWN]
+        ordered = any(isinstance(each, Add | Change) for each in self.found.operations[:start])
+        if not operations and ordered and phrases("condition").match(folded(text)):
+            self.found.unnoted.append(text.strip(" ,.!?"))  # "but only if it's not spicy"
         if not operations and len(self.found.told) == told and not self.story:
             spoken = any(mention.kind in ("item", "extra") and certain(mention, turn) for mention in mentions)
             self.found.unread += [text.strip(" ,.!?")] * spoken
@@ -158,6 +161,13 @@ class _Turn(Orders, Bookings, Questions):
             remarks = " ".join(self.found.told)
             left = lost(turn, mentions, operations, before, self.state)
             self.found.unnoted += [each for each in left if each not in remarks]
+        for wish in self.found.unnoted if len(self.found.told) > told and not self.found.allergy else []:
+            if (refused := re.match(r"(?:without|no) (.+)", folded(wish))) and any(
+                diet.search(refused[1]) for diet, _ in paired("diets")
+            ):  # "without nuts": what the house says of nuts
+                chosen = facts.choose(self.house, f"does it contain {refused[1]}?", True)
+                if chosen:
+                    self.emit(Answer(chosen))
 
     def meaning(self, text: str, ends: bool) -> None:
         low = folded(text).strip(" ,.!?")
@@ -175,7 +185,8 @@ class _Turn(Orders, Bookings, Questions):
             self.found.allergy = True  # a fact may help, but only a person can promise anything
             chosen = facts.choose(self.house, self.text, True)
             self.found.operations += [Answer(chosen), Answer(0)] if chosen else [Answer(0)]
-            if not (menu and ordering):
+            taking = phrases("remove").search(low) or re.search(r"\bnot (?:the|that|my|an?)\b", low)
+            if not (menu and (ordering or taking and self.state.lines)):
                 wish = re.search(rf", ?({_WISHED})", text)
                 if wish and not asking and any(m.kind == "item" for m in self.names.mentions(words(wish[1]))):
                     self.found.unnoted.append(wish[1])  # "I'm allergic to soy, a latte with soy milk"
@@ -227,6 +238,13 @@ class _Turn(Orders, Bookings, Questions):
             return  # "can we have 2 more"
         if asking and not phrases("filler").sub("", low).strip():
             return  # "no?"
+        polite = asking and self.state.lines and "item" not in named and phrases("polite wish").match(low)
+        if polite and (wish := phrases("diet").search(low)):  # "can I have it extra hot"
+            self.found.unnoted.append(wish[0])
+            chosen = facts.choose(self.house, text, True)
+            if chosen and facts.certain(self.house, text, chosen):
+                self.emit(Answer(chosen))
+            return
         if asking and self.question(text, low, mentions, ordering, menu):
             return
         if menu and not ordering and phrases("praise").search(low):

@@ -15,7 +15,7 @@ from edge.kiosk import facts, say
 from edge.kiosk.guards import guard, is_foreign
 from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
-from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Talk, write
+from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Remove, Talk, write
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import State, apply, as_dict, keep_earlier, line_price, total
 from edge.kiosk.understand import Understood, understand
@@ -81,6 +81,8 @@ class Visit:
         house, before = self.house, self.state
         if fixed := guard(house, text):
             return Turn(fixed[1], guard=fixed[0])
+        if is_foreign(text):
+            return Turn(house.texts["language"], (UNKNOWN,), "language")
         meant = self._meant(text)
         understood = self.reads(house, before, meant)
         operations = understood.operations
@@ -97,8 +99,6 @@ class Visit:
         if (open_doubts or understood.unclear) and (after.done or DONE in operations):  # nothing is dropped in silence
             after = replace(after, done=False, confirmed=False)
             understood = replace(understood, operations=[o for o in operations if o not in (DONE, CONFIRM)])
-        if operations in ([UNKNOWN], [Answer(0)]) and not understood.remarks and is_foreign(text):
-            return Turn(house.texts["language"], tuple(operations), "language")
         said = say.reply(house, before, after, understood, open_doubts)
         self._sent = self._sent and after.empty and Talk("goodbye") not in operations
         if self._sent and _of_the_order(text, operations):
@@ -128,7 +128,7 @@ class Visit:
         elif self._doubts and len(self._doubts[0][2]) == 1 and phrases("no").match(folded(text)):
             self._doubts = self._doubts[1:]
         elif Talk("goodbye") in operations or DENY in operations or RESTART in operations or (
-            phrases("remove").search(folded(text))
+            phrases("remove").search(folded(text)) and not any(isinstance(each, Remove) for each in operations)
         ):  # fmt: skip
             self._doubts = []
         self._doubts = [each for each in self._doubts if not ordered & set(each[2])]
@@ -178,6 +178,12 @@ class Visit:
         if len(fitting) != 1 or word not in turn:
             return text
         last = max(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] | {"one"})
+        first = next(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] - others[fitting[0]])
+        joint = _JOINT.search(text, turn_words[first].end)
+        if joint and first < 4 and joint.end() < len(text) and not re.search(
+            r"\w", phrases("filler").sub("", text[turn_words[first].end : joint.start()].replace("one", ""))
+        ):  # fmt: skip
+            return f"{turn.replace(word, fitting[0], 1)}, {text[joint.end() :].strip()}"  # "black, and a cake"
         rest = text[turn_words[last].end :].strip(" .!")
         if len(said) > 4 and (last > 3 or not re.match(r"(?:with|without|no)\b", rest, re.IGNORECASE)):
             return text

@@ -9,7 +9,7 @@ import re
 
 from edge.kiosk.drafts import DEFINITE
 from edge.kiosk.house import House
-from edge.kiosk.mentions import SIZES, Mention
+from edge.kiosk.mentions import SIZES, Mention, close
 from edge.kiosk.phrases import listed, phrases
 from edge.kiosk.unlisted import ENDS, places
 from edge.kiosk.words import COMMON, Word, folded, number, words
@@ -80,13 +80,19 @@ def each_of_us(low: str) -> bool:
 
 def replaced_kind(house: House, turn: list[Word], mentions: list[Mention], item: Mention) -> str:
     """What is asked for where a guest puts another kind before a part of a name: "chocolate cake" for "Carrot cake"."""
-    if item.exact or len(item.values) > 1 or item.first == 0:
+    sized = any(each.kind == "size" and each.first == item.first for each in mentions)  # a "pint" is a lager
+    if item.exact or len(item.values) > 1 or sized:
         return ""
+    known = house.item(item.value)
+    named = {part.stem for part in words(known.name)} - {""} if known else set()
+    said = [close(word, part) for word in turn[item.first : item.last] for part in named]
+    if named and not any(said):  # "breakfast" is a part of another name of the black tea
+        return " ".join(word.text for word in turn[item.first : item.last])
     own = {word.stem for known in [house.item(item.value)] if known for name in (known.name, *known.others)
            for word in words(name)}  # fmt: skip
     kinds = [at for at in _adjectives(house, turn, mentions, item, places(mentions)) if turn[at].stem not in own]
-    said = " ".join(turn[at].fold for at in sorted(kinds))
-    if not kinds or phrases("diet").search(said) or any(m.kind == "size" and m.first in kinds for m in mentions):
+    kind = " ".join(turn[at].fold for at in sorted(kinds))
+    if not kinds or phrases("diet").search(kind) or any(m.kind == "size" and m.first in kinds for m in mentions):
         return ""
     return " ".join(word.text for word in turn[min(kinds) : item.last])
 
