@@ -87,3 +87,36 @@ def test_nothing_is_said_twice_or_lost(turns: list[str], said: str) -> None:
 ])  # fmt: skip
 def test_wishes_are_said_not_to_be_noted(text: str, wish: str) -> None:
     assert f"I could not note “{wish}”." in talk(text)[0]
+
+
+@pytest.mark.parametrize(("turns", "said"), [
+    # of what was named before
+    (["avocado bagel. is it vegan"], UNKNOWN), (["2 croissants", "are they vegan?"], UNKNOWN),
+    (["a bowl of soup", "is it gluten free"], "The lentil soup is vegan and gluten free."),
+    # wishes put as a question, and what a fact tells of them
+    (["a large latte", "can you put that in my own cup"], f"{HOUSE.facts[17]} I could not note “in my own cup”."),
+    (["a large latte", "can you warm it up"], "I could not note “warm it up”."),
+    (["a carrot cake", "without nuts please"], f"{HOUSE.facts[10]} I could not note “without nuts”."),
+    # prices instead of a total that is not known yet
+    (["an espresso", "how much do i owe you"], "Espresso: single €2.20, double €2.90."),
+    (["do you have sugar"], "Sugar: €0.00."),
+    (["a brownie", "great. can we sit outside?"], UNKNOWN),
+    (["a small apple juice then"], "I could not find “apple juice” on the menu. Do you want Orange juice?"),
+])  # fmt: skip
+def test_answers_beside_the_order(turns: list[str], said: str) -> None:
+    assert talk(*turns)[-1].startswith(said)
+
+
+@pytest.mark.parametrize(("turns", "order"), [
+    (["can we bring our own birthday cake"], []), (["a latte", "she's asking if you have ice cream"], ["1 Latte"]),
+    (["is the hot chocolate vegan", "ok a large one with soy please"], ["1 large Hot chocolate"]),
+    (["are there nuts in the brownie?", "two please"], ["2 Brownie"]),
+    # the question which of several is meant
+    (["a tea", "then just a black one"], ["1 Black tea"]), (["some water", "hm no, still for me"], ["1 Still water"]),
+    (["a tea", "Black please, and a slice of the carrot cake"], ["1 Black tea", "1 Carrot cake"]),
+    (["some water", "still for me. two large lattes"], ["1 Still water", "2 large Latte"]),
+    (["some water", "still i guess, for the dog"], ["1 Still water"]), (["a tea", "what is green tea"], []),
+    (["a tea", "green with lemon and sugar"], ["1 Green tea"]),
+])  # fmt: skip
+def test_what_an_answer_orders(turns: list[str], order: list[str]) -> None:
+    assert ordered(*turns) == order

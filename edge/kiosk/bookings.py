@@ -329,7 +329,8 @@ class Bookings(Reading):
             keys = [key for key, each in plain.items() if each == kind]
             if value and keys:
                 key = next((key for key in keys if key not in have), keys[0])
-                got[key] = value
+                if kind != "day" or not folded(have.get(key, "")).startswith(f"{folded(value)} "):
+                    got[key] = value  # not the "Thursday" of "Thursday afternoon"
                 rest = slots.without(rest, value)
         count_keys = [key for key, kind in plain.items() if kind == "count"]
         guests = [key for key in count_keys if key in have and key != "nights"]

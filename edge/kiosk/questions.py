@@ -7,12 +7,24 @@ import re
 from edge.kiosk import facts
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import Answer, Talk
-from edge.kiosk.phrases import listed, phrases
-from edge.kiosk.reading import Reading, asks
+from edge.kiosk.phrases import listed, paired, phrases
+from edge.kiosk.reading import Reading, asks, inquires
+from edge.kiosk.wishes import unnoted
 from edge.kiosk.words import Word, folded, words
 
 #: most rows of the menu in one answer
 MOST_ROWS = 12
+#: a wish that is put as a question
+_REQUEST = re.compile(
+    r"(?:can|could|would|will) you\b(?! (?:get|do|recommend|tell)\b)"
+    r"|(?:can|could|may) (?:i|we|he|she) (?:have|get) (?:it|that|this|them|those|mine)\b"
+)
+#: what stands for what was named before
+_IT = re.compile(
+    r"\b(is|are|does|do|has|have) (?:it|they|that|this|those|these)\b(?! (?:a|any|the|some)\b)", re.IGNORECASE
+)
+#: a question for something to have
+_HAVE = re.compile(r"(?:do|have) you (?:have|got|do|sell|serve|offer)?\b|(?:is|are) there\b|(?:got )?any\b")
 _POLITE_CHANGE = re.compile(
     r"(?:(?:oh|and|also|so|actually|sorry|ok|well),? )*"
     r"(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
@@ -33,19 +45,32 @@ class Questions(Reading):
             best = facts.choose(self.house, text, True)
             rows = [] if best and facts.certain(self.house, text, best) else self.priced(mentions)
             return self.answer(rows or [best])
+        named = {mention.kind for mention in mentions} & {"item", "extra"}
+        if self.state.lines and not named and _REQUEST.match(phrases("opener").sub("", low)):
+            wishes = unnoted(self.house, text, words(text), mentions)
+            if wishes:  # "can you put that in my own cup"
+                self.found.unnoted += wishes
+                chosen = facts.choose(self.house, text, True)
+                return not chosen or self.emit(Answer(chosen))
         if menu and ordering and not wh:
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
             return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"
         if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
             return False  # "a latte?"
-        if menu and self.state.lines and _POLITE_CHANGE.match(low):
+        polite = not wh and not inquires(low)
+        if menu and self.state.lines and not inquires(low) and _POLITE_CHANGE.match(low):
             return False
-        if items and not wh and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
+        if items and polite and re.match(r"^(?:\w+[, ]+)?(?:can|could|would|will|may) (?:you|u|i|we)\b", low):
             first = _words_before(text, items[0])
             if first & {"a", "an", "some", "another", "our", "me", "us"} or any(m.kind == "number" for m in mentions):
                 return False
-        chosen = facts.choose(self.house, text, True)
+        chosen = facts.choose(self.house, self.resolved(text, mentions), True)
+        extras = [mention for mention in mentions if mention.kind == "extra"]
+        if extras and not (chosen or items) and _HAVE.match(phrases("opener").sub("", low)):
+            stems = {word.stem for mention in extras for word in words(text)[mention.first : mention.last]}
+            if facts.content(text) <= stems and not re.search(r"\b(?:no|without)\b", low):
+                return self.answer(self.priced(extras))  # "do you have sugar"
         if (
             not chosen
             and items
@@ -53,12 +78,28 @@ class Questions(Reading):
             and (not asks(low) or re.search(r"\b(?:have|got|sell|serve|do|does|offer|make|there|any)\b", low))
         ):
             said = facts.content(text)
-            named = {word.stem for word in words(text)[items[0].first : items[0].last]}
-            if said <= named and (items[0].exact or len(items[0].values) > 1):  # "do you have tea"
+            stems = {word.stem for word in words(text)[items[0].first : items[0].last]}
+            if said <= stems and (items[0].exact or len(items[0].values) > 1):  # "do you have tea"
                 return self.answer([self.row(value) for value in items[0].values])
         self.emit(Answer(chosen))
         self.offered = items[0].value if items else ""
         return True
+
+    def resolved(self, text: str, mentions: list[Mention]) -> str:
+        """A question about a diet of "it", with the name of what was ordered or asked about last: "is it vegan"."""
+        last = self.offered or (self.state.lines[-1].item if self.state.lines else "")
+        diet = any(said.search(folded(text)) for said, _ in paired("diets"))
+        if not (last and diet) or any(mention.kind in ("item", "booking") for mention in mentions):
+            return text
+        return _IT.sub(rf"\1 the {last}", text, count=1)
+
+    def warned(self, wish: str) -> None:
+        """Answer a wish about a diet or an allergen with the fact that tells of it in what was ordered last."""
+        diet = next((found[0] for said, _ in paired("diets") if (found := said.search(folded(wish)))), "")
+        if diet and self.state.lines:
+            number = facts.choose(self.house, f"does the {self.state.lines[-1].item} have {diet}", True)
+            if number and Answer(number) not in self.found.operations:
+                self.emit(Answer(number))
 
     def listing(self, low: str) -> bool:
         """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""

@@ -33,6 +33,7 @@ class Understood:
     impossible: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     second: list[str] = field(default_factory=list)
+    offered: str = ""  # the item that the last question was about
     no_count: bool = False
     allergy: bool = False
 

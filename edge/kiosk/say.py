@@ -117,9 +117,10 @@ def reply(
     if "restart" in words and after.empty:
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
     if after.confirmed:
-        return " ".join([*parts, finished(house, after)])
-    if understood.missed:
-        parts.append(f"I could not find {listed(quoted(understood.missed), 'or')} on the menu.")
+        return " ".join(filter(None, [*parts, finished(house, after)]))
+    asked_for = {word for word, names in (*understood.unclear, *doubts) if len(names) == 1}  # named by the question
+    if missed := [each for each in understood.missed if each not in asked_for]:
+        parts.append(f"I could not find {listed(quoted(missed), 'or')} on the menu.")
     if understood.unnoted:
         parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
     if understood.unread:

@@ -93,6 +93,10 @@ class _Turn(Orders, Bookings, Questions):
         if self.before.done and not self.state.done and self.state.lines and self.corrected():
             self.emit(DONE)  # "Is that right?" "No, two please": asked again
         self.found.unnoted = list(dict.fromkeys(self.found.unnoted))
+        if not self.found.allergy and not any(isinstance(each, Answer) for each in self.found.operations):
+            for wish in self.found.unnoted:
+                self.warned(wish)
+        self.found.offered = self.offered
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
         if {*self.found.operations} <= {UNKNOWN, Answer(0)}:
@@ -140,7 +144,8 @@ class _Turn(Orders, Bookings, Questions):
         if any(not isinstance(each, Talk) for each in rest) or (rest and rest == operations):
             return
         asking = any(ends or asks(folded(clause)) for clause, ends in clauses(self.text))
-        if chosen := facts.choose(self.house, self.text) if asking else self.told(self.text):
+        asked = self.resolved(self.text, self.names.mentions(words(self.text)))
+        if chosen := facts.choose(self.house, asked) if asking else self.told(self.text):
             self.found.operations = [*rest, Answer(chosen)]
 
     def clause(self, text: str, ends: bool) -> None:
@@ -224,6 +229,9 @@ class _Turn(Orders, Bookings, Questions):
         if costs or phrases("read back").search(low) and (
             not menu or re.search(r"^how many\b|\b(?:did|have) you\b", low) and not self.state.empty
         ):
+            sizes = [line.item for line in self.state.lines if not line.size and self.sizes_of(line.item)]
+            if costs or phrases("price").search(low) or phrases("total").search(low):
+                self.answer([self.row(name) for name in dict.fromkeys(sizes)])  # no total is known yet
             self.emit(Talk("order"))
             return
         greeting = kinds("talk")["greeting"].search(low)
@@ -360,10 +368,10 @@ class _Turn(Orders, Bookings, Questions):
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
                 return self.emit(DONE if not self.state.done else DENY)
             return self.emit(DENY)
-        if settled and _SETTLES.fullmatch(low):
+        whole = low == folded(self.text).strip(" ,.!?")
+        if settled and whole and _SETTLES.fullmatch(low):
             return self.emit(DONE)
         if phrases("yes").match(low) and (len(low.split()) <= 5 or ready):
-            whole = low == folded(self.text).strip(" ,.!?")
             return self.emit(DONE if settled and whole and not self.state.lines else CONFIRM)
         if phrases("agreed").search(low) and not asking and not phrases("remove").search(low):
             return self.emit(CONFIRM)

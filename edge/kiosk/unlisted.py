@@ -16,6 +16,7 @@ ENDS = frozenset(
 #: what follows "and a" without being a thing to order
 _NO_THING = frozenset(
     "bit moment minute second table few couple lot little half more one ones quick question day friend word bag box "
+    "people persons person adults kids children "
     "cup place seat size large small medium big regular other another different extra".split()
 )
 #: words that make a number of another

@@ -17,6 +17,7 @@ from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
 from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Remove, Talk, write
 from edge.kiosk.phrases import phrases
+from edge.kiosk.reading import asks
 from edge.kiosk.state import State, apply, as_dict, keep_earlier, line_price, total
 from edge.kiosk.understand import Understood, understand
 from edge.kiosk.words import NUMBERS, folded, number, words
@@ -34,6 +35,7 @@ _EACH = re.compile(
     r"(?:each|both|all of them|both of them)(?: of (?:them|those))?,?(?: please| thanks| thank you)*", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|nah)\b(?: thanks?| thank you)?[,.! ]*", re.IGNORECASE)
 #: the count of a thing that is ordered
+_ARTICLE = re.compile(r"\b(?:an?|the)\b|\W")
 _COUNTED = re.compile(rf"\b(?:\d\d?|{'|'.join(NUMBERS)}|an?|some|any) ", re.IGNORECASE)
 
 Reads = Callable[[House, State, str], Understood]
@@ -91,6 +93,8 @@ class Visit:
             after = apply(house, after, operation)
         if sum(isinstance(each, Answer) and each.number > 0 for each in operations) > 1:
             after = replace(after, offered="")  # "a large one" of several things would be a guess
+        elif operations and isinstance(operations[-1], Answer) and not after.offered:
+            after = replace(after, offered=understood.offered)
         if meant != text:  # what could not be noted of the earlier turn has been said
             said_now = folded(text)
             understood = replace(understood, missed=[each for each in understood.missed if folded(each) in said_now],
@@ -175,19 +179,30 @@ class Visit:
                 kind = next((name for name in fitting if at.stem in parts[name] - others[name]), "")
                 text = f"{text[: at.start]}{kind}{text[at.end :]}" if kind else text
             return text
-        if len(fitting) != 1 or word not in turn:
+        if len(fitting) != 1 or word not in turn or phrases("wh").match(folded(text)):
             return text
         last = max(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] | {"one"})
-        first = next(at for at, each in enumerate(turn_words) if each.stem in parts[fitting[0]] - others[fitting[0]])
-        joint = _JOINT.search(text, turn_words[first].end)
-        if joint and first < 4 and joint.end() < len(text) and not re.search(
-            r"\w", phrases("filler").sub("", text[turn_words[first].end : joint.start()].replace("one", ""))
-        ):  # fmt: skip
-            return f"{turn.replace(word, fitting[0], 1)}, {text[joint.end() :].strip()}"  # "black, and a cake"
+        own = parts[fitting[0]] - others[fitting[0]]
+        first = next(at for at, each in enumerate(turn_words) if each.stem in own)
+        opened = _ARTICLE.sub("", phrases("filler").sub("", folded(text[: turn_words[first].start])))
+        if not opened and not asks(folded(text)):  # "hm no, still for me", "black please, and a cake"
+            while turn_words[first + 1 :] and turn_words[first + 1].stem in parts[fitting[0]] | {"one"}:
+                first += 1
+            return turn.replace(word, fitting[0] + self._beside(text[turn_words[first].end :]), 1)
         rest = text[turn_words[last].end :].strip(" .!")
         if len(said) > 4 and (last > 3 or not re.match(r"(?:with|without|no)\b", rest, re.IGNORECASE)):
             return text
         return turn.replace(word, f"{fitting[0]} {rest}".strip(), 1)
+
+    def _beside(self, text: str) -> str:
+        """What is kept of the words behind a name that was chosen: what it comes with, and what is ordered, too."""
+        mentions = vocabulary(self.house).mentions(words(text))
+        joint = _JOINT.search(text)
+        end, start = joint.span() if joint else (len(text), len(text))
+        near = text[:end] if re.match(r" (?:with|without|no)\b", text, re.IGNORECASE) else ""
+        if near and all(mention.kind == "extra" for mention in mentions):
+            return text.rstrip(" .!")  # "with lemon and sugar"
+        return near + (f". {text[start:]}" if text[start:] and mentions else "")
 
     def shown(self) -> dict[str, Any]:
         """The order for a screen: texts and amounts."""

@@ -36,7 +36,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
     low = folded(text) if len(folded(text)) == len(text) else text.lower()
     for match in phrases("diet").finditer(low):
         span = [at for at, word in enumerate(turn) if match.start() <= word.start < match.end()]
-        if span and not taken & set(span):
+        if span and not places([m for m in mentions if m.kind != "size"]) & set(span):  # "in my own cup"
             found[span[0]] = text[match.start() : match.end()]
             taken |= set(span)
     items = [mention for mention in mentions if mention.kind == "item"]
