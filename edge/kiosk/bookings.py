@@ -232,6 +232,8 @@ class Bookings(Reading):
                 self.found.unnoted.append(at)  # "a soup at 5 pm"
             return text
         wishes = [] if phrases("remove").search(low) else [w[0] for w in phrases("booking wish").finditer(text)]
+        chosen = [folded(value) for mention in choices for value in mention.values]  # "on the terrace" is noted there
+        wishes = [wish for wish in wishes if not any(value in folded(wish) for value in chosen)]
         requested = bool(wishes) and (fresh or not asks(low) or bool(_REQUEST.match(low)))
         self.found.unnoted += wishes * requested
         for wish in wishes * requested:

@@ -107,7 +107,8 @@ class Details(Changes):
         if self.sizes_listed(lines, mentions) or self.portioned(turn, mentions):
             return True
         if thing := sized_thing(turn, mentions):
-            self.found.missed.append(thing)  # "a small hot milk"
+            if not self.found.unclear:
+                self.found.missed.append(thing)  # "a small hot milk"
             return True
         if [mention.kind for mention in mentions].count("size") > 1 and loose.counted and not chosen:
             return self.doubted(low)  # "2 large and 1 small", where there are others

@@ -10,7 +10,7 @@ from edge.kiosk.drafts import Draft
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import MAX_COUNT, Change, Remove
 from edge.kiosk.phrases import phrases
-from edge.kiosk.placing import BACK, MAKE_IT, SOME, Placing
+from edge.kiosk.placing import BACK, MAKE_IT, SOME, WRONG, Placing
 from edge.kiosk.unlisted import missed, no_count
 from edge.kiosk.wishes import replaced_kind
 from edge.kiosk.words import NUMBERS, Word, folded, number, words
@@ -31,6 +31,12 @@ _ALL_INTO = re.compile(
     r"(?:(?:with|for|to|into|should be|as) )?"
     r"(?:an? |\w+ )?(?!with\b|without\b|but\b|except\b)\w"
 )
+
+
+def _named(draft: Draft) -> bool:
+    """Whether a draft was said in words of the item's name, not in words that are like them, "Sunday" for "sundae"."""
+    stems = {word.stem for value in draft.values for word in words(value)}
+    return {word.stem for word in words(draft.text)} <= stems
 
 
 class Orders(Placing):
@@ -66,6 +72,15 @@ class Orders(Placing):
         gone = len(drafts) == 1 and drafts[0].removed and re.match(r"(?:oh,? )?no (?!\W)", low)
         if gone and not self.like(drafts[0]):
             return False  # "no tea" where none was ordered
+        if len(drafts) == 1 and WRONG.search(low):
+            return self.remove(low, drafts[0], mentions)  # "the green one is wrong"
+        if drafts and not phrases("replace").search(low) and all(
+            draft.removed and not (self.lines_of(draft) or self.like(draft)) and _named(draft) for draft in drafts
+        ):  # fmt: skip
+            if not self.state.lines:
+                return False
+            self.found.absent += [draft.values[0] if len(draft.values) == 1 else draft.text for draft in drafts]
+            return True  # "no, no toastie!" where none was ordered
         removing = bool(phrases("remove").search(low))
         if removing and BACK.search(low) and not any(self.lines_of(draft) for draft in drafts):
             removing = not any(self.taken(draft, low) for draft in drafts)  # "put back the rope"

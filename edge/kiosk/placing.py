@@ -31,6 +31,7 @@ SOME = re.compile(
 )
 #: what is wanted again
 BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
+WRONG = re.compile(r"\b(?:is|was|are|were) (?:wrong|a mistake|not right|incorrect)\b")
 MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
     r"|\b(?:one|two|three) (?:of (?:them|those|these) )?(?:should|can|could|to) be\b"
@@ -249,7 +250,9 @@ class Placing(Details):
             new = first[-1] if first else (after[1] if len(after) > 1 else None)
         else:
             old, new = drafts[0], drafts[1]
-            if old not in here and new in here and re.search(r"\b(?:replace|substitute)\b.*\bwith\b", low) is None:
+            if WRONG.search(low) and old not in here:
+                self.found.absent.append(old.values[0] if len(old.values) == 1 else old.text)
+            elif old not in here and new in here and re.search(r"\b(?:replace|substitute)\b.*\bwith\b", low) is None:
                 old, new = new, old
         if old is None or new is None:
             return max(self.put(low, draft, low) for draft in [*drafts])

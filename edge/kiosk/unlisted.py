@@ -102,6 +102,9 @@ def missed(turn: list[Word], mentions: list[Mention]) -> list[str]:
             start = at + 1 + (turn[at + 1].fold in ("also", "then", "and", "maybe"))
             if thing := thing_at(turn, start, taken):
                 found.append(thing)
+    for at in range(1, len(turn)):  # "one carrot cake two forks"
+        if at - 1 in taken and (number(turn[at].fold) or 0) > 1 and (thing := thing_at(turn, at, taken)):
+            found.append(thing)
     return list(dict.fromkeys(found))
 
 

@@ -33,6 +33,7 @@ _JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
 _EACH = re.compile(
     rf"(?:(?:oh|um|well|i'?ll (?:have|take)|i'?d like|can i have|please)[, ]+)*(?:(\d|{'|'.join(NUMBERS)}) (?:of )?)?"
     r"(?:each|both|all of them|both of them)(?: of (?:them|those))?,?(?: please| thanks| thank you)*", re.IGNORECASE)
+_NOT_THIS = re.compile(r"\b(?:not|don'?t|doesn'?t|without|never)\b|\bno (?!\W)(?!the\b|just\b|only\b|i\b|an?\b)")
 _NO = re.compile(r"^(?:no|nope|nah)\b(?: thanks?| thank you)?[,.! ]*", re.IGNORECASE)
 #: the count of a thing that is ordered
 _ARTICLE = re.compile(r"\b(?:an?|the)\b|\W")
@@ -129,7 +130,10 @@ class Visit:
         ordered = {getattr(each, "item", "") for each in operations}
         if meant != text:
             self._doubts, self._asides = self._doubts[1:], 0
-        elif self._doubts and len(self._doubts[0][2]) == 1 and phrases("no").match(folded(text)):
+        elif self._doubts and len(self._doubts[0][2]) == 1 and (
+            phrases("no").match(folded(text))
+            or _NOT_THIS.search(folded(text)) and folded(self._doubts[0][2][0]) in folded(text)
+        ):  # fmt: skip
             self._doubts = self._doubts[1:]
         elif Talk("goodbye") in operations or DENY in operations or RESTART in operations or (
             phrases("remove").search(folded(text)) and not any(isinstance(each, Remove) for each in operations)
@@ -172,6 +176,8 @@ class Visit:
         others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
         said = {each.stem for each in turn_words}
         fitting = [name for name in names if said & (parts[name] - others[name])]
+        if fitting and _NOT_THIS.search(folded(text)):
+            return text  # "not the carrot cake"
         if len(fitting) > 1 and word in turn:
             if any((number(each.fold) or 1) > 1 for each in words(turn)):
                 return f"{turn}, {text}"  # "two teas" and then "one green, one black"
