@@ -39,6 +39,7 @@ def visit(*turns: str) -> tuple[dict[str, str] | None, str]:
     ("two of us can't do stairs, are there any", {}), ("and two of us are vegetarian, is the soup ok for them", {}),
     ("it might be four adults, I'll let you know", {}),
     # the value that is wrong is named
+    ("no 4", {"people": "4"}), ("no, 4", {"people": "4"}),
     ("sorry not 1, my wife says 2", {"time": "2"}), ("not Ed, Bob", {"name": "Bob"}), ("Bob, not Ed", {"name": "Bob"}),
     ("N O V A K", {"name": "Novak"}), ("does it have to be at 1? can we do half past", {"time": "half past 1"}),
 ])  # fmt: skip
@@ -131,6 +132,7 @@ def test_whom_a_thing_is_for_is_not_the_name(turn: str) -> None:
 
 @pytest.mark.parametrize(("turns", "said"), [
     ([FULL, "yes thanks"], "Is that right?"),
+    ([f"{FULL}, and can you tell me if dogs are ok"], "Dogs are welcome on the terrace"),
     ([FULL, "and another table for two on Tuesday at 2"], "I can book only one table at a time."),
     ([FULL, "cancel the Tuesday one"], "There is no table for Tuesday in your order."),
     (["a brownie", "send it to table 5"], "I could not note “send it to table 5”."),

@@ -100,6 +100,9 @@ def test_wishes_are_said_not_to_be_noted(text: str, wish: str) -> None:
     # prices instead of a total that is not known yet
     (["an espresso", "how much do i owe you"], "Espresso: single €2.20, double €2.90."),
     (["do you have sugar"], "Sugar: €0.00."),
+    (["is the soup vegan and how much is it"], f"{HOUSE.facts[11]} Lentil soup: cup €4.20, bowl €5.80."),
+    (["is the soup vegan", "how much is it"], "Lentil soup: cup €4.20, bowl €5.80."),
+    (["do you have other drinks"], "You can order: Espresso"),
     (["a brownie", "great. can we sit outside?"], UNKNOWN),
     (["a small apple juice then"], "I could not find “apple juice” on the menu. Do you want Orange juice?"),
 ])  # fmt: skip
@@ -111,6 +114,8 @@ def test_answers_beside_the_order(turns: list[str], said: str) -> None:
     (["can we bring our own birthday cake"], []), (["a latte", "she's asking if you have ice cream"], ["1 Latte"]),
     (["is the hot chocolate vegan", "ok a large one with soy please"], ["1 large Hot chocolate"]),
     (["are there nuts in the brownie?", "two please"], ["2 Brownie"]),
+    (["is the soup vegan and how much is it", "i'll take it"], ["1 Lentil soup"]),
+    (["two cokes and a latte"], ["1 Latte"]),
     # the question which of several is meant
     (["a tea", "then just a black one"], ["1 Black tea"]), (["some water", "hm no, still for me"], ["1 Still water"]),
     (["a tea", "Black please, and a slice of the carrot cake"], ["1 Black tea", "1 Carrot cake"]),

@@ -37,6 +37,7 @@ _SHIFTS = re.compile(r"\b(?:hours?|minutes?) (?:later|earlier)\b|\bthe day (?:af
 _NOT_SO = re.compile(
     rf"\b(?:not|instead of|rather than) (?:at |for |the )?((?:\d+|{'|'.join(NUMBERS)})\b)", re.IGNORECASE
 )
+_NO_NUMBER = re.compile(rf"no,|no (?:\w+ )?(?:\d+|{'|'.join(NUMBERS)})\b")
 #: what is not said yet: "it might be four"
 _MAYBE = re.compile(
     rf"\b(?:might|may|could) (?:be|become|get) (?:\d|\w+day\b|(?:{'|'.join(NUMBERS)}|tomorrow|later|earlier)\b)"
@@ -354,7 +355,7 @@ class Bookings(Reading):
             if keys:
                 got.setdefault(keys[0], value)
         if not got and not fresh and not self.state.lines and (
-            phrases("correct").search(folded(text)) or folded(text).startswith("no, ") or _BETTER.search(folded(text))
+            phrases("correct").search(folded(text)) or _NO_NUMBER.match(folded(text)) or _BETTER.search(folded(text))
         ):
             wrong = _NOT_SO.search(rest)
             right = _NOT_SO.sub(" ", rest)
@@ -433,9 +434,11 @@ class Bookings(Reading):
         if counts and set(count_keys) & set(got):  # "12 kids" are guests of the party, not tickets
             rest = slots.without_counts(rest)
         items = any(mention.kind == "item" for mention in self.names.mentions(words(rest)))
-        parts = [
-            part for part in clauses(text) if part[1] and not any(v.lower() in part[0].lower() for v in got.values())
-        ]
+        parts = [  # questions beside a booking
+            (part, ends) for part, ends in clauses(text)
+            if (ends or asks(folded(part)) and not (slots.day(part) or slots.time(part) or slots.counts(part)))
+            and not any(value.lower() in part.lower() for value in got.values())
+        ]  # fmt: skip
         if items:
             return rest
         if fresh and parts:

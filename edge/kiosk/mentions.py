@@ -231,6 +231,7 @@ def close(word: Word, part: str) -> bool:
         return True  # the last: "brownies", "brownie"; not "brown", "toasted"
     shorter = min(len(word.stem), len(part))
     unknown = re.sub("'s$", "", word.fold) not in vectors.table()[0]  # "lates" is no word, though "late" is
+    unknown = unknown and (word.stem in COMMON or word.fold.removesuffix("s") not in vectors.table()[0])  # "cokes" is
     common = word.stem in COMMON and not (unknown and word.fold.endswith("s") and word.fold not in listed("common"))
     if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or common:
         return False

@@ -165,7 +165,8 @@ class _Turn(Orders, Bookings, Questions):
         if not self.found.allergy and not self.found.no_count:
             remarks = " ".join(self.found.told)
             left = lost(turn, mentions, operations, before, self.state)
-            self.found.unnoted += [each for each in left if each not in remarks]
+            self.found.unnoted += [each for each in left if each not in remarks and not any(
+                f"{each} {thing}" in text for thing in self.found.missed)]  # the "two" of "two cokes"
         for wish in self.found.unnoted if len(self.found.told) > told and not self.found.allergy else []:
             if (refused := re.match(r"(?:without|no) (.+)", folded(wish))) and any(
                 diet.search(refused[1]) for diet, _ in paired("diets")
@@ -224,6 +225,10 @@ class _Turn(Orders, Bookings, Questions):
         if phrases("can do").search(low) and not named & {"item", "extra"}:
             if not self.found.allergy:
                 self.emit(Talk("help"))
+            return
+        it = phrases("price").search(low) and re.search(r"\b(?:it|that|they|those|one)\b", low)
+        if it and not named and self.house.item(self.offered):
+            self.answer([self.row(self.offered)])  # "is the soup vegan, and how much is it"
             return
         costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
         if costs or phrases("read back").search(low) and (

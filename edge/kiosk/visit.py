@@ -92,7 +92,7 @@ class Visit:
         after = before
         for operation in operations:
             after = apply(house, after, operation)
-        if sum(isinstance(each, Answer) and each.number > 0 for each in operations) > 1:
+        if sum(isinstance(each, Answer) and each.number > len(house.facts) for each in operations) > 1:
             after = replace(after, offered="")  # "a large one" of several things would be a guess
         elif operations and isinstance(operations[-1], Answer) and not after.offered:
             after = replace(after, offered=understood.offered)
