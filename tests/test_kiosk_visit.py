@@ -20,7 +20,8 @@ from edge.errors import EdgeError, InvalidFile
 from edge.kiosk import guards
 from edge.kiosk.check import check
 from edge.kiosk.deliver import Command, File, delivery
-from edge.kiosk.guards import LONGEST, is_emergency, is_foreign
+from edge.kiosk.emergencies import is_emergency
+from edge.kiosk.guards import LONGEST, is_foreign
 from edge.kiosk.house import EXAMPLE, House, load, parse
 from edge.kiosk.operations import DENY
 from edge.kiosk.state import State
@@ -352,56 +353,11 @@ def test_emergencies_reach_the_owners_text(text: str) -> None:
 def test_an_endless_turn_is_not_searched_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """It took a minute, in which nobody was answered."""
     searched: list[int] = []
-    real = guards.is_emergency
-    monkeypatch.setattr(guards, "is_emergency", lambda text: searched.append(len(text)) or real(text))
+    monkeypatch.setattr(guards, "is_emergency", lambda text: searched.append(len(text)) or is_emergency(text))
     assert Visit(HOUSE).turn("tea " * 1_000_000).guard == "long"
     assert searched and max(searched) <= guards.READ + 1
     for text in ("call an ambulance " + "tea " * 100_000, "tea " * 100_000 + "call an ambulance"):
         assert Visit(HOUSE).turn(text).guard == "emergency"
-
-
-@pytest.mark.parametrize("text", [
-    "death by chocolate", "I'm dying for a coffee", "that cake is to die for", "my feet are killing me, a tea please",
-    "fire-roasted tomatoes?", "a blood orange juice", "do you have a fireplace?", "Two teas and a scone",
-    "can I smoke in my room", "where can I light a fire", "Is Blue Barn good for a group?",
-    "I could murder a coffee", "hit me with a double espresso", "help me pick a cake", "I can't go on without coffee",
-    "you guys are fire", "my phone died, can I charge it", "no peanuts please, my son can't have them",
-    "I'd like to end with a dessert", "my son lost his hat", "cut the cake in half please", "a cut throat shave",
-    "two espressos", "the blue cheese bagel with chives", "the cut fruit", "an espresso and the pale ale",
-])
-def test_what_only_sounds_like_one(text: str) -> None:
-    assert not is_emergency(text)
-
-
-@pytest.mark.parametrize(("name", "counts"), [("emergencies", (320, 160, 1)), ("emergencies_blind", (200, 90, 22))])
-def test_the_lists_of_strangers(name: str, counts: tuple[int, int, int]) -> None:
-    """Turns, emergencies found and false alarms; half of each list are emergencies.  docs/kiosk.md states them, too."""
-    turns = [json.loads(line) for line in (ROOT / f"tests/vectors/kiosk/{name}.jsonl").read_text().splitlines()]
-    found = [turn["text"] for turn in turns if turn["emergency"] and is_emergency(turn["text"])]
-    alarms = [turn["text"] for turn in turns if not turn["emergency"] and is_emergency(turn["text"])]
-    assert (len(turns), len(found), len(alarms)) == counts
-
-
-@pytest.mark.parametrize("text", [
-    "my uncle is clutching his arm and going grey", "a lad is floating face down in the pool", "hes not breathng",
-    "were trapped in the lift", "she ate one by accident and her face is all puffy, allergic",
-    "a van just crashed into the terrace",
-    "my aunt drank drain cleaner", "he is waving a machete at the staff", "the bin is smoking",
-    "there won't be a tomorrow for me", "he won't let me leave and has my passport", "someone took my little girl",
-])
-def test_emergencies_in_other_words(text: str) -> None:
-    assert is_emergency(text)
-
-
-@pytest.mark.parametrize("text", [
-    "Thanks for all your help!", "is there a hospital nearby?", "my mum had a heart attack last year, anything light?",
-    "the first aid museum", "I'm not dying, just hungry", "is the sauna safe for pregnant women",
-    "which floor is the roof bar on", "please hurry, my train leaves in five minutes", "my key is locked in the room",
-    "she has a knife and fork already", "diabetic, so no sugar please", "shaking with excitement", "low on sugar lol",
-    "he has a bottle of water",
-])
-def test_more_that_only_sounds_like_one(text: str) -> None:
-    assert not is_emergency(text)
 
 
 def test_other_languages_and_long_turns() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.kiosk import house as house_file
-from edge.kiosk.guards import is_emergency
+from edge.kiosk.emergencies import is_emergency
 from edge.kiosk.house import House
 from edge.kiosk.operations import Add, Answer, Plain, Talk
 from edge.kiosk.state import Line, State, apply, keep_earlier

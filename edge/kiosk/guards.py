@@ -1,62 +1,16 @@
-"""Turns that get the owner's fixed text before they are interpreted: emergencies, and turns that are too long.
-
-An emergency must never become an order, so in doubt the owner's emergency text is given.  Phrases that only sound like
-one ("death by chocolate", "I am dying for a coffee") are listed as harmless in emergencies.txt and removed first; that
-file explains its sections.
-"""
+"""Turns that get the owner's fixed text before they are interpreted: emergencies, and turns that are too long."""
 
 from __future__ import annotations
 
-import os
 import re
-from functools import lru_cache
 
-from edge.kiosk import vectors
+from edge.kiosk.emergencies import is_emergency
 from edge.kiosk.house import House
-from edge.kiosk.words import distance
 
 #: most characters of a turn; people say less at once
 LONGEST = 600
 #: characters of a longer turn that are searched for an emergency, half of them at its end
 READ = 8000
-
-
-def _sections() -> dict[str, list[str]]:
-    """The lines of each section of emergencies.txt, with the classes of words filled in."""
-    sections: dict[str, list[str]] = {}
-    classes: dict[str, str] = {}
-    lines: list[str] = []
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "emergencies.txt"), encoding="utf-8") as file:
-        for line in map(str.rstrip, file):
-            if line.startswith("["):
-                lines = sections.setdefault(line.strip("[]"), [])
-            elif line and not line.startswith("#"):
-                for name, alternatives in classes.items():
-                    line = line.replace(name, alternatives)
-                if lines is sections.get("classes"):
-                    name, alternatives = line.split(" = ")
-                    classes[f"<{name}>"] = f"(?:{alternatives})"
-                else:
-                    lines.append(line)
-    return sections
-
-
-def _any(lines: list[str], end: str = "") -> re.Pattern[str]:
-    """One pattern for all lines, each from the beginning of a word: "espressos" is not an SOS."""
-    return re.compile("|".join(f"(?<!\\w)(?:{line}){end}" for line in lines), re.IGNORECASE)
-
-
-_SECTIONS = _sections()
-_EMERGENCY, _HARMLESS, _ASIDE = (_any(_SECTIONS[name]) for name in ("emergency", "harmless", "aside"))
-_TOGETHER = [[_any([part], r"\b") for part in line.split(" + ")] for line in _SECTIONS["together"]]
-_SPELLING = " ".join(_SECTIONS["spelling"]).split()
-_CLAUSE = re.compile(r"(?<=[,;.!?]) ")
-_SENTENCE = re.compile(r"(?<=[.!?]) ")
-_CONTRACTED = [
-    (re.compile(r"\b(ca|wo|do|is|are|does|did|has|have|had|could|was|would)nt\b", re.IGNORECASE), r"\1n't"),
-    (re.compile(r"\b(he|she|there|that|what|who|where)s\b", re.IGNORECASE), r"\1's"),
-    (re.compile(r"\b(i)(m|ve)\b", re.IGNORECASE), r"\1'\2"),
-]
 
 #: words that only another language uses; a turn with at least two of them is foreign
 _FOREIGN = frozenset(
@@ -81,29 +35,6 @@ def guard(house: House, text: str) -> tuple[str, str] | None:
     if len(text) > LONGEST:
         return "long", house.texts["long"]
     return None
-
-
-def is_emergency(text: str) -> bool:
-    """Whether a turn speaks of danger to life, or of self-harm."""
-    plain = " ".join(text.replace("\u2019", "'").split())
-    for pattern, full in _CONTRACTED:
-        plain = pattern.sub(full, plain)
-    plain = re.sub(r"[^\W\d_]{5,}", lambda word: _spelled(word[0].lower()) or word[0], plain)
-    plain = " ".join(clause for clause in _CLAUSE.split(plain) if not _ASIDE.search(clause))
-    plain = _HARMLESS.sub(" ", plain)
-    if _EMERGENCY.search(plain):
-        return True
-    return any(
-        all(part.search(sentence) for part in parts) for sentence in _SENTENCE.split(plain) for parts in _TOGETHER
-    )
-
-
-@lru_cache(4096)
-def _spelled(word: str) -> str:
-    """The word of emergencies.txt from which an unknown word differs by one typing error, or ""."""
-    if word in vectors.table()[0]:
-        return ""
-    return next((key for key in _SPELLING if key[0] == word[0] and distance(word, key, 1) == 1), "")
 
 
 def is_foreign(text: str) -> bool:
