@@ -93,14 +93,6 @@ class Questions(Reading):
             return text
         return _IT.sub(rf"\1 the {last}", text, count=1)
 
-    def warned(self, wish: str) -> None:
-        """Answer a wish about a diet or an allergen with the fact that tells of it in what was ordered last."""
-        diet = next((found[0] for said, _ in paired("diets") if (found := said.search(folded(wish)))), "")
-        if diet and self.state.lines:
-            number = facts.choose(self.house, f"does the {self.state.lines[-1].item} have {diet}", True)
-            if number and Answer(number) not in self.found.operations:
-                self.emit(Answer(number))
-
     def listing(self, low: str) -> bool:
         """Answer "which teas do you have" and "what sizes are there" with rows of the menu, "what drinks" with all."""
         found = phrases("listing").search(low)

@@ -93,9 +93,6 @@ class _Turn(Orders, Bookings, Questions):
         if self.before.done and not self.state.done and self.state.lines and self.corrected():
             self.emit(DONE)  # "Is that right?" "No, two please": asked again
         self.found.unnoted = list(dict.fromkeys(self.found.unnoted))
-        if not self.found.allergy and not any(isinstance(each, Answer) for each in self.found.operations):
-            for wish in self.found.unnoted:
-                self.warned(wish)
         self.found.offered = self.offered
         if not self.found.operations and not self.found.unclear:
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
