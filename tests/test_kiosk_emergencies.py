@@ -58,7 +58,7 @@ def lines(name: str) -> list[dict[str, str | bool]]:
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("emergencies_blind", (200, 94, 3)), ("emergencies_blind2", (200, 97, 5)),
+    ("emergencies_blind", (200, 94, 3)), ("emergencies_blind2", (200, 97, 4)),
 ])  # fmt: skip
 def test_the_blind_lists(name: str, expected: tuple[int, int, int]) -> None:
     """Half of each list are emergencies.  docs/kiosk.md states the counts, too."""
@@ -67,7 +67,7 @@ def test_the_blind_lists(name: str, expected: tuple[int, int, int]) -> None:
 
 def test_the_texts_that_it_learned_from() -> None:
     known = lines("training/emergencies.jsonl")
-    assert counts(known) == (5368, 2486, 12)
+    assert counts(known) == (5429, 2486, 12)
 
 
 def test_the_file_holds_what_its_first_line_tells() -> None:
