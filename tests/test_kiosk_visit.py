@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import EdgeError, InvalidFile
-from edge.kiosk import guards
+from edge.kiosk import guards, say
 from edge.kiosk.check import check
 from edge.kiosk.deliver import Command, File, delivery
 from edge.kiosk.emergencies import is_emergency
@@ -30,6 +30,12 @@ from tests.http_service import serving
 from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
 
 HOUSE = load(EXAMPLE)
+
+
+def settled(visit: Visit, text: str) -> str:
+    """The reply to a turn; "yes" is said where the kiosk asks whether it understood the turn."""
+    turn = visit.turn(text)
+    return visit.turn("yes").say if turn.unsure else turn.say
 
 
 def talk(*turns: str, house: House = HOUSE) -> list[str]:
@@ -990,6 +996,66 @@ TWO_SOUPS = "a large cappuccino and two cups of soup"
 ])  # fmt: skip
 def test_what_pairs_and_families_say(turns: list[str], says: str, order: list[str]) -> None:
     visit = Visit(HOUSE)
-    said = [visit.turn(turn).say for turn in turns][-1]
+    said = [settled(visit, turn) for turn in turns][-1]
     assert sorted(each["text"] for each in visit.shown()["lines"]) == sorted(order)
     assert says in said and ("could not" in said) == ("could not" in says)
+
+
+# ---- what is not certain is asked before anything changes ------------------------------------------------------------
+
+
+DOUBTFUL = "mia thinks the teapot latte is lovely, can she take two brownies"
+
+
+def test_a_doubtful_change_is_made_after_yes() -> None:
+    visit = Visit(load(EXAMPLE))
+    asked = visit.turn(DOUBTFUL)
+    assert asked.unsure and visit.state.empty and visit.suggestions() == ["Yes", "No"]
+    assert "not sure" in asked.say and "Your order would be: 2 × Brownie. That is €6.80. Is that right?" in asked.say
+    assert visit.turn("yes, and a green tea").say.startswith("Your order: 2 × Brownie and 1 Green tea.")
+    assert "Is that right?" in visit.turn("that's all").say and visit.turn("yes").order
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [("no", []), ("No, thanks!", []), ("no, a croissant", ["1 Croissant"]), ("a muffin", ["1 Blueberry muffin"])],
+)
+def test_a_doubtful_change_is_not_made_without_yes(answer: str, lines: list[str]) -> None:
+    visit = Visit(load(EXAMPLE))
+    visit.turn(DOUBTFUL)
+    visit.turn(answer)
+    assert [say.line_text(line) for line in visit.state.lines] == lines
+    assert not visit.turn("yes").unsure and [say.line_text(line) for line in visit.state.lines] == lines
+
+
+def test_yes_to_a_doubt_does_not_send_the_order() -> None:
+    visit = Visit(load(EXAMPLE))
+    for turn in ("a green tea", "that's all", DOUBTFUL):
+        visit.turn(turn)
+    assert visit.turn("yes").order is None and visit.turn("that's all").order is None and visit.turn("yes").order
+
+
+@pytest.mark.parametrize(
+    ("turns", "doubtful"),
+    [
+        (["a table for four tomorrow at noon, name Lee", "two of my cousins play chess"], True),
+        (["a large latte, a croissant", "my friend would rather have a brownie then"], True),
+        (["a croissant", "one croissant"], True),
+        (["a croissant", "and a croissant"], False),
+        (["a large latte and a croissant", "drop the croissant, he's fallen asleep in the car"], False),
+        (["two lattes for my cousin Bob and a brownie"], False),
+    ],
+)
+def test_what_is_doubtful(turns: list[str], doubtful: bool) -> None:
+    visit = Visit(load(EXAMPLE))
+    before = visit.state
+    for turn in turns:
+        before, last = visit.state, visit.turn(turn)
+    assert last.unsure == doubtful or (doubtful and visit.state == before), last
+
+
+def test_a_doubt_in_the_events() -> None:
+    visit = Visit(load(EXAMPLE))
+    told = event(visit, visit.turn(DOUBTFUL))
+    assert told["unsure"] and told["operations"] and not told["state"]["lines"]
+    assert "unsure" not in event(visit, visit.turn("yes"))

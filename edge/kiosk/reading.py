@@ -36,6 +36,7 @@ class Understood:
     offered: str = ""  # the item that the last question was about
     no_count: bool = False
     allergy: bool = False
+    unsure: bool = False
 
     @property
     def told(self) -> list[str]:

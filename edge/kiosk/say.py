@@ -180,6 +180,21 @@ def reply(
     return " ".join(filter(None, [text, *(doubt(word, names) for word, names in doubts)]))
 
 
+def proposal(house: House, before: State, after: State) -> str:
+    """The question whether the change from ``before`` to ``after`` is meant."""
+    parts = ["I am not sure that I understood you."]
+    if after.lines != before.lines:
+        order = f": {order_text(house, after)}" if after.lines else " empty."
+        parts.append(f"Your order would be{order}")
+    for name, now in after.bookings.items():
+        if now != before.bookings.get(name):
+            parts.append(f"Your booking would be: {booking_text(name, now)}")
+    parts += [f"Your booking would be cancelled: {name}." for name in before.bookings if name not in after.bookings]
+    if after.name != before.name and after.bookings == before.bookings:
+        parts.append(f"Your name would be {after.name}.")
+    return " ".join([*parts, "Is that right?"])
+
+
 def read_back(house: House, state: State) -> str:
     """The whole order and all bookings."""
     parts = [f"Your order: {order_text(house, state)}"] if state.lines else []

@@ -12,6 +12,7 @@ import re
 from edge.kiosk import facts
 from edge.kiosk.accounts import certain, lost
 from edge.kiosk.bookings import Bookings
+from edge.kiosk.certainty import sure
 from edge.kiosk.house import House, Item
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import (
@@ -98,6 +99,9 @@ class _Turn(Orders, Bookings, Questions):
             self.found.operations = [UNKNOWN]  # also where all that was ordered is not on the menu
         if {*self.found.operations} <= {UNKNOWN, Answer(0)}:
             self.found.unread = []  # that is said of the whole turn
+        self.found.unsure = not self.found.unclear and not sure(
+            self.house, self.before, self.state, self.text, self.found
+        )
         return self.found
 
     def spoken(self, clause: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,11 @@ from edge.kiosk.words import NUMBERS, folded, number, words
 ASIDES = 3
 #: what a guest is told who wants to change or cancel an order that has been delivered
 SENT = "Your order has been sent. Please ask at the counter."
+#: what a guest is told whose turn was not meant as it was understood
+NOT_MEANT = "All right, nothing has changed. Please say it in other words."
+_NO = re.compile(
+    r"\s*(?:oh |um |er )?(?:no|nope|nah)\b(?=\W*$|[,.!]| (?:no|thanks|thank|sorry)\b)"
+    r"(?:[ ,.!]+(?:no|thanks|thank you|sorry)\b)*[ ,.!]*", re.IGNORECASE)  # fmt: skip
 #: what stands between the things of a turn
 _JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
 
@@ -48,13 +53,14 @@ Doubt = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of one turn.  ``guard``: the kind of the fixed text, if one was given; ``order``: the finished order,
-    if any.
+    """The result of one turn.  ``guard``: the kind of the fixed text, if one was given; ``unsure``: the guest is asked
+    before the operations are done; ``order``: the finished order, if any.
     """
 
     say: str
     operations: tuple[Operation, ...] = ()
     guard: str = ""
+    unsure: bool = False
     order: dict[str, Any] | None = None
 
 
@@ -71,6 +77,7 @@ class Visit:
     reads: Reads = understand
     state: State = field(default_factory=State)
     _doubts: list[Doubt] = field(default_factory=list)
+    _asked: tuple[Operation, ...] = ()  # what is done if the guest says that it was meant
     _asides: int = 0  # turns since a doubt was raised or settled
     _sent: bool = False  # an order has been delivered, and no other begun
 
@@ -86,12 +93,24 @@ class Visit:
             return Turn(fixed[1], guard=fixed[0])
         if is_foreign(text):
             return Turn(house.texts["language"], (UNKNOWN,), "language")
+        asked, self._asked = self._asked, ()
+        if asked and (no := _NO.match(text)):  # nothing was done that "no" could correct
+            text = text[no.end() :]
+            if not re.search(r"\w", text):
+                return Turn(NOT_MEANT, (DENY,))
         meant = self._meant(text)
         understood = self.reads(house, before, meant)
+        if asked and (CONFIRM in understood.operations or phrases("yes").match(folded(text))):
+            meant_then = _applied(house, before, asked)
+            understood = self.reads(house, meant_then, meant)
+            rest = [each for each in understood.operations if each != CONFIRM or meant_then.done]
+            understood = replace(understood, operations=[*asked, *rest], unsure=False)
+        elif asked and understood.operations == [DENY]:
+            return Turn(NOT_MEANT, (DENY,))
         operations = understood.operations
-        after = before
-        for operation in operations:
-            after = apply(house, after, operation)
+        after = _applied(house, before, operations)
+        if understood.unsure:
+            return self._ask(after, understood)
         if sum(isinstance(each, Answer) and each.number > len(house.facts) for each in operations) > 1:
             after = replace(after, offered="")  # "a large one" of several things would be a guess
         elif operations and isinstance(operations[-1], Answer) and not after.offered:
@@ -123,6 +142,16 @@ class Visit:
             after = keep_earlier(before, after)
         self.state = after
         return Turn(said, tuple(operations), order=order)
+
+    def _ask(self, after: State, understood: Understood) -> Turn:
+        """Ask whether the change to ``after`` is meant, before it is made; questions are answered at once."""
+        kept: list[Operation] = [each for each in understood.operations if isinstance(each, Answer | Talk)]
+        self._asked = tuple(each for each in understood.operations if each not in kept)
+        said = say.proposal(self.house, self.state, after)
+        if understood.remarks or any(isinstance(each, Answer) for each in kept):
+            others = replace(understood, operations=kept or [UNKNOWN])
+            said = f"{say.reply(self.house, self.state, replace(self.state, done=False), others)} {said}"
+        return Turn(said, tuple(understood.operations), unsure=True)
 
     def _doubted(self, meant: str, text: str, understood: Understood) -> list[tuple[str, tuple[str, ...]]]:
         """Keep the questions that are still open, beside those of this turn.  Returns those to ask again."""
@@ -225,11 +254,18 @@ class Visit:
     def suggestions(self) -> list[str]:
         """Likely next replies, for buttons."""
         asks = say.question(self.house, self.state)
-        if self.state.done and not asks:
+        if self._asked or self.state.done and not asks:
             return ["Yes", "No"]
         if not self.state.empty:
             return ["That is all", "Start again"]
         return ["What do you have?"] if self.house.items else []
+
+
+def _applied(house: House, state: State, operations: Iterable[Operation]) -> State:
+    """The state after all operations."""
+    for operation in operations:
+        state = apply(house, state, operation)
+    return state
 
 
 def _of_the_order(text: str, operations: list[Operation]) -> bool:
@@ -245,6 +281,7 @@ def event(visit: Visit, turn: Turn) -> dict[str, Any]:
         "say": turn.say,
         "operations": [write(operation) for operation in turn.operations],
         **({"guard": turn.guard} if turn.guard else {}),
+        **({"unsure": True} if turn.unsure else {}),
         "state": as_dict(visit.house, visit.state),
         **({"order": turn.order} if turn.order else {}),
     }

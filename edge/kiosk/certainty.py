@@ -1,0 +1,161 @@
+"""Whether a turn was understood for certain.  If not, the guest is asked before the order or a booking changes.
+
+Understanding finds the names of the house in a turn, whatever else is said.  Here the rest is looked at: words that no
+operation accounts for ("two of us are vegetarian"), and changes of what the guest has not named ("take it off").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from edge.kiosk.house import House
+from edge.kiosk.mentions import Mention, vocabulary
+from edge.kiosk.operations import Add, Answer, Book, Cancel, Change, Name, Operation, Remove
+from edge.kiosk.phrases import listed, phrases
+from edge.kiosk.reading import Understood, asks, clauses
+from edge.kiosk.state import State
+from edge.kiosk.words import COMMON, Word, folded, number, stem, words
+
+#: words that tell who or how, and change nothing of what is meant
+_PLAIN = frozenset(stem(word) for name in ("stop", "no wish", "not names", "in passing") for word in listed(name))
+#: what makes of "a latte" one more
+_MORE = re.compile(
+    r"(?:^|[,.!;] ?)(?:and|also|plus)\b"
+    r"|\b(?:another|more|too|as well|also|add|extra|again|same|second|third)\b"
+)
+#: what tells of something that is not wanted any more, or not yet
+_INSTEAD = re.compile(r"\b(?:rather|instead|prefers?|might|not)\b")
+_ALL = re.compile(r"\b(?:all|both|each|everything|every|whole|lot|them|those|these|ones)\b")
+#: where a part of a clause begins that tells why
+_PART = re.compile(r"[,;:()]+|\s[-–—]+\s|\b(?:because|'?cause|cos|since|as (?=he|she|i|we|they|it))\b")
+#: before a number that is not ordered: "not two", "we are three"
+_ASIDE = frozenset({"not", "instead", "was", "are", "we're"})
+_WANTS = frozenset("want wants would will has have gets takes says likes needs".split())
+_CHANGES = Add | Remove | Change | Book | Cancel | Name
+
+
+def sure(house: House, before: State, after: State, text: str, found: Understood) -> bool:
+    """Whether the changes from ``before`` to ``after`` are the only ones that ``text`` can mean."""
+    changes = [each for each in found.operations if isinstance(each, _CHANGES)]
+    if (after.lines, after.bookings, after.name) == (before.lines, before.bookings, before.name):
+        return True
+    return not (
+        any(strays(house, text, found))
+        or _uncounted(house, before, after, text, found)
+        or _unnamed(house, before, text, changes)
+        or _once_more(before, text, changes)
+    )
+
+
+def strays(house: House, text: str, found: Understood) -> Iterator[str]:
+    """The words of a turn that nothing accounts for; questions that were answered are left out."""
+    answered = any(isinstance(each, Answer) for each in found.operations)
+    known = {word.stem for each in _told(found) for word in words(each)}
+    for clause, ends in clauses(text):
+        low = folded(clause)
+        if answered and (ends or asks(low)):
+            continue
+        for part in _PART.split(clause):
+            turn = words(part)
+            mentions = vocabulary(house).mentions(turn)
+            taken = {at for mention in mentions for at in range(mention.first, mention.last)}
+            if not mentions:
+                continue  # a reason: "drop the latte, he's fallen asleep"
+            for at, word in enumerate(turn):
+                if at not in taken and not _plain(word) and word.stem not in known and not _person(turn, at):
+                    yield word.text
+
+
+def _told(found: Understood) -> list[str]:
+    """What the operations hold, and what the guest will be told."""
+    told = [*found.unnoted, *found.missed, *found.absent, *found.impossible, *found.unread]
+    for each in found.operations:
+        match each:
+            case Add() | Change():
+                told += [each.item, each.size]
+            case Book() | Name():
+                told.append(each.value)
+    return told
+
+
+def _plain(word: Word) -> bool:
+    base = re.sub(r"(?:n't|'\w+)$", "", word.fold)
+    return (
+        len(base) < 2 or not base[0].isalpha() or number(word.fold) is not None
+        or bool({word.stem, stem(base)} & (COMMON | _PLAIN))
+        or any(phrases(name).fullmatch(base) for name in ("filler", "booking", "remove"))
+    )
+
+
+def _person(turn: list[Word], at: int) -> bool:
+    """Whether a word tells for whom something is: "for my nan", "Leo wants a juice", "my wife would like"."""
+    before = {word.fold for word in turn[max(0, at - 3) : at]}
+    behind = {word.fold for word in turn[at + 1 : at + 2]}
+    return "for" in before or bool(behind & _WANTS)
+
+
+def _uncounted(house: House, before: State, after: State, text: str, found: Understood) -> bool:
+    """Whether a number above one is in no operation: "a croissant each, so two"."""
+    changes = [each for each in found.operations if isinstance(each, _CHANGES)]
+    counts = {each.count for each in (*before.lines, *after.lines)}
+    counts |= {each.count for each in changes if isinstance(each, Add | Remove | Change)}
+    told = " ".join(_told(found))
+    counts |= {n for word in words(told) if (n := number(word.fold))}
+    low = folded(text)
+    single = any(isinstance(one, Add) and one.count == 1 for one in changes)
+    if single and re.search(r"(?<!of )\beach\b", low) and "each" not in told:
+        return True
+    counts.add(sum(one.count for one in changes if isinstance(one, Add)))
+    counts |= {sum(line.count for line in state.lines) for state in (before, after)}
+    held, now = (
+        {int(value) for fields in state.bookings.values() for value in fields.values() if value.isdecimal()}
+        for state in (before, after)
+    )
+    counts |= {abs(old - new) for old in held for new in now}  # "two people fewer"
+    turn = words(low)
+    numbers = [m for m in vocabulary(house).mentions(turn) if m.kind == "number" and m.value.isdecimal()]
+    people = sum(int(mention.value) for mention in numbers)
+    if found.second or {people, people + 1} & (now - held):
+        return False  # "two adults and three children", "three adults and a baby"
+    for mention in numbers:
+        if int(mention.value) > 1:
+            ahead = {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+            behind = [word.fold for word in turn[mention.last : mention.last + 2]]
+            aside = ahead & _ASIDE or behind == ["of", "us"] or {"was", *folded(told).split()} & {*behind[:1]}
+            if int(mention.value) not in counts and not aside:
+                return True
+    return False
+
+
+def _unnamed(house: House, before: State, text: str, changes: Sequence[Operation]) -> bool:
+    """Whether more of a line changes than was named: "she takes a croissant instead of her soup" with two soups."""
+    low, turn = folded(text), words(text)
+    if _ALL.search(low):
+        return False
+    mentions = [mention for mention in vocabulary(house).mentions(turn) if mention.kind == "item"]
+    for each in changes:
+        if not isinstance(each, Remove | Change) or each.line > len(before.lines):
+            continue
+        line = before.lines[each.line - 1]
+        named = [mention for mention in mentions if line.item in mention.values]
+        whole = not each.count or isinstance(each, Change) and each.item
+        if line.count > 1 and whole and named and not any(_several(turn, mention) for mention in named):
+            return True
+    return False
+
+
+def _several(turn: list[Word], mention: Mention) -> bool:
+    """Whether a name is in the plural, or a number above one stands before it."""
+    last, before = turn[mention.last - 1], turn[max(0, mention.first - 2) : mention.first]
+    plural = last.fold != last.stem and last.fold.endswith("s")
+    return plural or any((number(word.fold) or 0) > 1 for word in before)
+
+
+def _once_more(before: State, text: str, changes: Sequence[Operation]) -> bool:
+    """Whether something is added though it is in the order already, or though something else should go."""
+    if not before.lines or any(isinstance(each, Remove | Change) for each in changes):
+        return False
+    added, low = {each.item for each in changes if isinstance(each, Add)}, folded(text)
+    again = bool(added & {line.item for line in before.lines}) and not _MORE.search(low)
+    return again or bool(added) and bool(_INSTEAD.search(low))
