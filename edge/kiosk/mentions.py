@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from edge.kiosk import vectors
 from edge.kiosk.house import House
@@ -112,10 +113,10 @@ class Vocabulary:
         self.parts: dict[str, dict[str, None]] = {}
         self.forms: set[str] = set()
         self.heads = {entry.stems[-1] for entry in self.entries if entry.kind == "item"}
-        own = {item.name for item in house.items}
+        own = {folded(item.name) for item in house.items}
         for entry in self.entries:
+            whole = " ".join(entry.folds) in own
             for part, form in zip(entry.stems, entry.folds) if entry.kind == "item" else ():
-                whole = " ".join(entry.folds) in {folded(name) for name in own}
                 if part not in _WEAK and len(part) > 2 and (part == entry.stems[-1] or whole):
                     self.parts.setdefault(part, {})[entry.value] = None
                     self.forms.add(form)
@@ -224,18 +225,23 @@ class Vocabulary:
 
 def close(word: Word, part: str) -> bool:
     """Whether a word of a guest is stem ``part`` of the house, or a slip of the pen for it: no other English word."""
-    if word.stem == part or word.fold == part + "s" or (
-        re.sub("[iy]$", "", word.stem) == re.sub("[iy]$", "", part)
-        and (part[-1] not in "iy" or re.search("(?:y|ie?)s?$", word.fold))
+    return word.stem == part or _close(word.fold, word.stem, part)
+
+
+@lru_cache(1 << 16)  # a turn is searched several times
+def _close(fold: str, stem: str, part: str) -> bool:
+    if fold == part + "s" or (
+        re.sub("[iy]$", "", stem) == re.sub("[iy]$", "", part)
+        and (part[-1] not in "iy" or re.search("(?:y|ie?)s?$", fold))
     ):
         return True  # the last: "brownies", "brownie"; not "brown", "toasted"
-    shorter = min(len(word.stem), len(part))
-    unknown = re.sub("'s$", "", word.fold) not in vectors.table()[0]  # "lates" is no word, though "late" is
-    unknown = unknown and (word.stem in COMMON or word.fold.removesuffix("s") not in vectors.table()[0])  # "cokes" is
-    common = word.stem in COMMON and not (unknown and word.fold.endswith("s") and word.fold not in listed("common"))
-    if word.fold[0] != part[0] or min(shorter + 1, len(word.fold)) < 5 or common:
+    shorter = min(len(stem), len(part))
+    unknown = re.sub("'s$", "", fold) not in vectors.table()[0]  # "lates" is no word, though "late" is
+    unknown = unknown and (stem in COMMON or fold.removesuffix("s") not in vectors.table()[0])  # "cokes" is
+    common = stem in COMMON and not (unknown and fold.endswith("s") and fold not in listed("common"))
+    if fold[0] != part[0] or min(shorter + 1, len(fold)) < 5 or common:
         return False
-    if distance(word.stem, part, 2) > (1 if shorter < 7 else 2):
+    if distance(stem, part, 2) > (1 if shorter < 7 else 2):
         return False
     return unknown
 
@@ -307,7 +313,9 @@ def _numbers(turn: list[Word], pairs: bool) -> Iterator[Mention]:
 
 def vocabulary(house: House) -> Vocabulary:
     """The vocabulary of a house, cached."""
-    return _VOCABULARIES.setdefault(id(house), (house, Vocabulary(house)))[1]
+    if id(house) not in _VOCABULARIES:
+        _VOCABULARIES[id(house)] = house, Vocabulary(house)
+    return _VOCABULARIES[id(house)][1]
 
 
 _VOCABULARIES: dict[int, tuple[House, Vocabulary]] = {}
