@@ -1059,3 +1059,37 @@ def test_a_doubt_in_the_events() -> None:
     told = event(visit, visit.turn(DOUBTFUL))
     assert told["unsure"] and told["operations"] and not told["state"]["lines"]
     assert "unsure" not in event(visit, visit.turn("yes"))
+
+
+@pytest.mark.parametrize(
+    ("turn", "emergency"),
+    [
+        ("My wife would like a cappuccino, and I'll have an americano, black.", False),
+        ("two teas and my wife is choking", True),
+        ("a latte, oh god the baby is coming", True),
+        ("I'll have a coffee and kill myself", True),
+        ("we're three now, he has collapsed", True),
+    ],
+)
+def test_an_order_word_for_word_is_no_emergency(turn: str, emergency: bool) -> None:
+    visit = Visit(HOUSE)
+    visit.turn("a table for two on Friday at noon, name Lee")
+    assert is_emergency(turn) and (visit.turn(turn).guard == "emergency") == emergency
+
+
+@pytest.mark.parametrize(
+    ("turns", "order"),
+    [
+        (["a flat white and a muffin", "and a second muffin", "yes"], ["1 Flat white", "2 × Blueberry muffin"]),
+        (["How much is a large cappuccino?", "And the flat white?", "Then two large cappuccinos and one flat white."],
+         ["2 × large Cappuccino", "1 Flat white"]),
+        (["a small americano", "forget it, that's all"], ["1 small Americano"]),
+        (["a black tea", "No no, just the one cup."], ["1 Black tea"]),
+        (["So you'd be shut on Monday? It's Easter Monday"], []),
+    ],
+)  # fmt: skip
+def test_what_a_family_at_breakfast_said(turns: list[str], order: list[str]) -> None:
+    visit = Visit(HOUSE)
+    for turn in turns:
+        visit.turn(turn)
+    assert [say.line_text(line) for line in visit.state.lines] == order and not visit.state.name

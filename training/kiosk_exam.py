@@ -25,6 +25,7 @@ from edge.kiosk.house import House
 from edge.kiosk.operations import Add, Answer, Plain, Talk
 from edge.kiosk.state import Line, State, apply, keep_earlier
 from edge.kiosk.understand import understand
+from edge.kiosk.visit import is_order
 from edge.kiosk.words import folded, number, words
 
 HOUSES = Path(__file__).resolve().parent.parent / "tests" / "vectors" / "kiosk" / "houses"
@@ -224,10 +225,11 @@ def examine(paths: list[Path]) -> tuple[Marks, int]:
         state, first = State(), True
         for turn in visit["turns"]:
             kind = "emergency" if turn.get("emergency") else "alarm"
-            marks.mark(kind, is_emergency(turn["say"]))
+            house = houses[visit["house"]]
+            marks.mark(kind, is_emergency(turn["say"]) and not is_order(house, state, turn["say"]))
             if kind == "emergency":
                 continue
-            state = check(houses[visit["house"]], state, turn, first, marks)
+            state = check(house, state, turn, first, marks)
             first = first and "order" not in turn
         n += 1
     return marks, n

@@ -7,7 +7,7 @@ operation accounts for ("two of us are vegetarian"), and changes of what the gue
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention, vocabulary
@@ -18,7 +18,8 @@ from edge.kiosk.state import State
 from edge.kiosk.words import COMMON, Word, folded, number, stem, words
 
 #: words that tell who or how, and change nothing of what is meant
-_PLAIN = frozenset(stem(word) for name in ("stop", "no wish", "not names", "in passing") for word in listed(name))
+_PASSING = COMMON | {stem(word) for word in listed("in passing")}
+_PLAIN = _PASSING | {stem(word) for name in ("stop", "no wish", "not names", "half said") for word in listed(name)}
 #: what makes of "a latte" one more
 _MORE = re.compile(
     r"(?:^|[,.!;] ?)(?:and|also|plus)\b"
@@ -27,6 +28,8 @@ _MORE = re.compile(
 #: what tells of something that is not wanted any more, or not yet
 _INSTEAD = re.compile(r"\b(?:rather|instead|prefers?|might|not)\b")
 _ALL = re.compile(r"\b(?:all|both|each|everything|every|whole|lot|them|those|these|ones)\b")
+#: what may mean the last thing that was said, or all of it
+_FORGET = re.compile(r"\b(?:forget it|never ?mind)\b")
 #: where a part of a clause begins that tells why
 _PART = re.compile(r"[,;:()]+|\s[-–—]+\s|\b(?:because|'?cause|cos|since|as (?=he|she|i|we|they|it))\b")
 #: before a number that is not ordered: "not two", "we are three"
@@ -45,26 +48,40 @@ def sure(house: House, before: State, after: State, text: str, found: Understood
         or _uncounted(house, before, after, text, found)
         or _unnamed(house, before, text, changes)
         or _once_more(before, text, changes)
+        or _never_named(house, before, text, changes)
+        or before.lines and not after.lines and bool(_FORGET.search(folded(text)))
     )
 
 
+def ordinary(house: House, text: str, found: Understood) -> bool:
+    """Whether a turn changes the order or a booking, and all its words belong to that: none could tell of an emergency.
+    """
+    names = {stem for entry in vocabulary(house).entries for stem in entry.stems}
+    values = {word.stem for each in found.operations if isinstance(each, Book | Name) for word in words(each.value)}
+    changing = any(isinstance(each, _CHANGES) for each in found.operations)
+    return changing and not any(_strays(house, text, names | values, _PASSING))
+
+
 def strays(house: House, text: str, found: Understood) -> Iterator[str]:
-    """The words of a turn that nothing accounts for; questions that were answered are left out."""
+    """The words of a turn that nothing accounts for; left out are questions that were answered, and parts of a clause
+    that name nothing: "drop the latte, he's fallen asleep".
+    """
     answered = any(isinstance(each, Answer) for each in found.operations)
     known = {word.stem for each in _told(found) for word in words(each)}
     for clause, ends in clauses(text):
-        low = folded(clause)
-        if answered and (ends or asks(low)):
-            continue
-        for part in _PART.split(clause):
-            turn = words(part)
-            mentions = vocabulary(house).mentions(turn)
-            taken = {at for mention in mentions for at in range(mention.first, mention.last)}
-            if not mentions:
-                continue  # a reason: "drop the latte, he's fallen asleep"
-            for at, word in enumerate(turn):
-                if at not in taken and not _plain(word) and word.stem not in known and not _person(turn, at):
-                    yield word.text
+        if not (answered and (ends or asks(folded(clause)))):
+            for part in _PART.split(clause):
+                if vocabulary(house).mentions(words(part)):
+                    yield from _strays(house, part, known)
+
+
+def _strays(house: House, text: str, known: Set[str], plain: Set[str] = _PLAIN) -> Iterator[str]:
+    """The words of a text that are not names of the house, not ``known`` and not ``plain``."""
+    turn = words(text)
+    taken = {at for mention in vocabulary(house).mentions(turn) for at in range(mention.first, mention.last)}
+    for at, word in enumerate(turn):
+        if at not in taken and not _plain(word, plain) and word.stem not in known and not _person(turn, at):
+            yield word.text
 
 
 def _told(found: Understood) -> list[str]:
@@ -79,11 +96,11 @@ def _told(found: Understood) -> list[str]:
     return told
 
 
-def _plain(word: Word) -> bool:
+def _plain(word: Word, plain: Set[str]) -> bool:
     base = re.sub(r"(?:n't|'\w+)$", "", word.fold)
     return (
         len(base) < 2 or not base[0].isalpha() or number(word.fold) is not None
-        or bool({word.stem, stem(base)} & (COMMON | _PLAIN))
+        or not plain.isdisjoint({word.stem, stem(base)})
         or any(phrases(name).fullmatch(base) for name in ("filler", "booking", "remove"))
     )
 
@@ -150,6 +167,18 @@ def _several(turn: list[Word], mention: Mention) -> bool:
     last, before = turn[mention.last - 1], turn[max(0, mention.first - 2) : mention.first]
     plural = last.fold != last.stem and last.fold.endswith("s")
     return plural or any((number(word.fold) or 0) > 1 for word in before)
+
+
+def _never_named(house: House, before: State, text: str, changes: Sequence[Operation]) -> bool:
+    """Whether something is added that the turn does not name: "just the one cup" is no cup of soup."""
+    said = {word.stem for word in words(text)}
+    named = {value for m in vocabulary(house).mentions(words(text)) if m.kind == "item" for value in m.values}
+    named |= {"", before.offered, *(line.item for line in (*before.lines, *before.gone))}
+    for each in changes:
+        if isinstance(each, Add | Change) and each.item not in named:
+            if said.isdisjoint(word.stem for word in words(each.item)):  # "no wait make that green"
+                return True
+    return False
 
 
 def _once_more(before: State, text: str, changes: Sequence[Operation]) -> bool:

@@ -118,6 +118,7 @@ class _Turn(Orders, Bookings, Questions):
             return clause
         first, end = mentions[0], turn[mentions[0].last - 1].end
         of_item = mentions[1:] and mentions[1].kind == "item" and not self.apart(mentions, turn)
+        of_item = of_item or self.item_follows(mentions[1:], turn, first.last)  # "two large cappuccinos"
         if first.kind == "number" and not of_item:
             return f"{clause[:end]} {self.offered}{clause[end:]}"
         fits = set(first.values) & set(item.sizes if first.kind == "size" else item.extras)

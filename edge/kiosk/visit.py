@@ -12,7 +12,8 @@ from typing import Any
 
 from edge.errors import EdgeError
 from edge.kiosk import facts, say
-from edge.kiosk.guards import guard, is_foreign
+from edge.kiosk.certainty import ordinary
+from edge.kiosk.guards import LONGEST, guard, is_foreign
 from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
 from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Remove, Talk, write
@@ -89,7 +90,8 @@ class Visit:
     def turn(self, text: str) -> Turn:
         """Reply to what the guest said."""
         house, before = self.house, self.state
-        if fixed := guard(house, text):
+        fixed = guard(house, text)
+        if fixed and not (fixed[0] == "emergency" and is_order(house, before, text, self.reads)):
             return Turn(fixed[1], guard=fixed[0])
         if is_foreign(text):
             return Turn(house.texts["language"], (UNKNOWN,), "language")
@@ -98,7 +100,7 @@ class Visit:
             text = text[no.end() :]
             if not re.search(r"\w", text):
                 return Turn(NOT_MEANT, (DENY,))
-        meant = self._meant(text)
+        meant = text if asked else self._meant(text)
         understood = self.reads(house, before, meant)
         if asked and (CONFIRM in understood.operations or phrases("yes").match(folded(text))):
             meant_then = _applied(house, before, asked)
@@ -109,7 +111,7 @@ class Visit:
             return Turn(NOT_MEANT, (DENY,))
         operations = understood.operations
         after = _applied(house, before, operations)
-        if understood.unsure:
+        if understood.unsure and meant == text:
             return self._ask(after, understood)
         if sum(isinstance(each, Answer) and each.number > len(house.facts) for each in operations) > 1:
             after = replace(after, offered="")  # "a large one" of several things would be a guess
@@ -259,6 +261,11 @@ class Visit:
         if not self.state.empty:
             return ["That is all", "Start again"]
         return ["What do you have?"] if self.house.items else []
+
+
+def is_order(house: House, state: State, text: str, reads: Reads = understand) -> bool:
+    """Whether a turn that sounds like an emergency is an order or a booking, word for word."""
+    return len(text) <= LONGEST and ordinary(house, text, reads(house, state, text))
 
 
 def _applied(house: House, state: State, operations: Iterable[Operation]) -> State:
