@@ -24,6 +24,7 @@ from edge.kiosk.emergencies import is_emergency
 from edge.kiosk.guards import LONGEST, is_foreign
 from edge.kiosk.house import EXAMPLE, House, load, parse
 from edge.kiosk.operations import DENY
+from edge.kiosk.reading import Understood
 from edge.kiosk.state import State
 from edge.kiosk.visit import SENT, Visit, event
 from tests.http_service import serving
@@ -1075,6 +1076,13 @@ def test_an_order_word_for_word_is_no_emergency(turn: str, emergency: bool) -> N
     visit = Visit(HOUSE)
     visit.turn("a table for two on Friday at noon, name Lee")
     assert is_emergency(turn) and (visit.turn(turn).guard == "emergency") == emergency
+
+
+def test_an_emergency_never_waits_for_a_model() -> None:
+    def reads(*_: object) -> Understood:
+        raise AssertionError("the model was asked")
+
+    assert Visit(HOUSE, reads=reads).turn("two teas and my wife is choking").guard == "emergency"
 
 
 @pytest.mark.parametrize(

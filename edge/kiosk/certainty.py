@@ -86,7 +86,7 @@ def _strays(house: House, text: str, known: Set[str], plain: Set[str] = _PLAIN) 
 
 def _told(found: Understood) -> list[str]:
     """What the operations hold, and what the guest will be told."""
-    told = [*found.unnoted, *found.missed, *found.absent, *found.impossible, *found.unread]
+    told = list(found.told)
     for each in found.operations:
         match each:
             case Add() | Change():
