@@ -387,7 +387,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     [n_token][n_kv_head][head_dim] flat. q_sink: the queries for the sinks in a cache with positions "cache".  Returns
     array("f") with the shape of q.  With ``advance`` the cache counts the tokens (set it once per batch, in the last
     layer). workspace: buffers that calls share, where time is measured.  Raises ValueError if sizes do not fit,
-    MemoryError at the limit of the pool.
+    MemoryError at the limit of the pool, RuntimeError if its counts are wrong.
     """
     cdef const float[::1] query = q, key = k, value = v, at_sinks
     cdef int64_t D = kv.p.head_dim, H = kv.p.n_kv_head, n, n_head, i
@@ -432,6 +432,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     p.q, p.q8, p.qs, p.k, p.v, p.out = &query[0], q8, qs, &key[0], &value[0], &out[0]
     with nogil, parallel(num_threads=n_threads):
         attend(&p, layer, threadid(), omp_get_num_threads())
+    kv.check()
     if advance:
         kv.advance(n)
     return out.base

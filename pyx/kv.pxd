@@ -19,6 +19,7 @@ cdef class KVCache:
     cdef int64_t most           # most tokens it held since it was empty
     cdef bint endless           # old pages are replaced; else n_ctx is the limit
     cdef bint has_angles        # of the sinks' queries; the transformer fills them in
+    cdef int check(self) except -1
     cdef int64_t advance(self, int64_t n) except -1
     # Before n more tokens: is there room for their pages, beside `others` bytes of pages that other caches will take in
     # the same step?  Returns how many bytes that will be with those of this cache, 0 where the pool has no limit.

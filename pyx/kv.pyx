@@ -143,6 +143,13 @@ cdef class KVCache:
         self.most = max(self.most, self.n_tokens)
         return self.n_tokens
 
+    cdef int check(self) except -1:
+        """Raise RuntimeError if a step found no page to write to; then the cache is empty."""
+        if self.p.broken:
+            self.reset()
+            raise RuntimeError("the pool had no KV page for a token: its counts are wrong; the cache is empty")
+        return 0
+
     cdef void _forget(self, int64_t first):
         """Return all pages from number `first` on."""
         cdef int64_t i

@@ -21,12 +21,13 @@ from pyx.cpu cimport KV_PAGE, kernels
 from pyx.page cimport seal_page
 from pyx.pool cimport is_ring, page_at, references, release_page, take_page
 from pyx.spill cimport outdate, reaches, read_back, write_behind
+from pyx.team cimport now_ns
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
-#: tries for a page before the cache is given up; each looks at every place that the page may have
-cdef int32_t MOST_TRIES = 20000
+#: nanoseconds for which a page that must come free is waited for: the thread that moves it may be waiting for a core
+cdef int64_t LONGEST_WAIT = 5_000_000_000
 
 #: weight of the past in the moving average: half is forgotten in 177 tokens
 cdef float DECAY = 1.0 - 1.0 / 256
@@ -72,7 +73,8 @@ cdef int64_t block_table_size(const pages *kv, const stream *s) noexcept nogil:
 
 
 cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
-    cdef int32_t last = s.n_page - 1, copy, tries = 0
+    cdef int32_t last = s.n_page - 1, copy
+    cdef int64_t since = 0
     if kv.broken:
         return NULL
     if last < 0 or s.number[last] != page:
@@ -85,16 +87,14 @@ cdef uint8_t *writable_page(pages *kv, stream *s, int64_t page) noexcept nogil:
             return NULL
         return page_at(kv.pool, s.id[s.n_page - 1])
     while references(kv.pool, s.id[last]) > 1:  # the other caches may let go of it meanwhile
-        tries += 1
-        if tries == MOST_TRIES:
-            kv.broken = True
-            return NULL
         copy = take_like(kv, s, <int32_t>page, is_ring(kv.pool, s.id[last]))
         if copy >= 0:
             memcpy(page_at(kv.pool, copy), page_at(kv.pool, s.id[last]), kv.unsealed.bytes)
             release_page(kv.pool, s.id[last])
             s.id[last] = copy
             break
+        if not wait_for_page(kv, &since):
+            return NULL
     return page_at(kv.pool, s.id[last])
 
 
@@ -124,18 +124,27 @@ cdef int32_t take_like(pages *kv, stream *s, int32_t number, bint ring) noexcept
     return take_page(kv.pool, own, s.float_first + min(<int64_t>number, s.sink_pages), 1, 0)
 
 
-cdef int32_t surely_take(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
-    """A free page.  There is always one, since every cache brings as many as it may hold; at most, another thread is
-    moving them at the moment.  If the counts are wrong, it returns -1 and the cache is broken, which is better than
-    waiting for ever without the GIL.
+cdef bint wait_for_page(pages *kv, int64_t *since) noexcept nogil:
+    """Let other threads run, one of which is about to return a page.  ``since``: 0 at first.  After LONGEST_WAIT the
+    counts must be wrong: it returns False and the cache is broken, which is better than waiting for ever without the
+    GIL.
     """
-    cdef int32_t id = -1, tries = 0
-    while id < 0 and not kv.broken:
+    if since[0] == 0:
+        since[0] = now_ns()
+    elif now_ns() - since[0] > LONGEST_WAIT:
+        kv.broken = True
+    sched_yield()
+    return not kv.broken
+
+
+cdef int32_t surely_take(pages *kv, stream *s, int32_t number, bint ring) noexcept nogil:
+    """A free page, -1 in a broken cache.  There is always one, since every cache brings as many as it may hold; at
+    most, another thread is moving them at the moment.
+    """
+    cdef int32_t id = take_like(kv, s, number, ring)
+    cdef int64_t since = 0
+    while id < 0 and wait_for_page(kv, &since):
         id = take_like(kv, s, number, ring)
-        if id < 0:
-            tries += 1
-            sched_yield()
-            kv.broken = tries == MOST_TRIES
     return id
 
 

@@ -5,8 +5,10 @@ class PagePool:
 
     limit: int | None  # bytes of pages in use at which a step is refused with MemoryError
     def __init__(self, limit: int | None = None, huge: bool = False) -> None: ...
-    def occupy(self) -> None:
-        """Take every free page for good, as wrong counts would; for tests."""
+    def occupy(self) -> list[tuple[int, int]]:
+        """Take every free page, as wrong counts or another thread would; for tests.  Returns them for vacate."""
+    def vacate(self, taken: list[tuple[int, int]]) -> None:
+        """Return the pages that occupy took."""
     @property
     def nbytes(self) -> int:
         """Bytes that all slabs have room for; what was never used takes no memory."""

@@ -143,11 +143,21 @@ cdef class PagePool:
         return self.arenas[id >> self.s.shift][0].view[start : start + n * size]
 
     def occupy(self):
-        """Take every free page for ever, as wrong counts would; tests use it to see what a cache does then."""
+        """Take every free page, as wrong counts or another thread would; tests use it to see what a cache does then.
+
+        Returns the pages, as (slab, place), for ``vacate``.
+        """
         cdef int64_t slab, place
-        for slab in range(self.s.n_slab):
-            for place in range(self.s.n_place):
-                ref_take(&self.s.refs[slab][place])
+        return [
+            (slab, place) for slab in range(self.s.n_slab) for place in range(self.s.n_place)
+            if ref_take(&self.s.refs[slab][place])
+        ]
+
+    def vacate(self, taken):
+        """Return the pages that ``occupy`` took."""
+        cdef int64_t slab, place
+        for slab, place in taken:
+            ref_set(&self.s.refs[slab][place], 0)
 
     @property
     def nbytes(self):

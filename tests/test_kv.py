@@ -153,6 +153,26 @@ def test_two_threads_two_sessions_one_beginning():
         assert found == [out[:, 150:].tobytes() for out in alone]
 
 
+@pytest.mark.parametrize("cut", [150, 160])
+@pytest.mark.parametrize("kv_type", TYPES)
+def test_a_page_that_another_thread_is_moving_is_waited_for(kv_type, cut):
+    """However long that thread waits for a core: a cache that gave up wrote nothing and answered from old tokens."""
+    n = 200
+    s = Stream(n, 4, 2, 32)
+    alone = s.run(KVCache(1, 2, 32, n, kv_type, 100, 4), [n])[:, cut:]
+    first = KVCache(1, 2, 32, n, kv_type, 100, 4)
+    s.run(first, [cut])
+    second = first.fork()
+    taken = first.pool.occupy()
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(s.run(second, [n - cut], n_threads=2).tobytes()))
+    thread.start()
+    thread.join(0.3)  # it may or may not have begun: either way it must find the pages after this
+    first.pool.vacate(taken)
+    thread.join()
+    assert found == [alone.tobytes()]
+
+
 # ---- policies --------------------------------------------------------------------------------------------------------
 
 
