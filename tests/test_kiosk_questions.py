@@ -75,7 +75,7 @@ def test_a_statement_is_not_answered_beside_the_question(text: str) -> None:
     (["a brownie", "thanks. bye"], "You are welcome. Your order: 1 Brownie. That is €3.40. Is that right?"),
     (["a brownie", "no? then nothing else"], "Your order: 1 Brownie. That is €3.40. Is that right?"),
     (["a latte", "that's it"], "Latte: small or large? Say “no Latte” if you do not want one."),
-    (["a coffee with milk", "a latte i guess"], "Your order: 1 Latte. Latte: small or large?"),
+    (["a coffee with milk", "a latte i guess"], "Your order: 1 Latte with milk. Latte: small or large?"),
 ])  # fmt: skip
 def test_nothing_is_said_twice_or_lost(turns: list[str], said: str) -> None:
     assert talk(*turns)[-1] == said

@@ -47,7 +47,8 @@ def sure(house: House, before: State, after: State, text: str, found: Understood
         any(strays(house, text, found))
         or _uncounted(house, before, after, text, found)
         or _unnamed(house, before, text, changes)
-        or _once_more(before, text, changes)
+        or _once_more(house, before, text, changes)
+        or bool(found.unnoted) and any(isinstance(each, Remove) for each in changes)
         or _never_named(house, before, text, changes)
         or before.lines and not after.lines and bool(_FORGET.search(folded(text)))
     )
@@ -181,10 +182,28 @@ def _never_named(house: House, before: State, text: str, changes: Sequence[Opera
     return False
 
 
-def _once_more(before: State, text: str, changes: Sequence[Operation]) -> bool:
-    """Whether something is added though it is in the order already, or though something else should go."""
-    if not before.lines or any(isinstance(each, Remove | Change) for each in changes):
+def _once_more(house: House, before: State, text: str, changes: Sequence[Operation]) -> bool:
+    """Whether something is added though it is in the order already, or though something else should go; or twice."""
+    added, low = [each.item for each in changes if isinstance(each, Add)], folded(text)
+    if any(isinstance(each, Remove | Change) for each in changes):
         return False
-    added, low = {each.item for each in changes if isinstance(each, Add)}, folded(text)
-    again = bool(added & {line.item for line in before.lines}) and not _MORE.search(low)
-    return again or bool(added) and bool(_INSTEAD.search(low))
+    if len({*added}) < len(added) and len({*map(repr, changes)}) < len(changes) and not _MORE.search(low):
+        return True  # "a big white one. Flat white!"
+    if not before.lines:
+        return False
+    held = {line.item for line in before.lines} & {*added}
+    return any(not _more_of(house, text, item) for item in held) or bool(added) and bool(_INSTEAD.search(low))
+
+
+def _more_of(house: House, text: str, item: str) -> bool:
+    """Whether a turn says that it orders more of an item: before its name, or after all names."""
+    turn = words(text)
+    mentions = [mention for mention in vocabulary(house).mentions(turn) if mention.kind == "item"]
+    named = [at for at, mention in enumerate(mentions) if item in mention.values]
+    if not named:
+        return bool(_MORE.search(folded(text)))
+    before = mentions[named[0] - 1].last if named[0] else 0
+    start = turn[before].start if before < len(turn) else len(text)
+    behind = mentions[named[0] + 1].first if mentions[named[0] + 1 :] else len(turn)
+    end = turn[behind - 1].end if behind else len(text)
+    return bool(_MORE.search(folded(text)[start:end]))

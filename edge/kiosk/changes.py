@@ -18,7 +18,7 @@ _USUAL = re.compile(r"\b(?:regular|normal|ordinary|usual|standard|plain|cow'?s) 
 def _instead(one: str, other: str) -> bool:
     """Whether one extra takes the place of the other."""
     degrees = {folded(one), folded(other)} <= _DEGREES
-    return one != other and (degrees or folded(one).endswith(" milk") and folded(other).endswith(" milk"))
+    return one != other and (degrees or folded(one).split()[-1] == folded(other).split()[-1] == "milk")
 
 
 class Changes(Drafts):

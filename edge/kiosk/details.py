@@ -27,7 +27,8 @@ _CANCEL_IT = re.compile(
     r"(?:cancel|forget|delete|remove|scrap) (?:it|that|this)\b"
 )
 _ONCE_MORE = re.compile(
-    r"\b(?:another|one more|(?:the )?same again|again|a (?:second|third|fourth|fifth) one|same for (?:my )?\w+)\b"
+    r"\b(?:another|one more|(?:the )?same again|again|a (?:second|third|fourth|fifth) one|same for (?:my )?\w+"
+    r"|(?:gets|takes|wants|has|have|take|get|want|like) one (?:too|as well|also))\b"
 )
 _EVERY_ONE = re.compile(r"\b(?:both|all|each|everything|anything|every|either|any)\b|\b(?<!of )(?:them|those)\b")
 #: what is added behind a comma: "both without, he's being silly"
@@ -41,13 +42,17 @@ _BECOMES = re.compile(
 #: "can you make that caramel", where it was vanilla syrup
 _MADE = re.compile(r"(?:(?:oh|ok|actually|please|sorry|can you|could you|let's),? )*make (?:it|that|mine) (?!with\b)")
 #: "mine with soy milk", "oat milk in his": one of several
-_OWN = re.compile(r"^(?:(?:and|oh|ok|so)[, ]+)*(?:mine|his|hers)\b|\b(?:in|on) (?:mine|his|hers)\W*$")
+_OWN = re.compile(
+    r"^(?:(?:and|oh|ok|so|well|no|sorry|actually|but)[, ]+)*(?:mine|his|hers)\b|\b(?:in|on) (?:mine|his|hers)\W*$"
+)
 #: what one of the guests wants, who may have any of the lines
 _HIS = re.compile(
     r"(?:(?:oh|no|sorry|and|ok|wait|actually)[, ]+)*(?:he|she|my \w+) (?:wants|wanted|would like|needs|has)\b"
 )
 #: "one for my friend without cream", where there is one
 _FOR_FRIEND = re.compile(r"(?:and |also |oh )*(?:one|two) for (?:my \w+|him|her)\b")
+#: "can you just add a large one"
+_ADD_ONE = re.compile(r"\badd (?:an?|one|another) (?!.*\b(?:to|on|in|with)\b)")
 _ONLY_SOME = re.compile(rf"\b(?:only|just) (\d+|{'|'.join(NUMBERS)})\b")
 MAKE = re.compile(r"\bmake (?:it|that|them)\b")
 _OTHERS = re.compile(r"\bthe (?:others|rest|other ones)\b")
@@ -120,6 +125,7 @@ class Details(Changes):
             return self.emit(Remove(alike[0], loose.count))  # "remove a large one", "one bowl too many"
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         again = again or bool(re.match(r"(?:and |also |oh |, )*another\b", low)) and not loose.without
+        again = again or bool(_ADD_ONE.search(low)) and bool(loose.size)
         again = again or bool(_FOR_FRIEND.match(low)) and all(line.count == 1 for line in self.state.lines)
         if again and (loose.extras or loose.without or loose.size):
             return self.same_but(loose)
@@ -283,7 +289,7 @@ class Details(Changes):
             if not others or loose.counted and loose.count != count or not loose.counted and len(others) > 1:
                 return self.doubted(low)
             return self.change_each(others, loose)  # "and the other two small"
-        if _HIS.match(low) and len({self.state.lines[n - 1].item for n in can}) > 1:
+        if (_HIS.match(low) or _OWN.search(low)) and len({self.state.lines[n - 1].item for n in can}) > 1:
             return self.doubted(low)  # "he wants a small one": which is his?
         if loose.counted and sized and re.search(r"\b(?:only|just)\b", low):
             return self.emit(Change(sized[-1], loose.count))  # "only one in 33"
@@ -291,6 +297,8 @@ class Details(Changes):
         targets = (unsized or can) if every else unsized[:1] or [self.last if self.last in can else can[-1]]
         if loose.counted and loose.count < self.state.lines[targets[-1] - 1].count and (not every or "one of" in low):
             return self.divide(targets[-1], loose.count, loose)
+        if targets == [self.last] and not every and (added := self.joined(self.state.lines[self.last - 1].item)):
+            return self.divide(self.last, added, loose, new=True)  # "the same again but large"
         return self.change_each(targets, loose)
 
     def described(self, turn: list[Word], mentions: list[Mention], removing: bool) -> tuple[int, list[Mention]] | None:

@@ -20,7 +20,8 @@ _PLACES = frozenset({"to", "on", "in", "onto", "into", "for", "of", "from", "off
 
 #: what follows a "no" that corrects
 _HESITANT = frozenset(
-    ", . ! wait sorry actually make hang hold i just only the a an my we he she they it those these".split()
+    ", . ! wait sorry actually make hang hold i just only the a an my we he she they it those these that's thats it's "
+    "its".split()
 )
 #: what stands between two sizes of which the second is meant
 _HESITANT_SIZE = frozenset("no wait sorry actually rather make or mean to should instead".split())
@@ -65,6 +66,10 @@ def negated(between: list[str], still: bool) -> bool:
         word for at, word in enumerate(between)
         if not (word in ("no", "nope", "nah") and between[at + 1 : at + 2] and between[at + 1] in _HESITANT)
     ]  # fmt: skip
+    between = [  # "not for me the croissant" tells whose it is
+        word for at, word in enumerate(between)
+        if not (word == "not" and between[at + 1 : at + 2] == ["for"] and between[at + 2 : at + 3] != ["the"])
+    ]  # fmt: skip
     last = next((word for word in reversed(between) if word in _NEGATION or word in ("with", "add", "plus", "w")), "")
     near = " ".join(between[-5:])
     if _AGAINST.search(near):
@@ -72,6 +77,17 @@ def negated(between: list[str], still: bool) -> bool:
     if last in _NEGATION or re.search(r"n't (?:want|need|add|put|have|like)|\bdont\b", near):
         return True
     return still and not set(between) - {"or", "and", "any", "the", "&"}
+
+
+def _merged(drafts: list[Draft]) -> list[Draft]:
+    """The drafts, with parts that are told apart by nothing in one: "two soups, one for my wife"."""
+    found: list[Draft] = []
+    for draft in drafts:
+        if draft.counted and found and replace(draft, count=found[-1].count, counted=found[-1].counted) == found[-1]:
+            found[-1] = replace(draft, count=found[-1].count + draft.count)
+        else:
+            found.append(draft)
+    return found
 
 
 @dataclass
@@ -213,7 +229,7 @@ class Drafts(Reading):
         for at in range(len(mentions)):
             self._read(c, at)
         self._end(c)
-        return [draft for draft in c.drafts if draft.count > 0], c.loose
+        return _merged([draft for draft in c.drafts if draft.count > 0]), c.loose
 
     def _read(self, c: _Clause, at: int) -> None:
         """Read mention ``at``: what all kinds have in common, then what its kind needs."""
@@ -284,6 +300,8 @@ class Drafts(Reading):
         following = mentions[at + 1 :]
         if mention.first == c.read:
             return  # the "one" of "a small one"
+        if between[-1:] == ["in"] and {"cut", "split", "sliced", "halved"} & {w.fold for w in turn[: mention.first]}:
+            return  # "cut in two, and a juice"
         if thing_at(turn, mention.first, places(mentions)):
             return  # the "two" of "two scones and a soup" in a house without scones
         if (following and following[0].kind == "number" and turn[following[0].first].fold == turn[mention.first].fold):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from edge.kiosk.details import NO_I_MEAN
 from edge.kiosk.drafts import Draft
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import MAX_COUNT, Change, Remove
+from edge.kiosk.operations import MAX_COUNT, Add, Change, Remove
 from edge.kiosk.phrases import phrases
 from edge.kiosk.placing import BACK, MAKE_IT, SOME, WRONG, Placing
 from edge.kiosk.unlisted import missed, no_count
@@ -23,6 +23,12 @@ _EXCEPT = re.compile(
 _RATHER = re.compile(
     r"\brather (?:have|take|get)\b|\bchanged (?:his|her|their|my|our) minds?\b|^(?!and ).* instead$"
 )
+#: "no, I said instead of the americano", of what was ordered before
+_ADDED_INSTEAD = re.compile(
+    r"(?:(?:no|oh|sorry|but|i said|i meant|i mean|it'?s|that'?s)[, ]+)*(?:instead|in place) of\b"
+)
+#: "my friend wants the same but with black tea"
+_SAME_BUT = re.compile(r"\bthe same,? (?:thing,? )?(?:but|except|only)\b")
 _AND = re.compile(r"(?:oh |ok |okay )*(?:and|also|plus|add|another|then)\b")
 _OR = re.compile(rf"\b(?:\d+|{'|'.join(NUMBERS)}) or (?:\d+|{'|'.join(NUMBERS)}) ")
 _ALL_INTO = re.compile(
@@ -65,6 +71,8 @@ class Orders(Placing):
         some = re.search(rf"(?<!it )(?<!that )\b(\d+|{'|'.join(NUMBERS)}) of (?:them|those|these)\b", low)
         if some and (number(some[1]) or 0) > sum(line.count for line in self.state.lines) and self.state.lines:
             return self.doubted(low)  # "make two of them black" where there is one
+        if len(drafts) == 1 and self.state.lines and _SAME_BUT.search(low):
+            return self.same_with(low, drafts[0])
         if len(drafts) == 1 and self.state.lines and (
             self.turned(low, drafts, turn, mentions) or self.all_replaced(low, drafts[0])
         ):
@@ -80,7 +88,14 @@ class Orders(Placing):
             if not self.state.lines:
                 return False
             self.found.absent += [draft.values[0] if len(draft.values) == 1 else draft.text for draft in drafts]
+            self.found.missed += missed(turn, mentions)  # "not a hot chocolate, a cookie"
             return True  # "no, no toastie!" where none was ordered
+        refused = folded(drafts[0].text) if len(drafts) > 1 and drafts[0].removed else ""
+        if refused and re.match(rf"(?:\w+,? ){{0,2}}no {re.escape(refused)}\b", low) and not self.lines_of(drafts[0]):
+            drafts = drafts[1:]  # "no cake then, she'd like a muffin instead"
+            low = low.partition(",")[2].strip().replace("instead", "too") or low
+        if len(drafts) == 1 and len(self.state.lines) > 1 and _ADDED_INSTEAD.match(low) and self.lines_of(drafts[0]):
+            return self.emit(Remove(self.lines_of(drafts[0])[0]))
         removing = bool(phrases("remove").search(low))
         if removing and BACK.search(low) and not any(self.lines_of(draft) for draft in drafts):
             removing = not any(self.taken(draft, low) for draft in drafts)  # "put back the rope"
@@ -176,6 +191,20 @@ class Orders(Placing):
             asked = {text for text, _ in self.found.unclear}
             self.found.missed += [each for each in missed(turn, mentions) if each not in split | asked]
         return done
+
+    def same_with(self, low: str, new: Draft) -> bool:
+        """ "The same but with black tea": the whole order once more, with one item in the place of its like."""
+        like = self.like(new)
+        item = self.house.item(new.values[0])
+        if len(like) != 1 or len(new.values) > 1 or item is None or new.removed:
+            return self.doubted(low)
+        for at, line in enumerate(self.state.lines, 1):
+            if at == like[0]:
+                extras = [extra for extra in new.extras if extra in item.extras]
+                self.emit(Add(item.name, line.count, new.size, tuple(extras)))
+            else:
+                self.emit(Add(*astuple(line)))
+        return True
 
     def all_replaced(self, low: str, new: Draft) -> bool:
         """ "Replace everything with a muffin", "all of them orange juice", "make both black" of two teas."""

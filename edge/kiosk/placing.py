@@ -30,7 +30,7 @@ SOME = re.compile(
     rf"\b(\d+|{'|'.join(NUMBERS)}) (?:of (?:them|those|these)\b|(?:should|can|could|to) be\b|(?:to|for|into)\b)"
 )
 #: what is wanted again
-BACK = re.compile(r"\b(?:back|again|keep|leave)\b")
+BACK = re.compile(r"\b(?:back|again|keep|leave|still (?:want|need|like|take|have))\b")
 WRONG = re.compile(r"\b(?:is|was|are|were) (?:wrong|a mistake|not right|incorrect)\b")
 MAKE_IT = re.compile(
     r"\bmake (?:it|that|this|them|those|mine|one|that one)\b(?! (?:to|with|without)\b)|\bwould be better\b"
@@ -44,7 +44,7 @@ _FOR_WHOM = re.compile(
 _ONE_PERSON = re.compile(
     r"\b(?:he|she|my (?!\w+s\b)\w+|i)(?:'?d|'?ll| would| will|'?s)? (?:(?:says|said|thinks) (?:he|she)(?:'?d|'?ll)? )?"
     r"(?:now |only |just |also )?(?:rather |prefer|want|wants|take|takes|have|has|get|gets|like|likes|need|needs)\b"
-    r"|\bof (?:his|her|my|mine|hers)\b"
+    r"|\bof (?:his|her|my|mine|hers)\b|\bfor (?:me|him|her|my (?!\w+s\b)\w+)\b|\b(?:just|only) (?:mine|his|hers)\b"
 )
 _INTO = re.compile(r"\b(?:make|turn|swap|change|switch|replace|exchange)\b|\b(?:should|can|could|must|to) be\b")
 
@@ -269,6 +269,8 @@ class Placing(Details):
             self.found.unclear.append((new.text, new.values))
             return False
         number = lines[0]
+        if old.size and not new.size and old.size != self.state.lines[number - 1].size:
+            new = replace(new, size=old.size)  # "a juice instead of the coffee, large"
         name = re.escape(folded(old.text))
         if _ONE_PERSON.search(low) and not old.counted and not re.search(rf"\b{name}s\b|\b(?:both|all)\b", low):
             old = replace(old, count=1, counted=True)

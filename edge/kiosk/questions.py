@@ -25,6 +25,9 @@ _IT = re.compile(
 )
 #: a question for something to have
 _HAVE = re.compile(r"(?:do|have) you (?:have|got|do|sell|serve|offer)?\b|(?:is|are) there\b|(?:got )?any\b")
+_THING = re.compile(r"(?:and |also |or |so )?(?:an?|one|two|three|some|another|the) ")
+#: what is asked of a thing
+_TELLS_OF = re.compile(r"\b(?:is|are|was|would be|will be|has|have|contains?|comes?)\b")
 _POLITE_CHANGE = re.compile(
     r"(?:(?:oh|and|also|so|actually|sorry|ok|well),? )*"
     r"(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
@@ -56,8 +59,8 @@ class Questions(Reading):
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
             return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"
-        if menu and not wh and re.match(r"^(?:and |also |or |so )?(?:(?:a|an|one|two|three|some|another|the) )", low):
-            return False  # "a latte?"
+        if menu and not wh and _THING.match(low) and not _TELLS_OF.search(low):
+            return False  # "a latte?", not "the muffin would be all right for him?"
         polite = not wh and not inquires(low)
         if menu and self.state.lines and not inquires(low) and _POLITE_CHANGE.match(low):
             return False

@@ -59,7 +59,7 @@ class Reading:
         self.names = vocabulary(house)
         self.found = Understood()
         self.asked = missing(house, state)[:1]
-        self.last = len(state.lines)  # the line that "it" is
+        self.last = _last_changed(state)  # the line that "it" is
         self.offered = state.offered  # the item that was asked about last
         self.known = frozenset(self.names.parts) | {
             part for entry in self.names.entries if entry.kind != "item" for part in entry.stems
@@ -79,6 +79,13 @@ class Reading:
         entry = self.house.booking(booking)
         kind = entry.fields.get(key, "") if entry else ""
         return kind if isinstance(kind, str) else "choice"
+
+
+def _last_changed(state: State) -> int:
+    """The line that the guest ordered or changed last; 0 where the order is empty."""
+    before = state.earlier.lines if state.earlier else ()
+    fresh = [number for number, line in enumerate(state.lines, 1) if line not in before]
+    return fresh[-1] if fresh else len(state.lines)
 
 
 def inquires(low: str) -> bool:

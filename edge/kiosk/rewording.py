@@ -56,15 +56,28 @@ _LITTLE_ONE = re.compile(r"\bfor (the|my|our) (?:little|wee|small|young|big) one
 _NEITHER = re.compile(r"\b([\w' ]+?) on (?:neither|none)(?: of (?:them|those|these))?\b", re.IGNORECASE)
 #: "and the same for my wife, both large"
 _SAME_FOR = re.compile(r",? (and the same for (?:my |the |our )?\w+),\s+", re.IGNORECASE)
+#: "scrap the coffee, just the brownie and a tea": what follows is wanted
+_JUST = re.compile(
+    r"\b((?:scrap|cancel|remove|drop|forget|delete|lose|scratch)\b[^.,;!?]*), (?:and |so )?"
+    rf"(?=(?:just|only) (?:the|an?|some|my|{_NUMBER}) )", re.IGNORECASE)  # fmt: skip
+#: "do the same again but large"
+_DO_SAME = re.compile(r"\bdo (?=the same\b)", re.IGNORECASE)
+#: "an avocado bagel without the avocado ... joking."
+_JOKE = re.compile(
+    r"^.*?\b(?:(?:just|only|i'?m|i am) )*(?:joking|kidding)\b(?! (?:aside|apart))(?: of course)?[.,!: )]*",
+    re.IGNORECASE,
+)
 _LEAVE_IT = re.compile(r"\bforget (?:it|that),? (?:just )?(?:leave|keep) (?:it|that)\b", re.IGNORECASE)
 
 
 def reworded(house: House, text: str) -> str:
-    """A turn as it is read: one line, without asides, and only the last of two numbers where one corrects the other."""
-    text = _SAME_FOR.sub(r". \1. ", text)
+    """A turn as it is read: one line, without asides and jokes, of two numbers only the one that corrects the other."""
+    text = _SAME_FOR.sub(r". \1. ", _JOKE.sub("", text))
+    text = _DO_SAME.sub("", _JUST.sub(r"\1. ", text))
     text = _LITTLE_ONE.sub(r"for \1 kid\2", _NEITHER.sub(r"no \1 on both", _LEAVE_IT.sub("never mind", text)))
     text = _SAME.sub(" and the same for me", _LITTLE.sub(r"\1 ", _NEVER_MIND.sub("", _NO_BUT.sub(r"\g<0>,", text))))
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())
+    plain = _told_after(house, plain)
     plain = _SO.sub(lambda found: _so_many(house, found), plain)
     return _kinds(house, _SLIP.sub(r"\2\1", _HALF.sub(_halved, _NOT_BUT.sub(r"\1", plain))))
 
@@ -81,6 +94,22 @@ def _so_many(house: House, found: re.Match[str]) -> str:
 def _halved(found: re.Match[str]) -> str:
     count = number(folded(found[1])) or 0
     return f"{found[1]}{found[2]}{count // 2} " if count and count % 2 == 0 else found[0]
+
+
+def _told_after(house: House, text: str) -> str:
+    """ "A tea? Green." with the name of that tea; other turns as they are."""
+    turn = words(text)
+    for item in vocabulary(house).mentions(turn):
+        behind = turn[item.last : item.last + 3]
+        if item.kind != "item" or len(item.values) < 2 or len(behind) < 2 or behind[0].fold not in (".", "?", "!", ","):
+            continue
+        if behind[2:] and behind[2].fold.isalnum():
+            continue
+        stems = {value: {word.stem for word in words(value)} for value in item.values}
+        kinds = [v for v in stems if behind[1].stem in stems[v] - set().union(*(stems[o] for o in stems if o != v))]
+        if len(kinds) == 1:
+            return f"{text[: turn[item.first].start]}{kinds[0]}{text[behind[1].end :]}"
+    return text
 
 
 def _kinds(house: House, text: str) -> str:

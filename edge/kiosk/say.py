@@ -174,7 +174,7 @@ def reply(
         parts.append("No problem.")
     text = " ".join(part for part in parts if part)
     if not text and any(isinstance(each, Book | Change) for each in operations):
-        text = read_back(house, after)  # it is as the guest wants it
+        text = f"Nothing has changed. {read_back(house, after)}"  # it is as the guest wants it, or was not understood
     if not (text or understood.unclear or doubts and not operations):
         text = question(house, after) or house.texts["unclear"]
     return " ".join(filter(None, [text, *(doubt(word, names) for word, names in doubts)]))

@@ -106,6 +106,11 @@ _NAMED = re.compile(
     rf"\s+(?:spelled |spelt )?((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,
 )
+#: "her name's Ingrid but put it under Bauer"
+_PUT_UNDER = re.compile(
+    rf"\bput (?:it|that|us|me|the (?:table|booking|order)) (?:down )?under ({_NAME_WORD}(?: {_NAME_WORD})?)",
+    re.IGNORECASE,
+)
 _BEFORE = re.compile(
     rf"^(?:it's |sorry,? )?({_NAME_WORD}(?: {_NAME_WORD})?) is (?:my|the) (?:last |sur|first )?name\b", re.IGNORECASE
 )
@@ -342,6 +347,8 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
 
     ``asked``: the kiosk has asked for the name, so a name alone is accepted.
     """
+    if (found := _PUT_UNDER.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=False)):
+        return value
     if (found := _BEFORE.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=True)):
         return value
     if (found := _NAMED.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=False)):

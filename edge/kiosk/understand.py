@@ -13,6 +13,7 @@ from edge.kiosk import facts
 from edge.kiosk.accounts import certain, lost
 from edge.kiosk.bookings import Bookings
 from edge.kiosk.certainty import sure
+from edge.kiosk.details import MAKE
 from edge.kiosk.house import House, Item
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import (
@@ -53,7 +54,8 @@ def understand(house: House, state: State, text: str) -> Understood:
 
 _ONE = re.compile(
     r"\b(?:of (?:them|'?em|those|these)|(?<=\ba )one|(?<=\bsmall )one|(?<=\blarge )one|(?<=have )(?:one|it|that)"
-    r"|(?<=take )(?:one|it|that)|(?<=like )(?:one|it|that)|(?<=get )(?:one|it|that)|^one\b(?!.*\bof\b))\b",
+    r"|(?<=take )(?:one|it|that)|(?<=\badd )(?:one|it|that)|(?<=like )(?:one|it|that)|(?<=get )(?:one|it|that)"
+    r"|^one\b(?!.*\bof\b))\b",
     re.IGNORECASE,
 )
 _OF_EACH = re.compile(rf"(?:(\d|{'|'.join(NUMBERS)}) (?:of )?each|both)(?: size)?(?:,? (?:please|thanks))*")
@@ -110,6 +112,8 @@ class _Turn(Orders, Bookings, Questions):
         item = self.house.item(self.offered)
         if item is None or asks(low) and not phrases("ordering").search(low) or phrases("done").search(low):
             return clause
+        if MAKE.search(low) and any(line.item == item.name for line in self.state.lines):
+            return clause  # "does the latte come with soy milk?" "make it soy then"
         turn = words(clause)
         mentions = self.names.mentions(turn)
         if not any(m.kind == "item" for m in mentions) and (found := _ONE.search(clause)):
@@ -276,17 +280,22 @@ class _Turn(Orders, Bookings, Questions):
         if (
             not menu
             and self.offered
-            and phrases("ordering").search(low)
+            and (phrases("ordering").search(low) or re.search(r"\badd (?:them|those)\b", low))
             and re.search(r"\b(?:one|it|that|them|those|two)\b", low)
         ):
-            count = next((int(m.value) for m in mentions if m.kind == "number"), 1)
+            numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
+            if not numbers and re.search(r"\b(?:them|those)\b", low):
+                self.found.unnoted.append(text.strip(" ,.!?"))  # "how much are three brownies" "yeah add them"
+                return
+            count = numbers[0] if numbers else 1
             self.emit(Add(self.offered, max(1, min(count, MAX_COUNT))))
             return
         if not menu and self.pronoun(low, mentions):
             return
         if self.small(low, asking):
             return
-        if self.found.operations and not asking and len(words(text)) < 4:
+        thing = "" if asking else ordered_alone(turn)
+        if self.found.operations and not (asking or thing) and len(words(text)) < 4:
             return
         chosen = 0
         wanting = bool(
@@ -298,13 +307,12 @@ class _Turn(Orders, Bookings, Questions):
         wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
             chosen = facts.choose(self.house, text, True) if asking else self.told(text)
-        thing = "" if chosen or asking else ordered_alone(turn)
         if chosen or asking:
             if not asking and (wish := re.match(rf"(?:and|also|plus|with) ({_WISHED})", low)):
                 self.found.unnoted.append(wish[1])  # "and a high chair"
             self.emit(Answer(chosen))
         elif thing:
-            self.found.missed.append(thing)
+            self.found.missed.append(thing)  # "and a cookie"
         elif not self.found.operations:
             self.emit(UNKNOWN)
 
@@ -337,7 +345,7 @@ class _Turn(Orders, Bookings, Questions):
         for at, line in enumerate(self.state.lines, 1):
             if line.item == self.asked[0][0] and not line.size:
                 sizes, count = self.sizes_of(line.item), number(each[1] or "one") or 1 if each else 0
-                if each and line.count in (1, count * len(sizes)):  # "two lattes", "one of each"
+                if each and (line.count == count * len(sizes) or line.count == 1 and "each" in low):  # "one of each"
                     return self.emit(Change(at, count, sizes[0])) and all(
                         self.emit(Add(line.item, count, size, line.extras, line.without)) for size in sizes[1:])
                 fits = [s for s in self.sizes_of(line.item) if said in (folded(s), folded(s).split()[0])]
@@ -369,7 +377,8 @@ class _Turn(Orders, Bookings, Questions):
         if kinds("talk")["goodbye"].search(low) and not asking:
             leaves = self.state.empty or self.before.done
             return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
-        if settled and not self.found.operations and _NO_MORE.fullmatch(low):
+        alone = not phrases("filler").sub("", folded(self.text).replace(low, " ", 1)).strip()
+        if settled and alone and not self.found.operations and _NO_MORE.fullmatch(low):
             return self.emit(DONE)  # "Anything else?"
         if phrases("no").match(low) and len(low.split()) <= 5 and not re.search(r"\b(?:make|change|swap)\b", low):
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:

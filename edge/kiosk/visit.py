@@ -16,7 +16,20 @@ from edge.kiosk.certainty import ordinary
 from edge.kiosk.guards import LONGEST, guard, is_foreign
 from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
-from edge.kiosk.operations import CONFIRM, DENY, DONE, RESTART, UNDO, UNKNOWN, Answer, Operation, Remove, Talk, write
+from edge.kiosk.operations import (
+    CONFIRM,
+    DENY,
+    DONE,
+    RESTART,
+    UNDO,
+    UNKNOWN,
+    Add,
+    Answer,
+    Operation,
+    Remove,
+    Talk,
+    write,
+)
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import asks
 from edge.kiosk.state import State, apply, as_dict, keep_earlier, line_price, total
@@ -29,8 +42,10 @@ ASIDES = 3
 SENT = "Your order has been sent. Please ask at the counter."
 #: what a guest is told whose turn was not meant as it was understood
 NOT_MEANT = "All right, nothing has changed. Please say it in other words."
-_NO = re.compile(
-    r"\s*(?:oh |um |er )?(?:no|nope|nah)\b(?=\W*$|[,.!]| (?:no|thanks|thank|sorry)\b)"
+#: "no" to a doubt, and not to a thing: "no brownie"
+_DENIES = re.compile(
+    r"\s*(?:(?:oh|um|er|argh|ugh|sorry)[ ,.!]+)*(?:no|nope|nah)\b"
+    rf"(?=\W*$|[,.!]| (?:no|thanks|thank|sorry|just|only|i|\d+|{'|'.join(NUMBERS)})\b)"
     r"(?:[ ,.!]+(?:no|thanks|thank you|sorry)\b)*[ ,.!]*", re.IGNORECASE)  # fmt: skip
 #: what stands between the things of a turn
 _JOINT = re.compile(r"[,.;!?&]|\b(?:and|plus)\b", re.IGNORECASE)
@@ -96,10 +111,12 @@ class Visit:
         if is_foreign(text):
             return Turn(house.texts["language"], (UNKNOWN,), "language")
         asked, self._asked = self._asked, ()
-        if asked and (no := _NO.match(text)):  # nothing was done that "no" could correct
-            text = text[no.end() :]
-            if not re.search(r"\w", text):
+        if asked and (no := _DENIES.match(text)):
+            if not re.search(r"\w", text[no.end() :]):
                 return Turn(NOT_MEANT, (DENY,))
+            if corrected := self._corrected(asked, f"no, {text[no.end() :]}"):
+                return corrected
+            text = text[no.end() :]  # nothing was done that "no" could correct
         meant = text if asked else self._meant(text)
         understood = self.reads(house, before, meant)
         if asked and (CONFIRM in understood.operations or phrases("yes").match(folded(text))):
@@ -148,12 +165,27 @@ class Visit:
     def _ask(self, after: State, understood: Understood) -> Turn:
         """Ask whether the change to ``after`` is meant, before it is made; questions are answered at once."""
         kept: list[Operation] = [each for each in understood.operations if isinstance(each, Answer | Talk)]
-        self._asked = tuple(each for each in understood.operations if each not in kept)
+        self._asked = tuple(each for each in understood.operations if each not in (*kept, DENY, UNKNOWN))
         said = say.proposal(self.house, self.state, after)
         if understood.remarks or any(isinstance(each, Answer) for each in kept):
             others = replace(understood, operations=kept or [UNKNOWN])
             said = f"{say.reply(self.house, self.state, replace(self.state, done=False), others)} {said}"
         return Turn(said, tuple(understood.operations), unsure=True)
+
+    def _corrected(self, asked: tuple[Operation, ...], text: str) -> Turn | None:
+        """Ask about what was asked before once more, as "no, just one" corrects it; None where it corrects nothing."""
+        proposed = _applied(self.house, self.state, asked)
+        fresh = {line.item for line in {*proposed.lines} - {*self.state.lines}}
+        named = {value for m in vocabulary(self.house).mentions(words(text)) if m.kind == "item" for value in m.values}
+        if named and not named & fresh:
+            return None  # "no, a croissant"
+        understood = self.reads(self.house, proposed, text)
+        after = _applied(self.house, proposed, understood.operations)
+        if (after.lines, after.bookings) == (proposed.lines, proposed.bookings) or UNDO in understood.operations:
+            return None
+        if (after.lines, after.bookings) == (self.state.lines, self.state.bookings):
+            return Turn(NOT_MEANT, (DENY,))
+        return self._ask(after, replace(understood, operations=[*asked, *understood.operations]))
 
     def _doubted(self, meant: str, text: str, understood: Understood) -> list[tuple[str, tuple[str, ...]]]:
         """Keep the questions that are still open, beside those of this turn.  Returns those to ask again."""
@@ -167,7 +199,7 @@ class Visit:
         ):  # fmt: skip
             self._doubts = self._doubts[1:]
         elif Talk("goodbye") in operations or DENY in operations or RESTART in operations or (
-            phrases("remove").search(folded(text)) and not any(isinstance(each, Remove) for each in operations)
+            phrases("remove").search(folded(text)) and not any(isinstance(each, Remove | Add) for each in operations)
         ):  # fmt: skip
             self._doubts = []
         self._doubts = [each for each in self._doubts if not ordered & set(each[2])]
@@ -203,7 +235,7 @@ class Visit:
         if each := _EACH.fullmatch(text.strip(" .!,")):
             one = f"{each[1] or 'one'} "
             return " and ".join(_COUNTED.sub(one, turn.replace(word, name, 1), count=1) for name in names)
-        parts = {name: {each.stem for each in words(name)} for name in names}
+        parts = {name: self._parts(name) for name in names}
         others = {name: {stem for n in names if n != name for stem in parts[n]} for name in names}
         said = {each.stem for each in turn_words}
         fitting = [name for name in names if said & (parts[name] - others[name])]
@@ -225,15 +257,22 @@ class Visit:
         if not opened and not asks(folded(text)):  # "hm no, still for me", "black please, and a cake"
             while turn_words[first + 1 :] and turn_words[first + 1].stem in parts[fitting[0]] | {"one"}:
                 first += 1
-            return turn.replace(word, fitting[0] + self._beside(text[turn_words[first].end :]), 1)
+            return turn.replace(word, fitting[0] + self._beside(text[turn_words[first].end :], fitting[0]), 1)
         rest = text[turn_words[last].end :].strip(" .!")
         if len(said) > 4 and (last > 3 or not re.match(r"(?:with|without|no)\b", rest, re.IGNORECASE)):
             return text
         return turn.replace(word, f"{fitting[0]} {rest}".strip(), 1)
 
-    def _beside(self, text: str) -> str:
+    def _parts(self, name: str) -> set[str]:
+        """The stems of all names of an item or an extra, but for those of extras: "milk" chooses no "milk coffee"."""
+        item = self.house.item(name)
+        other = {each.stem for called in (item.others if item else ()) for each in words(called)}
+        extras = {each.stem for extra in self.house.extras for each in words(extra)}
+        return {each.stem for each in words(name)} | (other - extras)
+
+    def _beside(self, text: str, chosen: str) -> str:
         """What is kept of the words behind a name that was chosen: what it comes with, and what is ordered, too."""
-        mentions = vocabulary(self.house).mentions(words(text))
+        mentions = [each for each in vocabulary(self.house).mentions(words(text)) if chosen not in each.values]
         joint = _JOINT.search(text)
         end, start = joint.span() if joint else (len(text), len(text))
         near = text[:end] if re.match(r" (?:with|without|no)\b", text, re.IGNORECASE) else ""

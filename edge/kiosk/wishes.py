@@ -55,7 +55,7 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
                 taken |= set(range(at, last + 1))
                 with_this |= set(range(at, last + 1))
     for mention in mentions:
-        at = mention.first - 1
+        at = mention.first - 1 - (mention.first > 1 and turn[mention.first - 1].fold == "%")
         if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and turn[at - 1].fold in _WITH:
             found[at] = text[turn[at].start : turn[mention.last - 1].end]  # "with two sugars": there is one or none
         if mention.kind == "item" and not replaced_kind(house, turn, mentions, mention):
