@@ -64,6 +64,8 @@ _SUBJECTS = frozenset("i he she they we it you my his her our their".split())
 #: a clause that takes back what was said before it
 _WAIT = re.compile(r"(?:(?:oh|ah|um|no|sorry)[, ]+)*(?:wait|hang on|hold on|i mean|i meant)(?: a (?:sec|minute))?")
 _WISHED = rf"(?:an?|some|\d\d?|{'|'.join(NUMBERS)}) .+"  # what is wished for beside something else
+#: "something hot to drink"
+_SOMETHING = re.compile(r"\b(?:some|any)thing (?:\w+ ){0,2}to (?:drink|eat)\b", re.IGNORECASE)
 _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
 #: what ends a visit after "Anything else?"
 _SETTLES = re.compile(
@@ -203,6 +205,7 @@ class _Turn(Orders, Bookings, Questions):
                 if wish and not asking and any(m.kind == "item" for m in self.names.mentions(words(wish[1]))):
                     self.found.unnoted.append(wish[1])  # "I'm allergic to soy, a latte with soy milk"
                 return
+        self.found.unnoted += [found[0] for found in _SOMETHING.finditer(text) if menu and not asking]
         if phrases("undo").search(low):
             if not self.emit(UNDO):
                 self.emit(Talk("order"))
@@ -228,7 +231,7 @@ class _Turn(Orders, Bookings, Questions):
         if low in ("order", "order now", "my order", "place order", "place the order", "place my order"):
             self.emit(Talk("help") if self.state.empty else CONFIRM if self.state.done else DONE)
             return
-        if phrases("can do").search(low) and not named & {"item", "extra"}:
+        if (phrases("can do").search(low) or _SOMETHING.search(low) and not asking) and not named & {"item", "extra"}:
             if not self.found.allergy:
                 self.emit(Talk("help"))
             return

@@ -202,7 +202,8 @@ class Visit:
             phrases("remove").search(folded(text)) and not any(isinstance(each, Remove | Add) for each in operations)
         ):  # fmt: skip
             self._doubts = []
-        self._doubts = [each for each in self._doubts if not ordered & set(each[2])]
+        # an offer ("Do you want ...?") stands for one turn; a choice is asked for again
+        self._doubts = [each for each in self._doubts if len(each[2]) > 1 and not ordered & set(each[2])]
         self._asides += 1
         again = [doubt[1:] for doubt in self._doubts] if self._asides <= ASIDES or DONE in operations else []
         if understood.unclear:
@@ -224,9 +225,15 @@ class Visit:
 
     def _meant(self, text: str) -> str:
         """``text``; if it only chooses a name for a turn before, that turn with the name: "3 teas" and then "green"."""
-        if not self._doubts:
-            return text
-        turn, word, names = self._doubts[0]
+        for at, each in enumerate(self._doubts):
+            if (meant := self._settled(each, text)) != text:
+                self._doubts = [each, *self._doubts[:at], *self._doubts[at + 1 :]]
+                return meant
+        return text
+
+    def _settled(self, doubt: Doubt, text: str) -> str:
+        """``text``, or the turn that raised ``doubt`` with the name that ``text`` chooses."""
+        turn, word, names = doubt
         turn_words = words(text)
         if len(names) == 1 and phrases("yes").match(folded(text)):
             return turn.replace(word, names[0], 1)
