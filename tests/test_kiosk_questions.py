@@ -55,9 +55,32 @@ def test_a_question_beside_an_order(turns: list[str], order: list[str], said: st
 
 @pytest.mark.parametrize("text", [
     "how much is it all", "how much is it now?", "wait, did you get my brownie?", "did you take off the 20 cents",
+    "how much was that again", "how much do I owe you?", "whats that all together", "How much is all together please?",
+    "how much then", "And how much is all?", "how much it cost all together?", "and what's that come to",
+    "what's the total", "yes. whats that all together", "is the brownie in there still?",
 ])  # fmt: skip
 def test_the_order_is_read_back(text: str) -> None:
     assert talk("a brownie", text)[-1] == "Your order: 1 Brownie. That is €3.40."
+
+
+def test_the_total_after_a_question_about_an_item() -> None:
+    assert talk("a brownie", "do you have croissants", "how much is it")[-1] == "Croissant: €2.10."
+    assert "That is €3.40." in talk("a brownie", "do you have croissants", "how much is it all together")[-1]
+    assert talk("do you have croissants", "how much is it in total") == ["Croissant: €2.10."] * 2
+    assert talk("a brownie", "a green tea. and the total?")[-1].count("That is €6.20.") == 1
+
+
+@pytest.mark.parametrize(("text", "fact"), [
+    ("n whats ur wifi", 4), ("when do you close?", 1), ("when do you close today", 1), ("what time do you shut?", 1),
+    ("when do you close on Sundays?", 2), ("on which days are you closed?", 2), ("when does the kitchen close", 3),
+])  # fmt: skip
+def test_facts_asked_for_in_other_words(text: str, fact: int) -> None:
+    assert talk(text) == [HOUSE.facts[fact - 1]]
+
+
+@pytest.mark.parametrize("text", ["is the oat milk in there still?", "is my oat milk in it"])
+def test_what_is_in_an_order_is_read_back(text: str) -> None:
+    assert talk("a small latte with oat milk", text)[-1] == "Your order: 1 small Latte with oat milk. That is €3.80."
 
 
 @pytest.mark.parametrize("text", [

@@ -581,11 +581,12 @@ def kiosk(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_in_a_pipe() -> None:
-    done = kiosk(stdin="a croissant\n/order\n/facts\nthat is all\nyes\n")
+    done = kiosk(stdin="a croissant\n/order\n/facts\n/menu\nthat is all\nyes\n")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == HOUSE.texts["greeting"] and "Croissant" in lines[1] and "€2.10" in lines[2]
     assert any(line.strip().endswith(HOUSE.facts[1]) for line in lines)
+    assert "    with oat milk €0.50, soy milk €0.40, whipped cream €0.60" in lines
     assert [json.loads(line)["total"] for line in lines if line.startswith("{")] == [210]
 
 

@@ -303,6 +303,10 @@ def command(out: Output, visit: Visit, text: str) -> None:
     elif text == "/menu":
         for item in house.items:
             out.line(house.price_line(item))
+            if item.extras:
+                prices = ((each, house.extras[each].price) for each in item.extras)
+                told = [f"{each} {house.money(cents)}" if cents else each for each, cents in prices]
+                out.line(f"    with {', '.join(told)}")
     elif text == "/order":
         shown = visit.shown()
         for line in shown["lines"]:

@@ -7,7 +7,7 @@ import re
 from edge.kiosk import slots
 from edge.kiosk.house import Booking
 from edge.kiosk.mentions import Mention
-from edge.kiosk.operations import DENY, Answer, Book, Cancel, Name
+from edge.kiosk.operations import DENY, Answer, Book, Cancel, Name, Talk
 from edge.kiosk.phrases import phrases
 from edge.kiosk.reading import Reading, asks, clauses
 from edge.kiosk.state import missing
@@ -45,6 +45,21 @@ _MAYBE = re.compile(
 )
 #: "half past", of the hour that is booked
 _PAST = re.compile(r"\b(half|quarter) past\b(?! \w)", re.IGNORECASE)
+#: a telephone number, and what it is called
+_TELEPHONE = re.compile(
+    r"(?:\b(?:and )?(?:my|our|the) (?:(?:tele)?phone|mobile|cell|contact)?(?: ?number)?(?:'s| is|:)? ?"
+    rf"|\b(?:(?:tele)?phone|mobile|tel|number)\b[.:]?(?: is)? ?|(?=[+0])){slots.PHONE.pattern}", re.IGNORECASE
+)
+#: an hour told like a number of guests: "for twelve, today, two people"
+_FOR_HOUR = re.compile(rf"(?:^|[,.;] ?)for ((?:\d\d?|{'|'.join(NUMBERS)}))(?=[,.;])")
+#: what may stand beside the fields of a booking that is not named
+_BESIDE = frozenset(
+    "for at on in of we us are we're is be the a my name under please thanks hi hello good morning afternoon evening "
+    "so and um er yes around about only just all together there's there there'll will party group thank you it's"
+    .split()
+)
+#: what may stand beside them in a question whether they are noted right
+_CHECKING = _BESIDE | frozenset("that this that's was still right correct ok okay you have got down it then".split())
 #: a request that is put as a question
 _REQUEST = re.compile(r"(?:can|could|may) (?:i|we|you)\b")
 #: a name letter by letter: "N O V A K"
@@ -63,7 +78,14 @@ class Bookings(Reading):
             return text
         if asked or self.state.name:
             text = self.spelt(text)
-        if self.state.name and (wrong := re.search(rf"(?i)\bnot {re.escape(self.state.name)}\b", text)):
+        own = re.escape(self.state.name)
+        denied = rf"(?i)\b(?:my|the) name(?: is not|'?s not| isn'?t| was not| wasn'?t) {own}\b"
+        if self.state.name and (wrong := re.search(denied, text)):
+            left = f"{text[: wrong.start()]} {text[wrong.end() :]}".strip(" ,.!")
+            if not slots.name(left, self.known):
+                self.unname()
+                return left  # "my name isn't Ed"
+        if self.state.name and (wrong := re.search(rf"(?i)\bnot {own}\b", text)):
             other = slots.name(f"{text[: wrong.start()]} {text[wrong.end() :]}".strip(" ,.!"), self.known, True)
             if other:  # "not Ed, Bob"
                 self.named(other)
@@ -77,7 +99,7 @@ class Bookings(Reading):
             self.named(value)
             return re.sub(
                 rf"(?:\b(?:and )?(?:my|the)? ?(?:name(?:'s| is|:)?|under(?: the name(?: of)?)?|in the name of|call me"
-                rf"|it's for|it's|this is"
+                rf"|(?:in|on|by) the name(?: of)?|it'?s for|it'?s|this is"
                 rf"|i'm|i am|that's for|for)[ ,]+)?{re.escape(value)}",
                 " ",
                 text,
@@ -89,7 +111,7 @@ class Bookings(Reading):
     def for_another(self, text: str, value: str) -> bool:
         """Whether a name is that of whom something is for: "with cream for Emma", "and for Tom a tea"."""
         before = re.split(r"[.;!?]", folded(text[: text.find(value)]))[-1].strip(" ,")
-        if not re.search(r"\w for$", before) or re.fullmatch(r"(?:it|that|this)'?s for", before):
+        if not re.search(r"\w for$", before) or re.search(r"(?:^|, )(?:it|that|this)'?s for$", before):
             return False
         ordered = any(mention.kind in ("item", "booking") for mention in self.names.mentions(words(text)))
         return before == "and for" or not (ordered or "name" in before)
@@ -103,6 +125,22 @@ class Bookings(Reading):
             self.emit(Book(booking, key, value))
         if not open_:
             self.emit(Name(value))
+
+    def unname(self) -> None:
+        """Take the guest's name away, also from bookings, which need another."""
+        name = self.state.name
+        for booking, fields in self.state.bookings.items():
+            kept = {key: value for key, value in fields.items()
+                    if value != name or self.kind_of(booking, key) != "name"}  # fmt: skip
+            if kept != fields:
+                self.rebook(booking, kept)
+        self.emit(Name(""))
+
+    def rebook(self, booking: str, fields: dict[str, str]) -> None:
+        """Book with these fields only."""
+        self.emit(Cancel(booking))
+        for key, value in (("", ""), *fields.items()):
+            self.emit(Book(booking, key, value))
 
     def spelt(self, text: str) -> str:
         """A text that gives a name, with the name in one word; letters that it does not have are not noted."""
@@ -138,6 +176,8 @@ class Bookings(Reading):
         if not self.house.bookings:
             return text
         text = self.one_each(re.sub(r"(?i)^name\? ", "", text))
+        if self.state.bookings and not self.asked:
+            text = slots.without_farewell(text)
         low = folded(text)
         turn = words(text)
         mentions = self.names.mentions(turn)
@@ -182,6 +222,8 @@ class Bookings(Reading):
         if target is None and choices and (slotted or open_ or phrases("ordering").search(low)):
             fitting = [b for b in self.house.bookings if any(self._chosen(b, c) for c in choices)]
             target = next((b for b in fitting if b.name in open_), fitting[0] if slotted or not asks(low) else None)
+        if target is None and not self.state.lines and self.only_fields(bare, values, counts, mentions):
+            target = self.house.bookings[0]
         fresh = bool(target and target.name not in self.state.bookings)
         if self.state.bookings and not self.state.lines and re.fullmatch(r"(?:please )?cancel(?: please)?\W*", low):
             return "" if self.emit(Cancel([*self.state.bookings][-1])) else text
@@ -242,6 +284,11 @@ class Bookings(Reading):
         if not fresh and _MAYBE.search(low) and not asks(low):
             self.found.unnoted.append(text.strip(" .,!"))
             return ""
+        rest = slots.without_counts(slots.without(bare, values["time"]))
+        if not fresh and slotted and asks(low) and phrases("checks booking").search(low) and _little(rest, _CHECKING):
+            self.emit(Talk("order"))  # "so that's Friday at seven, right?"
+            return ""
+        self.unwanted = slots.unwanted(text) or self.unwanted
         corrects = bool(phrases("correct").search(low) or re.search(r"\bnot\b", low))
         if asks(low) and not (fresh or requested or phrases("ordering").search(low) or corrects and slotted):
             return text
@@ -259,6 +306,33 @@ class Bookings(Reading):
         before = len(self.found.operations)
         left = self.fields(target, text, bare, values, counts, choices, fresh, mentions)
         return "" if requested and len(self.found.operations) == before else left
+
+    def telephone(self, text: str) -> str:
+        """The text without the guest's telephone number, where nothing that is booked has a place for it."""
+        found = _TELEPHONE.search(text)
+        number = slots.phone(slots.without(found[0], slots.day(found[0]))) if found else None
+        kept = [booking.fields.values() for booking in self.house.bookings if booking.name in self.state.bookings]
+        if not (found and number) or any("phone" in kinds for kinds in kept):
+            return text
+        self.found.unnoted.append(number)
+        return f"{text[: found.start()]} {text[found.end() :]}"
+
+    def only_fields(
+        self, bare: str, values: dict[str, str | None], counts: dict[str, str], mentions: list[Mention]
+    ) -> bool:
+        """Whether a turn tells only fields of the one thing to book, two or more: "4 people, tonight at 6".
+
+        An hour as in "for twelve" is kept in ``values``, where another number is that of the guests.
+        """
+        if len(self.house.bookings) != 1 or self.state.bookings or any(m.kind != "number" for m in mentions):
+            return False
+        if set(counts) - {""} and not values["time"] and (hour := _FOR_HOUR.search(folded(bare))):
+            values["time"] = hour[1]
+        rest = slots.without_counts(slots.without(bare, values["time"]))
+        name = slots.name(rest, self.known) or slots.listed_name(f", {rest}", self.known)
+        when = [*filter(None, (values["day"], values["time"]))]
+        told = len(when) + len(counts) + bool(name) > 1 and bool(when or counts)
+        return told and bool(counts or not asks(folded(bare))) and _little(slots.without(rest, name), _BESIDE)
 
     def one_each(self, text: str) -> str:
         """The text without a second booking of what is booked, which is refused: "and another table on Tuesday"."""
@@ -358,7 +432,7 @@ class Bookings(Reading):
             phrases("correct").search(folded(text)) or _NO_NUMBER.match(folded(text)) or _BETTER.search(folded(text))
         ):
             wrong = _NOT_SO.search(rest)
-            right = _NOT_SO.sub(" ", rest)
+            right = slots.without_ones(_NOT_SO.sub(" ", rest))
             numbers = [mention.value for mention in self.names.mentions(words(right)) if mention.kind == "number"]
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
             if _COMING.search(folded(text)):
@@ -366,6 +440,9 @@ class Bookings(Reading):
             earlier = self.state.earlier.bookings.get(booking.name, {}) if self.state.earlier else {}
             late = [key for key in changed if have[key] != earlier.get(key)]
             changed = late if len(late) == 1 and len(changed) > 1 else changed  # what was said last is corrected first
+            called = [key for key in changed if {key, plain[key]} & {word.fold for word in words(right)}]
+            if called or self.unwanted == "time":  # "change the time to 2", "7 pm is no good, make it 5"
+                changed = called or [key for key in changed if plain[key] == "time"]
             if asked and plain.get(asked) == "count":
                 changed = []  # "three, actually" answers the question
             if numbers and changed and len({plain[key] for key in changed}) == len(changed) and not (
@@ -376,12 +453,17 @@ class Bookings(Reading):
                 if len(far) == 1 or far[0][0] != far[1][0]:  # else it may be either
                     key = far[0][1]
                     got[key] = numbers[0] if plain[key] == "count" else slots.time(right, bare=True) or numbers[0]
+                else:
+                    said = [part for part, _ in clauses(text)]
+                    either = [part for part in said if any(number(word.fold) for word in words(part))]
+                    self.found.unnoted += either
+                    return ". ".join(part for part in said if part not in either)
         if not counts and not got.keys() & set(count_keys) and (group := slots.group(rest, self.known)):
             open_counts = [key for key in count_keys if key not in have and key != "nights"]
             if len(open_counts) == 1:
                 got[open_counts[0]] = group  # "five climbers"
         if asked and plain.get(asked) == "count" and asked not in got:
-            left = words(slots.without_counts(rest))
+            left = words(slots.without_ones(slots.without_counts(rest)))
             numbers = [mention.value for mention in self.names.mentions(left) if mention.kind == "number"]
             if numbers and not any(m.kind == "item" for m in mentions):
                 below = re.match(r"\W*[-−–]\d+", rest)
@@ -416,9 +498,7 @@ class Bookings(Reading):
                 if kept == have:
                     self.emit(DENY)
                 else:
-                    self.emit(Cancel(booking.name))
-                    for key, value in (("", ""), *kept.items()):
-                        self.emit(Book(booking.name, key, value))
+                    self.rebook(booking.name, kept)
                 return ""
         if not got and not fresh:
             return "" if refused else text
@@ -443,4 +523,13 @@ class Bookings(Reading):
             return rest
         if fresh and parts:
             parts = [p for p in parts if not any(m.kind == "booking" for m in self.names.mentions(words(p[0])))]
-        return " ".join(f"{part}?" for part, _ in parts)
+        left_over = [f"{part}?" for part, _ in parts]
+        if not missing(self.house, self.state):  # "make it 2, that's all"
+            left_over += [part for part, ends in clauses(text) if not ends and phrases("done").match(folded(part))
+                          and not any(value.lower() in part.lower() for value in got.values())]  # fmt: skip
+        return " ".join(left_over)
+
+
+def _little(text: str, small: frozenset[str]) -> bool:
+    """Whether all words of a text are among ``small``."""
+    return all(word.fold in small for word in words(text) if word.fold[0].isalnum())

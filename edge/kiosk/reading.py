@@ -60,6 +60,8 @@ class Reading:
         self.found = Understood()
         self.asked = missing(house, state)[:1]
         self.last = _last_changed(state)  # the line that "it" is
+        self.unwanted = ""  # "day" or "time", where one was said to be wrong
+        self.unnamed = text  # the turn without the guest's name
         self.offered = state.offered  # the item that was asked about last
         self.known = frozenset(self.names.parts) | {
             part for entry in self.names.entries if entry.kind != "item" for part in entry.stems

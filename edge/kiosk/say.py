@@ -137,12 +137,14 @@ def reply(
     reads_back = after.done and not after.empty and not question(house, after)
     if after.lines != before.lines and not reads_back:
         parts.append(f"Your order: {order_text(house, after)}" if after.lines else "Your order is empty now.")
-    parts += [booking_text(name, now) for name, now in after.bookings.items() if now != before.bookings.get(name)]
+    parts += [booking_text(name, now) for name, now in after.bookings.items()
+              if now != before.bookings.get(name) and not reads_back]  # fmt: skip
     parts += [f"{name[:1].upper()}{name[1:]}: cancelled." for name in before.bookings if name not in after.bookings]
     if after.name != before.name and any(isinstance(each, Name) for each in operations):
-        parts.append(f"Thank you, {after.name}.")
+        parts.append(f"Thank you, {after.name}." if after.name else "The name is removed.")
     for kind in talk:
         order = "Your order is empty." if after.empty else "" if reads_back else read_back(house, after)
+        order = order if order not in parts else ""  # it has been said, as it has changed
         parts.append({"goodbye": "Goodbye.", "help": help_text(house), "order": order}.get(kind, ""))
     asking = question(house, after)
     unfilled = missing(house, after)[:1]
@@ -191,7 +193,7 @@ def proposal(house: House, before: State, after: State) -> str:
             parts.append(f"Your booking would be: {booking_text(name, now)}")
     parts += [f"Your booking would be cancelled: {name}." for name in before.bookings if name not in after.bookings]
     if after.name != before.name and after.bookings == before.bookings:
-        parts.append(f"Your name would be {after.name}.")
+        parts.append(f"Your name would be {after.name}." if after.name else "Your name would be removed.")
     return " ".join([*parts, "Is that right?"])
 
 

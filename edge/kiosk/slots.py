@@ -30,9 +30,9 @@ _DAYPART = r"(?: (?:morning|afternoon|evening|night))"
 DAY = re.compile(
     rf"\b(?:(?:the )?day after tomorrow|tomorrow week|(?:a|one) week (?:on {_WEEKDAY}|tomorrow|today)"
     rf"|yesterday|last (?:week|night)|(?:today|tomorrow|tmrw|tomorow){_DAYPART}?|tonight"
-    rf"|(?:(?:this|next|coming|the coming|the next|the following) )?{_WEEKDAY}"
+    rf"|(?:(?:this|next|coming|the coming|the next|the following|easter|good|whit|pentecost) )?{_WEEKDAY}"
     rf"(?:{_DAYPART}|,? {_DATED}| week| after next)?"
-    rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day))\b"
+    rf"|{_DATE}|(?:this|next) (?:weekend|week)|(?:christmas|new year'?s) (?:eve|day)|boxing day)\b"
 )
 _HALF = (
     r"(?:half(?: past)?|quarter (?:past|to|after)|(?:\d{1,2}|five|ten|twenty|twenty[ -]five) (?:minutes )?(?:past|to))"
@@ -66,6 +66,11 @@ _OF_SOME = re.compile(
     rf"\b{_NUMBER} of (?:us|them) (?:are|is|can'?t|cannot|can|have|has|need|don'?t|do not|want|eat|drink|use|would)\b"
     r"(?! (?:come|coming|be)\b)", re.IGNORECASE
 )
+#: "one" where it stands for a thing or a person
+_ONES = re.compile(
+    r"\b(?<!just )(?<!only )(?:the|this|that|which|no|some|any|every|each|another)"
+    r"(?: (?:other|right|wrong|same|first|last|only))? ones?\b(?! (?:person|guest|more|hour|night|of)\b)", re.IGNORECASE
+)
 #: what those do who do not come
 _ABSENT = (
     r"(?:(?:now )?(?:can'?t|cannot|won'?t|isn'?t|aren'?t|is not|are not)(?: be)? (?:come|coming|make|there|join)"
@@ -96,13 +101,16 @@ UNITS = {
 
 #: words that can follow "for" or "it's" and are not a name
 _NOT_NAMES = listed("not names")
+#: words that are a name only with a capital letter: "for mum", "one for each"
+_NOT_SMALL = frozenset().union(*map(listed, ("stop", "common", "in passing", "no wish")))
 _NAME_WORD = r"[^\W\d_]+(?:['’.-][^\W\d_]+)*"
 # two spaces: where a day or a time was taken out, "8pm name Li"
 _NAMED = re.compile(
     rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)"
     r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
     rf"|\bthe name(?:'s|s| is)|\bname(?:'s| is| of|:)|(?:^|[,.;!] ?|  )names?(?! (?:of|is)\b)|\bcall me"
-    rf"|\bunder(?: the name(?: of)?)?|\bin the name of|\b(?:my|the) (?:last |sur|first )name is|\bunder my name,?)"
+    rf"|\bunder(?: the name(?: of)?)?|\b(?:in|on|by) the name(?: of)?|\b(?:my|the) (?:last |sur|first )name is"
+    rf"|\bunder my name,?)"
     rf"\s+(?:spelled |spelt )?((?:(?:dr|mr|mrs|ms|miss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})",
     re.IGNORECASE,
 )
@@ -120,8 +128,8 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _SOFT = re.compile(
-    rf"\b(?:[Ff]or|[Ii]t'?s(?: for)?|[Tt]his is|I'm|I am|[Ii]m|[Tt]hat's for|[Pp]ut(?: down)?) "
-    rf"((?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
+    r"\b(?:(?P<its>[Ii]t'?s for|[Tt]hat'?s for)|(?P<for>[Ff]or)|[Ii]t'?s|[Tt]his is|[Ii](?:'m| am|m)|[Pp]ut(?: down)?) "
+    rf"(?P<name>(?:(?:[Dd]r|[Mm]rs?|[Mm]s|[Mm]iss)\.? )?{_NAME_WORD}(?: {_NAME_WORD}){{0,2}})"
 )  # fmt: skip
 
 
@@ -143,6 +151,10 @@ _NOT_BEFORE = re.compile(
     r"|\brather than|\bno longer)(?: it)?(?: on| at| for)?(?: the)? $"
 )
 _NOT_BEHIND = re.compile(r" (?:doesn'?t work|won'?t work|is no good|is out|isn'?t|is not|no longer|is impossible)")
+_FAREWELL = re.compile(
+    r"(?:(?<!can i )(?<!can we )\bsee (?:you|ya|u|yous)(?: all| guys| both)?|(?:^|[,.!;] ?)(?:until|till))(?: then)?"
+    rf"((?: (?:on|at|around|about)? ?(?:{DAY.pattern}|{TIME.pattern}|{_CLOCK}\b))+)(?!.*\b(?:instead|rather)\b)"
+)
 _CORRECTED = re.compile(r"\b(?:no|sorry|wait|actually|i mean|make (?:it|that)|rather)\b")
 _FROM_TO = re.compile(r"\b(?:from|change|move|swap|switch|shift)\b.*\b(?:to|for)\b")
 
@@ -159,6 +171,21 @@ def _last_meant(pattern: re.Pattern[str], text: str, low: str) -> str | None:
     corrected = len(meant) > 1 and _CORRECTED.search(low[meant[0].end() : meant[-1].start()])
     found = meant[-1] if moved or corrected else meant[0]
     return text[found.start() : found.end()].strip()
+
+
+def unwanted(text: str) -> str:
+    """ "day" or "time" where a text names one only as wrong, "so 7pm is no good"; else ""."""
+    low = folded(text) if len(folded(text)) == len(text) else text.lower()
+    found = [kind for kind, pattern in (("day", DAY), ("time", TIME)) if pattern.search(low)]
+    return found[0] if len(found) == 1 and not _last_meant(DAY if found == ["day"] else TIME, text, low) else ""
+
+
+def without_farewell(text: str) -> str:
+    """The text without the day or the time of a farewell: "that's all, see you Saturday" tells no day."""
+    low = folded(text) if len(folded(text)) == len(text) else text.lower()
+    for found in reversed([*_FAREWELL.finditer(low)]):
+        text = f"{text[: found.start(1)]} {text[found.end(1) :]}"
+    return text
 
 
 def time(text: str, bare: bool = False) -> str | None:
@@ -269,6 +296,11 @@ def counts(text: str) -> dict[str, str]:
     return found
 
 
+def without_ones(text: str) -> str:
+    """The text without each "one" that is no number: "he's the one paying"."""
+    return _ONES.sub(" ", text)
+
+
 def without_some(text: str) -> str:
     """The text without numbers of some of the guests, of whom something is told: "two of us are vegetarian"."""
     return _OF_SOME.sub(" ", text)
@@ -354,13 +386,14 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
     if (found := _NAMED.search(text)) and (value := _cut(text, found.start(1), found.end(1), known, strict=False)):
         return value
     for found in _SOFT.finditer(text):
-        for_ = found[0].lower().startswith(("for", "it's for", "that's for"))
-        last = found.end() >= len(text.rstrip(" .!?,"))
-        proper = found[1][0].isupper() and not text.isupper()
-        if proper or (for_ and last):
-            value = _cut(text, found.start(1), found.end(1), known, strict=True)
-            whole = value is not None and text[found.start(1) :].strip(" .!?,") == value
-            if value and (proper and value[0].isupper() or (for_ and whole and not _ASKED.search(text))):
+        start, end = found.span("name")
+        rest = re.split(r"[,.!?]", text[start:])[0] if found["its"] else text[start:]  # "it's for leo. that's all"
+        proper = text[start].isupper() and not text.isupper()
+        last = (found["its"] or found["for"]) and end - start >= len(rest.rstrip(" .!?,"))
+        if proper or last:
+            value = _cut(text, start, end, known, strict=True)
+            whole = last and value == rest.strip(" .!?,") and not (_ASKED.search(text) or _small(folded(value or "")))
+            if value and (proper and value[0].isupper() or whole):
                 return value
     if asked:
         plain = re.sub(
@@ -381,6 +414,11 @@ def name(text: str, known: frozenset[str] = frozenset(), asked: bool = False) ->
         if match:
             return _cut(plain, match.start(1), match.end(1), known, strict=True)
     return None
+
+
+def _small(text: str) -> bool:
+    """Whether words in small letters are no name: "sharing", "my mum"."""
+    return any(word in _NOT_SMALL or len(word) > 5 and word.endswith("ing") for word in text.split())
 
 
 def _cut(text: str, start: int, end: int, known: frozenset[str], strict: bool) -> str | None:

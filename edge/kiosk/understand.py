@@ -86,7 +86,8 @@ class _Turn(Orders, Bookings, Questions):
             rest = " ".join(self.booking(each) for each in re.split(r"(?<=[^\W\d]{2}[.!?;])\s+", rest))
         else:
             rest = self.booking(rest)
-        rest = self.naming(rest)
+        booked, rest = rest.split() != self.text.split(), self.naming(self.telephone(rest))
+        self.unnamed = self.text if booked else rest
         before = ""
         for clause, ends in clauses(rest):
             if _WAIT.fullmatch(folded(clause)):
@@ -235,13 +236,14 @@ class _Turn(Orders, Bookings, Questions):
             if not self.found.allergy:
                 self.emit(Talk("help"))
             return
-        it = phrases("price").search(low) and re.search(r"\b(?:it|that|they|those|one)\b", low)
+        whole = bool(self.state.lines) and bool(phrases("whole total").search(low))
+        it = phrases("price").search(low) and re.search(r"\b(?:it|that|they|those|one)\b", low) and not whole
         if it and not named and self.house.item(self.offered):
             self.answer([self.row(self.offered)])  # "is the soup vegan, and how much is it"
             return
-        costs = self.state.lines and not self.state.offered and not named and phrases("total").search(low)
+        costs = self.state.lines and (whole or not self.state.offered) and not named and phrases("total").search(low)
         if costs or phrases("read back").search(low) and (
-            not menu or re.search(r"^how many\b|\b(?:did|have) you\b", low) and not self.state.empty
+            not menu or re.search(r"^how many\b|\b(?:did|have) you\b|\bin \w+\b", low) and not self.state.empty
         ):
             sizes = [line.item for line in self.state.lines if not line.size and self.sizes_of(line.item)]
             if costs or phrases("price").search(low) or phrases("total").search(low):
@@ -252,7 +254,8 @@ class _Turn(Orders, Bookings, Questions):
         beside = low[: greeting.start()] + low[greeting.end() :].strip(" ,") if greeting else ""
         asked = asks(beside) and not kinds("talk")["greeting"].search(beside)  # "hi, whats the wifi password"
         asked = asked or bool(re.search(r"\b(?:till|until|open|hours)\b", low))
-        if greeting and not menu and not asked and len(low.split()) <= 4:
+        leaving = not self.before.empty and kinds("talk")["goodbye"].search(low)  # "good day to you"
+        if greeting and not menu and not asked and not leaving and len(low.split()) <= 4:
             self.emit(Talk("greeting"))
             return
         more = named == {"number"} and re.search(r"\bmore\b", low)
@@ -374,10 +377,14 @@ class _Turn(Orders, Bookings, Questions):
         """Yes, no, that is all, and small talk."""
         ready = self.state.done or bool(self.state.bookings) and not missing(self.house, self.state)
         if phrases("done").search(low) and not asking:
+            if self.state.done and phrases("yes").match(low):
+                return self.emit(CONFIRM)  # "yes, that's it" to "Is that right?"
             if phrases("no").match(low) or not self.state.empty or not phrases("yes").match(low):
                 return self.emit(DONE)
         settled = not self.before.empty and not self.before.done and not missing(self.house, self.before)
         if kinds("talk")["goodbye"].search(low) and not asking:
+            if self.state.done and (phrases("yes").match(low) or phrases("agreed").search(low)):
+                return self.emit(CONFIRM)
             leaves = self.state.empty or self.before.done
             return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
         alone = not phrases("filler").sub("", folded(self.text).replace(low, " ", 1)).strip()
@@ -387,7 +394,7 @@ class _Turn(Orders, Bookings, Questions):
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
                 return self.emit(DONE if not self.state.done else DENY)
             return self.emit(DENY)
-        whole = low == folded(self.text).strip(" ,.!?")
+        whole = low == folded(self.unnamed).strip(" ,.!?")
         if settled and whole and _SETTLES.fullmatch(low):
             return self.emit(DONE)
         if phrases("yes").match(low) and (len(low.split()) <= 5 or ready):
