@@ -122,7 +122,7 @@ def test_wishes_are_said_not_to_be_noted(text: str, wish: str) -> None:
     (["a carrot cake", "without nuts please"], f"{HOUSE.facts[10]} I could not note “without nuts”."),
     # prices instead of a total that is not known yet
     (["an espresso", "how much do i owe you"], "Espresso: single €2.20, double €2.90."),
-    (["do you have sugar"], "Sugar: €0.00."),
+    (["do you have sugar"], "Sugar: free."),
     (["is the soup vegan and how much is it"], f"{HOUSE.facts[11]} Lentil soup: cup €4.20, bowl €5.80."),
     (["is the soup vegan", "how much is it"], "Lentil soup: cup €4.20, bowl €5.80."),
     (["do you have other drinks"], "You can order: Espresso"),

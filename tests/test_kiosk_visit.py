@@ -586,7 +586,7 @@ def test_the_command_in_a_pipe() -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == HOUSE.texts["greeting"] and "Croissant" in lines[1] and "€2.10" in lines[2]
     assert any(line.strip().endswith(HOUSE.facts[1]) for line in lines)
-    assert "    with oat milk €0.50, soy milk €0.40, whipped cream €0.60" in lines
+    assert "    with milk, oat milk €0.50, soy milk €0.40, whipped cream €0.60" in lines
     assert [json.loads(line)["total"] for line in lines if line.startswith("{")] == [210]
 
 
@@ -837,7 +837,7 @@ def test_what_drinks_are_there() -> None:
      "Your order: 1 Brownie and 2 × Croissant. That is €7.60. Anything else?"),
     # what is on the menu
     (["Which teas do you have?"], "Green tea: €2.80. Black tea: €2.80."),
-    (["what kinds of milk do you have"], "Oat milk: €0.50. Soy milk: €0.40. Milk: €0.00."),
+    (["what kinds of milk do you have"], "Oat milk: €0.50. Soy milk: €0.40. Milk: free."),
     (["a small cappuccino", "What sizes are there?"], "Cappuccino: small €3.10, large €3.70."),
     (["what sizes does the soup come in?"], "Lentil soup: cup €4.20, bowl €5.80."),
     (["what teas do you have", "I'll have one"], "I did not understand that. Please say it in other words."),

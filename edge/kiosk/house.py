@@ -144,7 +144,7 @@ class House:
         extras.
         """
         rows = [self.price_line(item) for item in self.items]
-        extras = [f"{each.name}: {self.money(each.price)}." for each in self.extras.values()]
+        extras = [f"{each.name}: {self.money(each.price) if each.price else 'free'}." for each in self.extras.values()]
         return (*self.facts, *rows, *extras)
 
 
