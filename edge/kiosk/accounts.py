@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from edge.kiosk.mentions import Mention
 from edge.kiosk.operations import Add, Book, Cancel, Change, Operation, Remove
-from edge.kiosk.state import Line, State
+from edge.kiosk.state import State
 from edge.kiosk.words import COMMON, Word, number, words
+
+#: before a number that is not ordered
+_ASIDE = frozenset({"not", "instead", "was", "are", "we're", "us"})
 
 
 def certain(mention: Mention, turn: list[Word]) -> bool:
@@ -27,7 +31,7 @@ def lost(
     lines = [*before.lines, *after.lines]
     extras = {extra for line in lines for extra in (*line.extras, *line.without)}
     known = {"item": {line.item for line in lines}, "extra": extras, "size": {line.size for line in lines},
-             "number": _numbers(operations, lines, after)}  # fmt: skip
+             "number": set(map(str, numbers(before, after, operations, ())))}  # fmt: skip
     found = []
     for at, mention in enumerate(mentions):
         meanings = [mention, *([mention.other] if mention.other else [])]
@@ -35,11 +39,8 @@ def lost(
             continue
         last = mention.last
         if mention.kind == "number":
-            ahead = turn[mention.first - 1].fold if mention.first else ""
-            if turn[mention.first].fold in ("one", "1") or ahead in ("are", "we're", "us") or (
-                [word.fold for word in turn[last : last + 2]] == ["of", "us"]
-            ):  # fmt: skip
-                continue  # "the second one", "we are three", "the four of us"
+            if aside(turn, mention):
+                continue
             if at + 1 < len(mentions) and mentions[at + 1].first == last:
                 last = mentions[at + 1].last  # "two sugars"
         elif not certain(mention, turn):
@@ -48,10 +49,15 @@ def lost(
     return found
 
 
-def _numbers(operations: list[Operation], lines: list[Line], after: State) -> set[str]:
-    """The numbers that operations and lines hold, alone or together, as digits."""
-    told = [line.size for line in lines] + [value for fields in after.bookings.values() for value in fields.values()]
-    found = {value for text in told for word in words(text) if (value := number(word.fold)) is not None}
+def numbers(before: State, after: State, operations: Iterable[Operation], told: Iterable[str]) -> set[int]:
+    """The numbers that a turn or a clause accounts for: those of its operations and of the order and the bookings
+    before and after it, alone or together, and those in ``told``, texts that the guest is told of.
+    """
+    lines = [*before.lines, *after.lines]
+    values = [value for fields in after.bookings.values() for value in fields.values()]
+    texts = (*told, *values, *(line.size for line in lines))
+    found = {value for text in texts for word in words(text) if (value := number(word.fold)) is not None}
+    found |= {line.count for line in lines}
     added, held = Counter[str](), Counter[str]()
     for each in operations:
         if isinstance(each, Add):
@@ -60,5 +66,19 @@ def _numbers(operations: list[Operation], lines: list[Line], after: State) -> se
             found.add(each.count)
     for line in after.lines:
         held[line.item] += line.count
-    found |= {line.count for line in lines} | {*added.values(), *held.values(), added.total(), held.total()}
-    return {str(value) for value in found}
+    had, has = (
+        {int(value) for fields in state.bookings.values() for value in fields.values() if value.isdecimal()}
+        for state in (before, after)
+    )
+    found |= {abs(old - new) for old in had for new in has}  # "two people fewer"
+    found |= {*added.values(), *held.values()}
+    return found | {added.total(), held.total(), sum(each.count for each in before.lines)}
+
+
+def aside(turn: list[Word], mention: Mention) -> bool:
+    """Whether a number counts nothing that is ordered: "not two", "we are three", "four of us", "the second one"."""
+    ahead = {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+    behind = [word.fold for word in turn[mention.last : mention.last + 2]]
+    return turn[mention.first].fold in ("one", "1") or bool(ahead & _ASIDE) or behind == ["of", "us"] or (
+        behind[:1] == ["was"]
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 
+from edge.kiosk.accounts import aside, numbers
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention, vocabulary
 from edge.kiosk.operations import Add, Answer, Book, Cancel, Change, Name, Operation, Remove
@@ -32,8 +33,6 @@ _ALL = re.compile(r"\b(?:all|both|each|everything|every|whole|lot|them|those|the
 _FORGET = re.compile(r"\b(?:forget it|never ?mind)\b")
 #: where a part of a clause begins that tells why
 _PART = re.compile(r"[,;:()]+|\s[-–—]+\s|\b(?:because|'?cause|cos|since|as (?=he|she|i|we|they|it))\b")
-#: before a number that is not ordered: "not two", "we are three"
-_ASIDE = frozenset({"not", "instead", "was", "are", "we're"})
 _WANTS = frozenset("want wants would will has have gets takes says likes needs".split())
 _CHANGES = Add | Remove | Change | Book | Cancel | Name
 
@@ -116,34 +115,25 @@ def _person(turn: list[Word], at: int) -> bool:
 def _uncounted(house: House, before: State, after: State, text: str, found: Understood) -> bool:
     """Whether a number above one is in no operation: "a croissant each, so two"."""
     changes = [each for each in found.operations if isinstance(each, _CHANGES)]
-    counts = {each.count for each in (*before.lines, *after.lines)}
-    counts |= {each.count for each in changes if isinstance(each, Add | Remove | Change)}
-    told = " ".join(_told(found))
-    counts |= {n for word in words(told) if (n := number(word.fold))}
-    low = folded(text)
+    told, low = _told(found), folded(text)
     single = any(isinstance(one, Add) and one.count == 1 for one in changes)
-    if single and re.search(r"(?<!of )\beach\b", low) and "each" not in told:
+    if single and re.search(r"(?<!of )\beach\b", low) and "each" not in " ".join(told):
         return True
-    counts.add(sum(one.count for one in changes if isinstance(one, Add)))
-    counts |= {sum(line.count for line in state.lines) for state in (before, after)}
+    turn = words(low)
+    said = [m for m in vocabulary(house).mentions(turn) if m.kind == "number" and m.value.isdecimal()]
+    people = sum(int(mention.value) for mention in said)
     held, now = (
         {int(value) for fields in state.bookings.values() for value in fields.values() if value.isdecimal()}
         for state in (before, after)
     )
-    counts |= {abs(old - new) for old in held for new in now}  # "two people fewer"
-    turn = words(low)
-    numbers = [m for m in vocabulary(house).mentions(turn) if m.kind == "number" and m.value.isdecimal()]
-    people = sum(int(mention.value) for mention in numbers)
     if found.second or {people, people + 1} & (now - held):
         return False  # "two adults and three children", "three adults and a baby"
-    for mention in numbers:
-        if int(mention.value) > 1:
-            ahead = {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
-            behind = [word.fold for word in turn[mention.last : mention.last + 2]]
-            aside = ahead & _ASIDE or behind == ["of", "us"] or {"was", *folded(told).split()} & {*behind[:1]}
-            if int(mention.value) not in counts and not aside:
-                return True
-    return False
+    known, spoken = numbers(before, after, changes, told), {*folded(" ".join(told)).split()}
+    return any(
+        int(mention.value) > 1 and int(mention.value) not in known and not aside(turn, mention)
+        and not spoken & {word.fold for word in turn[mention.last : mention.last + 1]}
+        for mention in said
+    )  # fmt: skip
 
 
 def _unnamed(house: House, before: State, text: str, changes: Sequence[Operation]) -> bool:
