@@ -26,7 +26,7 @@ from edge.kiosk.house import EXAMPLE, House, load, parse
 from edge.kiosk.operations import DENY
 from edge.kiosk.reading import Understood
 from edge.kiosk.state import State
-from edge.kiosk.visit import SENT, Visit, event
+from edge.kiosk.visit import NOT_DONE, SENT, Visit, event
 from tests.http_service import serving
 from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
 
@@ -1048,6 +1048,12 @@ def test_what_pairs_and_families_say(turns: list[str], says: str, order: list[st
     (["a tea", "Black, please. English breakfast if you have it."], "", ["1 Black tea"]),
     (["just tap water", "and my boyfriend wants a toastie without tomato"], "Still water or Sparkling water?",
      ["1 Cheese toastie without tomato"]),
+    (["a large hot chocolate", "one for my friend without cream, and mine with", "so two hot chocolates"],
+     "Nothing has changed", ["1 large Hot chocolate", "1 large Hot chocolate without whipped cream"]),
+    (["two small lattes", "one of them with soy milk, my sister doesn't drink milk"], "",
+     ["1 small Latte", "1 small Latte with soy milk, without milk"]),
+    (["a soup, a bowl", "hmm no. ok and an oat flat white"], "Anything else?",
+     ["1 bowl Lentil soup", "1 Flat white with oat milk"]),
     (["a small latte", "make it small"], "Nothing has changed. Your order: 1 small Latte.", ["1 small Latte"]),
 ])  # fmt: skip
 def test_what_newcomers_say(turns: list[str], says: str, order: list[str]) -> None:
@@ -1098,6 +1104,19 @@ def test_no_with_a_correction_is_about_what_was_asked(turns: list[str], proposal
     said = [visit.turn(turn) for turn in turns][-1]
     assert proposal in said.say and said.unsure == bool(proposal)
     assert not visit.turn("yes").unsure and [say.line_text(line) for line in visit.state.lines] == order
+
+
+def test_a_doubt_that_is_not_answered_is_asked_again_or_given_up() -> None:
+    visit = Visit(load(EXAMPLE))
+    visit.turn(DOUBTFUL)
+    asked = visit.turn("what's the wifi password?").say
+    assert asked.startswith(HOUSE.facts[3]) and asked.endswith("would be: 2 × Brownie. That is €6.80. Is that right?")
+    said = visit.turn("and a muffin").say
+    assert said == f"{NOT_DONE} Your order: 1 Blueberry muffin. That is €3.20. Anything else?"
+    visit.turn("a muffin")
+    assert visit.turn("my husband is having a heart attack").guard == "emergency"
+    visit.turn("yes")
+    assert [say.line_text(line) for line in visit.state.lines] == ["1 Blueberry muffin"]
 
 
 def test_no_to_a_thing_is_not_no_to_a_doubt() -> None:

@@ -11,7 +11,8 @@ from edge.kiosk.state import State
 from edge.kiosk.words import COMMON, Word, number, words
 
 #: before a number that is not ordered
-_ASIDE = frozenset({"not", "instead", "was", "are", "we're", "us"})
+_ASIDE = frozenset({"not", "instead", "was"})
+_WE = frozenset({"are", "we're", "us"})
 
 
 def certain(mention: Mention, turn: list[Word]) -> bool:
@@ -77,8 +78,7 @@ def numbers(before: State, after: State, operations: Iterable[Operation], told: 
 
 def aside(turn: list[Word], mention: Mention) -> bool:
     """Whether a number counts nothing that is ordered: "not two", "we are three", "four of us", "the second one"."""
-    ahead = {word.fold for word in turn[max(0, mention.first - 3) : mention.first]}
+    ahead = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
     behind = [word.fold for word in turn[mention.last : mention.last + 2]]
-    return turn[mention.first].fold in ("one", "1") or bool(ahead & _ASIDE) or behind == ["of", "us"] or (
-        behind[:1] == ["was"]
-    )  # fmt: skip
+    told = bool(_ASIDE & {*ahead} or _WE & {*ahead[-1:]}) or behind == ["of", "us"] or behind[:1] == ["was"]
+    return told or turn[mention.first].fold in ("one", "1")

@@ -21,6 +21,11 @@ def _instead(one: str, other: str) -> bool:
     return one != other and (degrees or folded(one).split()[-1] == folded(other).split()[-1] == "milk")
 
 
+def plainer(extras: list[str]) -> list[str]:
+    """Extras without repetition, and without those that others of them are a kind of: milk beside oat milk."""
+    return [one for one in dict.fromkeys(extras) if not any(o != one and o.split()[-1] == one for o in extras)]
+
+
 class Changes(Drafts):
     """What becomes of the lines of the order."""
 
@@ -30,7 +35,7 @@ class Changes(Drafts):
         offered = known.extras if known else ()
         self.unoffered(draft, offered)
         size = self.size_for((known.name,), tuple(draft.size.split("|"))) if known and draft.size else ""
-        extras = tuple(extra for extra in dict.fromkeys(draft.extras) if extra in offered)
+        extras = tuple(extra for extra in plainer(draft.extras) if extra in offered)
         without = tuple(extra for extra in dict.fromkeys(draft.without) if extra in offered and extra not in extras)
         if not item and len(extras) == 1:  # "mild" where it was spicy, another milk
             held = self.state.lines[number - 1].extras
@@ -82,7 +87,7 @@ class Changes(Drafts):
             if one.size not in self.sizes_of(two.item) or two.size not in self.sizes_of(one.item):
                 return False
             return self.emit(Change(first, size=two.size)) and self.emit(Change(second, size=one.size))
-        if "size" in low and not alike or one.count == two.count and alike:
+        if "size" in low and not alike or one.count == two.count:
             return False
         return self.emit(Change(first, two.count)) and self.emit(Change(second, one.count))
 

@@ -74,7 +74,7 @@ def negated(between: list[str], still: bool) -> bool:
     near = " ".join(between[-5:])
     if _AGAINST.search(near):
         return True
-    if last in _NEGATION or re.search(r"n't (?:want|need|add|put|have|like)|\bdont\b", near):
+    if last in _NEGATION or re.search(r"n't (?:want|need|add|put|have|like|drink|eat|take)|\bdont\b", near):
         return True
     return still and not set(between) - {"or", "and", "any", "the", "&"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import astuple, replace
 
+from edge.kiosk.changes import plainer
 from edge.kiosk.details import NO_I_MEAN, Details
 from edge.kiosk.drafts import Draft
 from edge.kiosk.mentions import Mention
@@ -82,6 +83,8 @@ class Placing(Details):
                 targets = lines
             if len(lines) > 1 and draft.counted and not (draft.extras or draft.without or draft.size):
                 total = sum(self.state.lines[each - 1].count for each in lines)
+                if draft.count == total:
+                    return self.emit(Change(number, line.count))  # "so two hot chocolates", one and one without cream
                 if line.count < draft.count < total:  # "only two", where there are one and two: fewer, but of which?
                     self.found.unnoted.append(self.text.strip(" ,."))
                     return True
@@ -122,7 +125,7 @@ class Placing(Details):
             return self.emit(back)
         item = self.house.item(draft.values[0])
         assert item is not None
-        extras = [extra for extra in dict.fromkeys(draft.extras) if extra in item.extras]
+        extras = [extra for extra in plainer(draft.extras) if extra in item.extras]
         without = [extra for extra in dict.fromkeys(draft.without) if extra in item.extras and extra not in extras]
         size = draft.size if draft.size in item.sizes else ""
         self.unoffered(draft, item.extras)

@@ -388,8 +388,8 @@ class _Turn(Orders, Bookings, Questions):
             leaves = self.state.empty or self.before.done
             return self.emit(Talk("goodbye") if leaves else DONE)  # nobody leaves without knowing what was ordered
         alone = not phrases("filler").sub("", folded(self.text).replace(low, " ", 1)).strip()
-        if settled and alone and not self.found.operations and _NO_MORE.fullmatch(low):
-            return self.emit(DONE)  # "Anything else?"
+        if settled and not self.found.operations and _NO_MORE.fullmatch(low):
+            return self.emit(DONE) if alone else True  # "Anything else?"
         if phrases("no").match(low) and len(low.split()) <= 5 and not re.search(r"\b(?:make|change|swap)\b", low):
             if re.match(r"(?:no|nope|nah),? ?(?:thanks?|thank you|that'?s|cheers|i'?m)", low) and not self.state.empty:
                 return self.emit(DONE if not self.state.done else DENY)

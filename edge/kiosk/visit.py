@@ -42,6 +42,8 @@ ASIDES = 3
 SENT = "Your order has been sent. Please ask at the counter."
 #: what a guest is told whose turn was not meant as it was understood
 NOT_MEANT = "All right, nothing has changed. Please say it in other words."
+#: what a guest is told who goes on without an answer to a doubt
+NOT_DONE = "I have not made the change that I asked about."
 #: "no" to a doubt, and not to a thing: "no brownie"
 _DENIES = re.compile(
     r"\s*(?:(?:oh|um|er|argh|ugh|sorry)[ ,.!]+)*(?:no|nope|nah)\b"
@@ -107,6 +109,7 @@ class Visit:
         house, before = self.house, self.state
         fixed = guard(house, text)
         if fixed and not (fixed[0] == "emergency" and is_order(house, before, text)):
+            self._asked = ()  # "yes" is then no answer to a doubt
             return Turn(fixed[1], guard=fixed[0])
         if is_foreign(text):
             return Turn(house.texts["language"], (UNKNOWN,), "language")
@@ -126,6 +129,8 @@ class Visit:
             understood = replace(understood, operations=[*asked, *rest], unsure=False)
         elif asked and understood.operations == [DENY]:
             return Turn(NOT_MEANT, (DENY,))
+        elif asked and not understood.unsure:
+            return self._put_off(asked, text)
         operations = understood.operations
         after = _applied(house, before, operations)
         if understood.unsure and meant == text:
@@ -186,6 +191,16 @@ class Visit:
         if (after.lines, after.bookings) == (self.state.lines, self.state.bookings):
             return Turn(NOT_MEANT, (DENY,))
         return self._ask(after, replace(understood, operations=[*asked, *understood.operations]))
+
+    def _put_off(self, asked: tuple[Operation, ...], text: str) -> Turn:
+        """Reply to a turn that is neither yes nor no to what was asked: that is not done, or asked again."""
+        before = self.state
+        turn = self.turn(text)
+        if self.state != before or self._asked:
+            return replace(turn, say=f"{NOT_DONE} {turn.say}")
+        self._asked = asked
+        proposal = say.proposal(self.house, before, _applied(self.house, before, asked))
+        return replace(turn, say=f"{turn.say} {proposal}")
 
     def _doubted(self, meant: str, text: str, understood: Understood) -> list[tuple[str, tuple[str, ...]]]:
         """Keep the questions that are still open, beside those of this turn.  Returns those to ask again."""
