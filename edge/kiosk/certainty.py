@@ -49,7 +49,7 @@ def sure(house: House, before: State, after: State, text: str, found: Understood
         or _once_more(house, before, text, changes)
         or bool(found.unnoted) and any(isinstance(each, Remove) for each in changes)
         or _never_named(house, before, text, changes)
-        or before.lines and not after.lines and bool(_FORGET.search(folded(text)))
+        or before.lines and bool(_FORGET.search(folded(text))) and _forgets(house, text, changes)
     )
 
 
@@ -172,10 +172,16 @@ def _never_named(house: House, before: State, text: str, changes: Sequence[Opera
     return False
 
 
+def _forgets(house: House, text: str, changes: Sequence[Operation]) -> bool:
+    """Whether something goes that the turn does not name: "oh forget it, I'll ask at the counter"."""
+    named = any(mention.kind in ("item", "extra", "size") for mention in vocabulary(house).mentions(words(text)))
+    return not named and any(isinstance(each, Remove) for each in changes)
+
+
 def _once_more(house: House, before: State, text: str, changes: Sequence[Operation]) -> bool:
     """Whether something is added though it is in the order already, or though something else should go; or twice."""
     added, low = [each.item for each in changes if isinstance(each, Add)], folded(text)
-    if any(isinstance(each, Remove | Change) for each in changes):
+    if any(isinstance(each, Remove | Change) and each.line <= len(before.lines) for each in changes):
         return False
     if len({*added}) < len(added) and len({*map(repr, changes)}) < len(changes) and not _MORE.search(low):
         return True  # "a big white one. Flat white!"
@@ -196,4 +202,6 @@ def _more_of(house: House, text: str, item: str) -> bool:
     start = turn[before].start if before < len(turn) else len(text)
     behind = mentions[named[0] + 1].first if mentions[named[0] + 1 :] else len(turn)
     end = turn[behind - 1].end if behind else len(text)
-    return bool(_MORE.search(folded(text)[start:end]))
+    first = turn[mentions[named[0]].last - 1].end
+    stop = re.search(r"[.!?;]", text[first:end])
+    return bool(_MORE.search(folded(text)[start : first + stop.start() if stop else end]))

@@ -348,6 +348,8 @@ class Details(Changes):
             return True
         if _AGE.search(low):
             return False
+        if re.search(r"\bnever ?mind (?:about )?(?:the|my|that) \w", low) and not mentions:
+            return self.emit(DENY)  # "never mind the babyccino", which is not on the menu
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         number = self.ordinal(low) or number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]

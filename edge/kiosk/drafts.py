@@ -57,6 +57,7 @@ class Draft:
     removed: bool = False
     part: bool = False  # "one of the curries"
     part_of_name: bool = False  # "carrot" for "Carrot cake"
+    sized: bool = False  # all of them are of the size said before: "two large lattes"
     text: str = ""
 
 
@@ -283,7 +284,7 @@ class Drafts(Reading):
         values = self.fitting(mention.values, c.pending, following, turn)
         text = " ".join(w.text for w in turn[mention.first : mention.last])
         draft = replace(c.pending, values=values, part_of_name=not mention.exact, text=text)
-        draft.extras, draft.without = list(c.pending.extras), list(c.pending.without)
+        draft.extras, draft.without, draft.sized = list(c.pending.extras), list(c.pending.without), bool(draft.size)
         back = [word.fold for word in turn[max(0, mention.first - 4) : mention.first]]
         near = between[-3:] if at else back
         draft.definite = not c.pending.part and (c.pending.definite or bool(DEFINITE & set(near[-2:])))
@@ -327,11 +328,21 @@ class Drafts(Reading):
         ):  # "two tubs with vanilla and one with strawberry"
             c.drafts.append(c.like_last())
             c.pending = Draft(())
+        elif c.drafts and c.last.sized and "and" in between and self._sized_next(c, following, mention):
+            c.drafts.append(Draft(c.last.values, c.pending.count, True, text=c.last.text))  # "two large lattes and one small"
+            c.pending = Draft(())
         elif c.drafts and not self.item_follows(following, turn, mention.last):
             c.base = self.split(c.drafts, c.base, c.pending)
             c.pending = Draft(()) if c.base is not None else c.pending
         elif not c.drafts and not any(m.kind == "item" for m in following):
             c.loose.count, c.loose.counted, c.loose.more = c.pending.count, True, c.pending.more
+
+    def _sized_next(self, c: _Clause, following: list[Mention], count: Mention) -> bool:
+        """Whether another size of the item read last comes right after a count, and no item after it."""
+        size = following[0] if following and following[0].kind == "size" and following[0].first == count.last else None
+        if size is None or self.item_follows(following[1:], c.turn, size.last):
+            return False
+        return self.size_for(c.last.values, size.values) not in ("", c.last.size)
 
     def _size(self, c: _Clause, at: int, between: list[str]) -> None:
         """A size: of the item before or behind it, or of one of several."""
@@ -349,7 +360,7 @@ class Drafts(Reading):
             c.last.size or c.last.extras and ("and" in between or turn[-1].fold == "without")
         ):  # "a large one with oat milk, a small one without"
             count = c.pending.count if c.pending.counted else 1
-            if c.last.count > count and c.last.counted and c.pending.counted:
+            if c.last.count > count and c.last.counted and c.pending.counted and not c.last.sized:
                 c.last.count -= count
             own = Draft(c.last.values, count, c.pending.counted, text=c.last.text)
             own.size = self.size_for(own.values, size)

@@ -45,7 +45,7 @@ _FOR_WHOM = re.compile(
 _ONE_PERSON = re.compile(
     r"\b(?:he|she|my (?!\w+s\b)\w+|i)(?:'?d|'?ll| would| will|'?s)? (?:(?:says|said|thinks) (?:he|she)(?:'?d|'?ll)? )?"
     r"(?:now |only |just |also )?(?:rather |prefer|want|wants|take|takes|have|has|get|gets|like|likes|need|needs)\b"
-    r"|\bof (?:his|her|my|mine|hers)\b|\bfor (?:me|him|her|my (?!\w+s\b)\w+)\b|\b(?:just|only) (?:mine|his|hers)\b"
+    r"|\bof (?:his|her|my|mine|hers)\b|\bfor (?:me|him|her|my (?!\w+s\b)\w+)\b|\b(?:mine|his|hers)\b"
 )
 _INTO = re.compile(r"\b(?:make|turn|swap|change|switch|replace|exchange)\b|\b(?:should|can|could|must|to) be\b")
 
@@ -237,6 +237,8 @@ class Placing(Details):
             if (some := SOME.search(low)) and line.count > (count := number_word(some[1]) or 1):
                 old = Draft((line.item,), count, True)
                 return self.exchange(low, old, only, old_line)
+            if line.count > 1 and re.search(r"\b(?:mine|his|hers)\b", low):
+                return self.exchange(low, Draft((line.item,), 1, True), only, old_line)  # "change mine to a muffin"
             return self.emit(self.change(old_line, only, only.count if only.counted else 0, only.values[0]))
         if len(drafts) > 2 and here == drafts[:-1] and _FOR_ANOTHER.search(low):
             for other in here[1:]:  # "swap the tea and the cake for a latte"

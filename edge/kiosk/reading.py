@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from edge.errors import UsageError
 from edge.kiosk.house import House
 from edge.kiosk.mentions import vocabulary
-from edge.kiosk.operations import Operation
+from edge.kiosk.operations import Add, Operation
 from edge.kiosk.phrases import phrases
 from edge.kiosk.state import State, apply, missing
 
@@ -74,6 +74,8 @@ class Reading:
         except UsageError:
             return False
         self.found.operations.append(operation)
+        if isinstance(operation, Add):
+            self.offered = ""  # "one" is what was ordered
         return True
 
     def kind_of(self, booking: str, key: str) -> str:

@@ -37,7 +37,7 @@ _LITTLE = re.compile(
 )
 #: "and my husband will have the same"
 _SAME = re.compile(
-    r",? and (?:i|we|he|she|they|my \w+)(?:'?ll| will|'?d| would)? (?:have|take|like|wants?|gets?|love) the same"
+    r"(?:,? and |^(?:(?:and|oh|ok|so),? )*)(?:i|we|he|she|they|my \w+)(?:'?ll| will|'?d| would)? (?:have|take|like|wants?|gets?|love) the same"
     r"(?: (?:too|please|again|as well))*(?=[.!]|$)",
     re.IGNORECASE,
 )
@@ -59,7 +59,8 @@ _SAME_FOR = re.compile(r",? (and the same for (?:my |the |our )?\w+),\s+", re.IG
 #: "scrap the coffee, just the brownie and a tea": what follows is wanted
 _JUST = re.compile(
     r"\b((?:scrap|cancel|remove|drop|forget|delete|lose|scratch)\b[^.,;!?]*), (?:and |so )?"
-    rf"(?=(?:just|only) (?:the|an?|some|my|{_NUMBER}) )", re.IGNORECASE)  # fmt: skip
+    rf"(?=(?:just|only) (?:the|an?|some|my|{_NUMBER}) )"
+    r"|\b(never ?mind the [^.,;!?]*), (?=(?:i|he|she|we|they|my \w+)(?:'?ll|'?d| will| would) )", re.IGNORECASE)  # fmt: skip
 #: "do the same again but large"
 _DO_SAME = re.compile(r"\bdo (?=the same\b)", re.IGNORECASE)
 #: "an avocado bagel without the avocado ... joking."
@@ -73,7 +74,7 @@ _LEAVE_IT = re.compile(r"\bforget (?:it|that),? (?:just )?(?:leave|keep) (?:it|t
 def reworded(house: House, text: str) -> str:
     """A turn as it is read: one line, without asides and jokes, of two numbers only the one that corrects the other."""
     text = _SAME_FOR.sub(r". \1. ", _JOKE.sub("", text))
-    text = _DO_SAME.sub("", _JUST.sub(r"\1. ", text))
+    text = _DO_SAME.sub("", _JUST.sub(r"\1\2. ", text))
     text = _LITTLE_ONE.sub(r"for \1 kid\2", _NEITHER.sub(r"no \1 on both", _LEAVE_IT.sub("never mind", text)))
     text = _SAME.sub(" and the same for me", _LITTLE.sub(r"\1 ", _NEVER_MIND.sub("", _NO_BUT.sub(r"\g<0>,", text))))
     plain = " ".join(phrases("aside").sub(" ", " ".join(text.split())).split())

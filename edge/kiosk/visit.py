@@ -58,6 +58,7 @@ _EACH = re.compile(
     r"(?:each|both|all of them|both of them)(?: of (?:them|those))?,?(?: please| thanks| thank you)*", re.IGNORECASE)
 _NOT_THIS = re.compile(r"\b(?:not|don'?t|doesn'?t|without|never)\b|\bno (?!\W)(?!the\b|just\b|only\b|i\b|an?\b)")
 _NO = re.compile(r"^(?:no|nope|nah)\b(?: thanks?| thank you)?[,.! ]*", re.IGNORECASE)
+_YES = re.compile(r"^(?:yes|yeah|yep|yup|sure|ok|okay)\b(?: please| thanks)?[,.! ]*", re.IGNORECASE)
 #: the count of a thing that is ordered
 _ARTICLE = re.compile(r"\b(?:an?|the)\b|\W")
 _COUNTED = re.compile(rf"\b(?:\d\d?|{'|'.join(NUMBERS)}|an?|some|any) ", re.IGNORECASE)
@@ -251,7 +252,8 @@ class Visit:
         turn, word, names = doubt
         turn_words = words(text)
         if len(names) == 1 and phrases("yes").match(folded(text)):
-            return turn.replace(word, names[0], 1)
+            rest = _YES.sub("", text)  # "yes. cheese on that please"
+            return turn.replace(word, names[0], 1) + f". {rest}" * bool(vocabulary(self.house).mentions(words(rest)))
         if len(names) == 1 and (rest := _NO.sub("", text)):
             return rest
         if each := _EACH.fullmatch(text.strip(" .!,")):
