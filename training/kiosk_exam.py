@@ -38,6 +38,7 @@ SETS = {
     "development (g, h, k, l)": [f"visits/hand_{hand}.jsonl" for hand in "ghkl"],
     "development (m, n)": ["visits/hand_m.jsonl", "visits/hand_n.jsonl"],
     "development (r)": ["visits/hand_r.jsonl"],
+    "development (v, w)": ["visits/hand_v.jsonl", "visits/hand_w.jsonl"],
     "held out (c)": ["visits/hand_c.jsonl"],
     "blind (d, e, f)": ["visits2/*.jsonl"],
     "blind (i, j)": ["visits3/*.jsonl"],

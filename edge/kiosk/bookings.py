@@ -231,7 +231,7 @@ class Bookings(Reading):
         if gone_by and (named or gone_by["thing"] in ("booking", "reservation", "appointment")):
             booked = named[0].value if named else ["", *self.state.bookings][-1]
             self.emit(Cancel(booked) if booked in self.state.bookings else DENY)
-            return ""
+            return text[gone_by.end() :] if any(mention.kind == "item" for mention in mentions) else ""
         if fresh and not self.state.bookings and phrases("has booked").search(low) and (verb or named):
             self.emit(Answer(0))  # only the house knows what was booked before
             return ""
@@ -293,6 +293,9 @@ class Bookings(Reading):
         if asks(low) and not (fresh or requested or phrases("ordering").search(low) or corrects and slotted):
             return text
         other = [v for v in (values["day"], values["time"]) if v and not counts]
+        of_order = any(mention.kind == "item" for mention in mentions)  # "cancel the soup, it's too hot today"
+        if of_order and not (verb or named) and _TAKES_AWAY.match(low):
+            return text
         if not fresh and other and _TAKES_AWAY.match(low) and not phrases("correct").search(low):
             have = self.state.bookings[target.name].values()
             if {folded(each) for each in have} & {folded(each) for each in other}:
@@ -379,8 +382,9 @@ class Bookings(Reading):
         rest = text
         for mention in choices:
             before = [word.fold for word in words(text)[: mention.first]][-2:]
-            if len(choices) > 1 and (before == ["instead", "of"] or before[-1:] in (["than"], ["not"])):
-                continue
+            unwanted = before == ["instead", "of"] or before[-1:] in (["than"], ["not"], ["no"])
+            if len(choices) > 1 and (unwanted or re.match(r"(?:do|does|did)n'?t ", " ".join(before))):
+                continue  # "fish, half of them don't eat meat"
             if key := self._chosen(booking, mention):
                 kind = booking.fields[key]
                 got[key] = next(value for value in mention.values if value in kind)
@@ -428,13 +432,16 @@ class Bookings(Reading):
             keys = keys or (count_keys if len(count_keys) == 1 and unit != "nights" else [])
             if keys:
                 got.setdefault(keys[0], value)
-        if not got and not fresh and not self.state.lines and (
+        coming = bool(_COMING.search(folded(text)))  # "make it 25, accounts are coming"
+        if not got and not fresh and (coming or not self.state.lines) and (
             phrases("correct").search(folded(text)) or _NO_NUMBER.match(folded(text)) or _BETTER.search(folded(text))
         ):
             wrong = _NOT_SO.search(rest)
             right = slots.without_ones(_NOT_SO.sub(" ", rest))
             numbers = [mention.value for mention in self.names.mentions(words(right)) if mention.kind == "number"]
             changed = [key for key, kind in plain.items() if key in have and kind in ("count", "time")]
+            if re.search(rf"\bdo (?:at )?(?:\d+|{'|'.join(NUMBERS)})\b(?! (?:people|of|more))", folded(text)):
+                changed = [key for key in changed if plain[key] == "time"] or changed  # "could we do eleven instead"
             if _COMING.search(folded(text)):
                 changed = [key for key in changed if plain[key] == "count"]
             earlier = self.state.earlier.bookings.get(booking.name, {}) if self.state.earlier else {}
@@ -493,8 +500,8 @@ class Bookings(Reading):
             del got[key]
             rest = rest.replace(value, " ")
         if not (got or fresh or refused) and _NOT_THEN.fullmatch(folded(text)):
-            if unwanted := slots.DAY.search(folded(text)):  # "not today"
-                kept = {key: value for key, value in have.items() if folded(value) != unwanted[0]}
+            if no_day := slots.DAY.search(folded(text)):  # "not today"
+                kept = {key: value for key, value in have.items() if folded(value) != no_day[0]}
                 if kept == have:
                     self.emit(DENY)
                 else:

@@ -51,8 +51,16 @@ _HIS = re.compile(
 )
 #: "one for my friend without cream", where there is one
 _FOR_FRIEND = re.compile(r"(?:and |also |oh )*(?:one|two) for (?:my \w+|him|her)\b")
+#: what tells of a size or an extra, and wants nothing: "she hates purple"
+_DISLIKES = re.compile(r"\b(?:hates?|hated|loathes?|can'?t stand|detests?)\b")
+#: "my husband wants a red one too"
+_ONE_TOO = re.compile(r"\ban? (?:[\w']+ )+one (?:too|as well)\b|^(?:and|also|plus) an? (?:[\w']+ )+one\b(?! of\b)")
 #: "can you just add a large one"
 _ADD_ONE = re.compile(r"\badd (?:an?|one|another) (?!.*\b(?:to|on|in|with)\b)")
+#: "not the pink one after all", "and no purple ones"
+_NOT_THE_ONE = re.compile(
+    r"(?:(?:and|oh|ok|but|no|sorry|wait|actually)[, ]+)*(?:not (?:the|that|my)|no(?! the\b)) (?:[\w']+ )+ones?\b"
+)
 _ONLY_SOME = re.compile(rf"\b(?:only|just) (\d+|{'|'.join(NUMBERS)})\b")
 MAKE = re.compile(r"\bmake (?:it|that|them)\b")
 _OTHERS = re.compile(r"\bthe (?:others|rest|other ones)\b")
@@ -82,10 +90,17 @@ class Details(Changes):
             return False
         if self.told_of_each(turn, mentions):
             return True
+        hates = _DISLIKES.search(low)
+        if hates and not removing and all(turn[mention.first].start > hates.start() for mention in mentions):
+            return True
         lines = list(range(1, len(self.state.lines) + 1))
         removing = removing or bool(re.search(r"\bfrom (?:the|my|it|that|them)\b", low))
         if _OTHERS.search(low) and len(lines) > 2 and not loose.counted:
             return self.doubted(low)
+        named = [mention for mention in mentions if mention.kind != "number"]
+        if _NOT_THE_ONE.match(low) and [mention.kind for mention in named] == ["size"]:
+            alike = [n for n in lines if self.state.lines[n - 1].size in named[0].values]
+            return self.emit(Remove(alike[0])) if len(alike) == 1 else self.doubted(low)
         chosen = None
         if number := self.ordinal(low):  # "no egg on the second one"
             self.last, lines = number, [number]
@@ -109,7 +124,7 @@ class Details(Changes):
                     e for e in self.state.lines[number - 1].extras
                     if (e in spoken or e.split()[-1] == loose.extras[0].split()[-1]) and e not in loose.extras
                 ]  # fmt: skip
-        if self.sizes_listed(lines, mentions) or self.portioned(turn, mentions):
+        if self.sizes_listed(low, lines, mentions) or self.portioned(turn, mentions):
             return True
         if thing := sized_thing(turn, mentions):
             if not self.found.unclear:
@@ -125,7 +140,8 @@ class Details(Changes):
             return self.emit(Remove(alike[0], loose.count))  # "remove a large one", "one bowl too many"
         again = re.search(r"(?<!just two )(?<!both )(?<!all )\bthe same\b", low) or (loose.counted and loose.more)
         again = again or bool(re.match(r"(?:and |also |oh |, )*another\b", low)) and not loose.without
-        again = again or bool(_ADD_ONE.search(low)) and bool(loose.size)
+        if loose.size and (_ADD_ONE.search(low) or _ONE_TOO.search(low)) and self.another(loose):
+            return True
         again = again or bool(_FOR_FRIEND.match(low)) and all(line.count == 1 for line in self.state.lines)
         if again and (loose.extras or loose.without or loose.size):
             return self.same_but(loose)
@@ -161,16 +177,25 @@ class Details(Changes):
             return False
         return all(self.emit(self.change(n, Draft((), extras=[e.value]))) for (n,), (_, e) in zip(sized, pairs))
 
-    def sizes_listed(self, lines: list[int], mentions: list[Mention]) -> bool:
-        """ "Small and large", "one small and two large": the sizes of lines that lack one, or of parts of one line."""
+    def sizes_listed(self, low: str, lines: list[int], mentions: list[Mention]) -> bool:
+        """ "Small and large", "one small and two large", "half small, half large": the sizes of lines that lack one, or
+        of parts of one line; with "actually" and the like, of a line that has one.
+        """
         sizes = [mention for mention in mentions if mention.kind == "size"]
         unsized = [n for n in lines if not self.state.lines[n - 1].size and self.sizes_of(self.state.lines[n - 1].item)]
+        if phrases("correct").search(low) and len(sizes) > 1:
+            unsized = unsized or [n for n in lines if all(
+                self.size_for((self.state.lines[n - 1].item,), mention.values) for mention in sizes)]  # fmt: skip
         if len(sizes) < 2 or not unsized or not all(m.kind in ("size", "number") for m in mentions):
             return False
         parts = [Draft((), size="|".join(mention.values)) for mention in sizes]
         for part, at in zip(parts, [mentions.index(mention) for mention in sizes]):
             if at and mentions[at - 1].kind == "number":
                 part.count, part.counted = int(mentions[at - 1].value), True
+        half, odd = divmod(self.state.lines[unsized[0] - 1].count, 2)
+        if re.fullmatch(r"half \w.*\bhalf \w.*", low) and len(parts) == 2 and not odd:
+            for part in parts:
+                part.count, part.counted = half, True
         if len(parts) == len(unsized) and not any(part.counted for part in parts):
             found = [self.change(n, part) for n, part in zip(unsized, parts)]
             if all(each.size for each in found):  # in the order of the lines
@@ -179,6 +204,8 @@ class Details(Changes):
         whole = sum(part.count for part in parts) == self.state.lines[n - 1].count
         if len(unsized) > 1 or not whole or not all(self.change(n, part).size for part in parts):
             return False
+        size = self.state.lines[n - 1].size
+        parts.sort(key=lambda part: size not in part.size.split("|"))  # what stays as it is, first
         for part in parts[1:]:
             self.divide(n, part.count, part)
         return self.emit(self.change(n, parts[0]))
@@ -191,6 +218,19 @@ class Details(Changes):
         refused = (*line.without, *(e for e in more.without if e not in line.extras))
         without = tuple(e for e in refused if e not in more.extras)
         return self.emit(Add(line.item, loose.count if loose.counted else 1, more.size or line.size, kept, without))
+
+    def another(self, loose: Draft) -> bool:
+        """ "And a medium one": one more of the item that was spoken of last and has that size."""
+        sizes = tuple(loose.size.split("|"))
+        fits = [line for line in self.state.lines if self.size_for((line.item,), sizes)]
+        last = self.state.lines[self.last - 1] if 0 < self.last <= len(self.state.lines) else None
+        line = last if last in fits else fits[-1] if fits else None
+        item = self.house.item(line.item) if line else None
+        if line is None or item is None or not line.size:
+            return False
+        extras, without = ([e for e in each if e in item.extras] for each in (loose.extras, loose.without))
+        count = loose.count if loose.counted else 1
+        return self.emit(Add(item.name, count, self.size_for((item.name,), sizes), tuple(extras), tuple(without)))
 
     def without_extras(self, low: str, loose: Draft, lines: list[int], removing: bool, every: bool) -> bool:
         """Take extras away: of all lines that have them, of the last one, or of some of it."""
@@ -304,8 +344,11 @@ class Details(Changes):
     def described(self, turn: list[Word], mentions: list[Mention], removing: bool) -> tuple[int, list[Mention]] | None:
         """The line that "the large one" or "the one with soy" is, and what else is mentioned."""
         plain = [number for number, line in enumerate(self.state.lines, 1) if not line.extras]
-        if plain and re.search(r"\bthe (?:plain|ordinary|normal) ones?\b", folded(self.text)):
-            return plain[-1], mentions
+        if plain and (found := re.search(r"\bthe (?:plain|ordinary|normal) (?:([\w']+) )?ones?\b", folded(self.text))):
+            sized = [m for m in mentions if m.kind == "size" and turn[m.first].fold == found[1]]
+            of_size = [n for n in plain if not sized or self.state.lines[n - 1].size in sized[0].values]
+            if of_size and (sized or not found[1]):
+                return of_size[-1], [mention for mention in mentions if mention not in sized]
         for at, mention in enumerate(mentions):
             after = turn[mention.last].fold if mention.last < len(turn) else ""
             before = [word.fold for word in turn[max(0, mention.first - 3) : mention.first]]
@@ -319,6 +362,8 @@ class Details(Changes):
                 for number, line in enumerate(self.state.lines, 1):
                     if mention.value in line.extras:
                         return number, rest
+            if before[-1:] == ["the"] and before[-3:-1] in (["one", "with"], ["ones", "with"]):
+                before = ["the", *before[-3:-1]]  # "the one with the ribbon"
             if (
                 (after in ("one", "ones") and set(before[-2:]) & DEFINITE)
                 or before[-2:] in (["one", "with"], ["ones", "with"])
@@ -352,6 +397,8 @@ class Details(Changes):
             return self.emit(DENY)  # "never mind the babyccino", which is not on the menu
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)
         number = self.ordinal(low) or number
+        if re.search(r"\bthe other one\b", low) and len(self.state.lines) == 2:
+            number = 3 - number
         numbers = [int(mention.value) for mention in mentions if mention.kind == "number"]
         if re.search(r"\b(?:not|no|don'?t want) (?:another|one more)\b", low) or _OTHERS.search(low) and (
             phrases("remove").search(low)
@@ -371,6 +418,9 @@ class Details(Changes):
         each_less = re.search(r"\bone (?:(?:less|fewer) of each|of each (?:less|fewer))\b", low)
         if each_less or phrases("remove").search(low) and re.search(r"\bone of each\b", low):
             return all(self.emit(Remove(each, 1)) for each in range(len(self.state.lines), 0, -1))
+        of_each = re.search(rf"\bmake (?:it|that|them) (\d+|{'|'.join(NUMBERS)}) of each\b", low)
+        if of_each and (count := number_word(of_each[1])):
+            return all(self.emit(Change(at, count)) for at in range(1, len(self.state.lines) + 1))
         if found := re.search(r"\b(\w+) (?:less|fewer)\b", low):
             return self.emit(Remove(number, NUMBERS.get(found[1], 1)))
         taken = any(
@@ -398,6 +448,7 @@ class Details(Changes):
             if single and not re.search(r"\b(?:that|this|last) one\b", low) and not self.ordinal(low):
                 return self.emit(Remove(number, 1))
             return self.emit(Remove(number, numbers[0] if numbers else 0))  # "drop two of them"
+        low = re.sub(r"\b(?:it'?s )?(?:only |just )?me again\b", "", low)
         own = re.sub(r"\bfor (?:my|our|the|his|her) \w+|\bfor (?:me|him|her|us|them)\b", "", low)
         if numbers and re.search(r"\w again\b", low) and not re.search(r"\b(?:same|more|another)\b", low):
             return self.emit(Change(number, min(numbers[0], MAX_COUNT)))  # "three again"

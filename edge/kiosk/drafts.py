@@ -71,6 +71,10 @@ def negated(between: list[str], still: bool) -> bool:
         word for at, word in enumerate(between)
         if not (word == "not" and between[at + 1 : at + 2] == ["for"] and between[at + 2 : at + 3] != ["the"])
     ]  # fmt: skip
+    for at in range(len(between) - 1, 0, -1):  # "not too hot, and an americano"
+        if between[at] in (",", "and", ".") and {"a", "an"} & {*between[at + 1 :]}:
+            between = between[at + 1 :]
+            break
     last = next((word for word in reversed(between) if word in _NEGATION or word in ("with", "add", "plus", "w")), "")
     near = " ".join(between[-5:])
     if _AGAINST.search(near):
@@ -147,6 +151,14 @@ class Drafts(Reading):
                 mention.other.kind != "extra" or set(mention.other.values) & offered
             ):  # fmt: skip
                 mention = mention.other
+            if mention.kind == "extra" and mention.other and mention.other.kind == "size":  # sourdough, of a tuna melt
+                near = [m for m in mentions[:at] if m.kind == "item"][-1:]
+                names = near[0].values if near else tuple(line.item for line in self.state.lines)
+                these = [item for name in names if (item := self.house.item(name))]
+                if any(set(mention.other.values) & set(item.sizes) for item in these) and not any(
+                    set(mention.values) & set(item.extras) for item in these
+                ):  # fmt: skip
+                    mention = mention.other
             if mention.kind == "size" and fitting and not sizes & set(mention.values):
                 continue  # "a 38, these run big"
             if mention.kind == "size" and mention.first > 2 and turn[mention.first].fold == "half" and (
@@ -241,6 +253,7 @@ class Drafts(Reading):
         if mention.kind in ("extra", "item"):  # "nuts off, cream on", "brownie out, croissant in"
             ending = [word.fold for word in turn[mention.last : mention.last + 2]]
             ends = not ending[1:] or ending[1] in (",", "and", ".", "please")
+            ends = ends or ending[0] == "off" and ending[1] in ("both", "all", "them", "it", "that")
             if ending and ends:
                 c.negative = {"off": True, "out": True, "on": False, "in": False}.get(ending[0], c.negative)
         if mention.kind in ("size", "choice") and c.negative and _AGAINST.search(" ".join(between)):
@@ -329,8 +342,8 @@ class Drafts(Reading):
             c.drafts.append(c.like_last())
             c.pending = Draft(())
         elif c.drafts and c.last.sized and "and" in between and self._sized_next(c, following, mention):
-            c.drafts.append(Draft(c.last.values, c.pending.count, True, text=c.last.text))  # "two large lattes and one small"
-            c.pending = Draft(())
+            c.drafts.append(Draft(c.last.values, c.pending.count, True, text=c.last.text))
+            c.pending = Draft(())  # "two large lattes and one small"
         elif c.drafts and not self.item_follows(following, turn, mention.last):
             c.base = self.split(c.drafts, c.base, c.pending)
             c.pending = Draft(()) if c.base is not None else c.pending
@@ -355,6 +368,13 @@ class Drafts(Reading):
             c.waiting.append(replace(c.pending, size="|".join(size)))
             c.pending = Draft(())
             return
+        one = not item_next and self._one_behind(turn, mention.last)
+        if one and between[-1:] == ["the"] and between[-2:-1] != ["of"]:
+            told = [draft for draft in c.drafts if draft.size and draft.size in size]
+            if len(told) == 1 and len(c.drafts) > 1:  # "one large, one small, the small one decaf"
+                c.drafts = [*(draft for draft in c.drafts if draft is not told[0]), told[0]]
+                c.base, c.pending, c.read = None, Draft(()), mention.last
+                return
         apart = set(between) & {",", "and", "a", "another", "plus"} or c.pending.counted
         if c.drafts and apart and not item_next and self._one_behind(turn, mention.last) and (
             c.last.size or c.last.extras and ("and" in between or turn[-1].fold == "without")

@@ -97,6 +97,8 @@ class Vocabulary:
         for booking in house.bookings:
             for name in (booking.name, *booking.others):
                 self._add("booking", booking.name, name)
+                if (done := re.sub(r"(?:y|ation|ing)$", "ed", name)) != name and " " not in name:
+                    self._add("booking", booking.name, done)  # "I'd like it delivered" for "delivery"
             for kind in booking.fields.values():
                 for choice in kind if isinstance(kind, tuple) else ():
                     self._add("choice", choice, choice)

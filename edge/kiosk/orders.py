@@ -69,6 +69,8 @@ class Orders(Placing):
             return self.doubted(low)  # "two or three brownies"
         drafts, loose = self.drafts(turn, mentions)
         some = re.search(rf"(?<!it )(?<!that )\b(\d+|{'|'.join(NUMBERS)}) of (?:them|those|these)\b", low)
+        if some and drafts and any(turn[m.first].start < some.start() for m in mentions if m.kind == "item"):
+            some = None  # "white roses instead, three of them"
         if some and (number(some[1]) or 0) > sum(line.count for line in self.state.lines) and self.state.lines:
             return self.doubted(low)  # "make two of them black" where there is one
         if len(drafts) == 1 and self.state.lines and _SAME_BUT.search(low):
@@ -96,6 +98,12 @@ class Orders(Placing):
             low = low.partition(",")[2].strip().replace("instead", "too") or low
         if len(drafts) == 1 and len(self.state.lines) > 1 and _ADDED_INSTEAD.match(low) and self.lines_of(drafts[0]):
             return self.emit(Remove(self.lines_of(drafts[0])[0]))
+        if len(drafts) == 2 and drafts[1].removed and self.moved(low, drafts, mentions):
+            return True
+        drafts = [
+            draft for at, draft in enumerate(drafts) if draft.removed or draft.counted or not any(
+                each.removed and each.values == draft.values for each in drafts[:at])
+        ]  # "no soup, it's too warm for soup"
         removing = bool(phrases("remove").search(low))
         if removing and BACK.search(low) and not any(self.lines_of(draft) for draft in drafts):
             removing = not any(self.taken(draft, low) for draft in drafts)  # "put back the rope"
@@ -205,6 +213,17 @@ class Orders(Placing):
             else:
                 self.emit(Add(*astuple(line)))
         return True
+
+    def moved(self, low: str, drafts: list[Draft], mentions: list[Mention]) -> bool:
+        """ "The mustard on the pastrami, not the salt beef": an extra of one line that belongs to another."""
+        extras = [mention.value for mention in mentions if mention.kind == "extra"]
+        to, held = self.lines_of(drafts[0]), self.lines_of(drafts[1])
+        if len(extras) != 1 or not to or not held or not re.search(r"\b(?:on|in|to|for|with) (?:the|my)\b", low):
+            return False
+        if extras[0] not in self.state.lines[held[0] - 1].extras or not self.offering(extras, to):
+            return False
+        self.emit(Change(to[0], extras=tuple(extras)))
+        return self.emit(Change(held[0], without=tuple(extras)))
 
     def all_replaced(self, low: str, new: Draft) -> bool:
         """ "Replace everything with a muffin", "all of them orange juice", "make both black" of two teas."""

@@ -166,6 +166,9 @@ class Placing(Details):
             if self.before.lines:
                 self.found.absent.append(draft.values[0] if len(draft.values) == 1 else draft.text)
             return bool(self.before.lines)
+        plain = [n for n in lines if not self.state.lines[n - 1].extras]
+        if plain and len(plain) < len(lines) and re.search(r"\b(?:plain|ordinary|normal)\b", low):
+            lines = plain  # "forget the plain croissant"
         number = lines[0]
         line = self.state.lines[number - 1]
         if re.search(r"\b(?:it|that|them) (?:back )?(?:out of|off|from) (?:the|my|that)\b", low):  # an extra of it

@@ -55,7 +55,7 @@ class Questions(Reading):
                 self.found.unnoted += wishes
                 chosen = facts.choose(self.house, text, True)
                 return not chosen or self.emit(Answer(chosen))
-        if menu and ordering and not wh:
+        if menu and ordering and not wh and not _HAVE.match(phrases("opener").sub("", low)):
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
             return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"

@@ -37,7 +37,8 @@ _LITTLE = re.compile(
 )
 #: "and my husband will have the same"
 _SAME = re.compile(
-    r"(?:,? and |^(?:(?:and|oh|ok|so),? )*)(?:i|we|he|she|they|my \w+)(?:'?ll| will|'?d| would)? (?:have|take|like|wants?|gets?|love) the same"
+    r"(?:,? and |^(?:(?:and|oh|ok|so),? )*)(?:i|we|he|she|they|my \w+)(?:'?ll| will|'?d| would)? "
+    r"(?:have|take|like|wants?|gets?|love) the same"
     r"(?: (?:too|please|again|as well))*(?=[.!]|$)",
     re.IGNORECASE,
 )
@@ -55,12 +56,13 @@ _LITTLE_ONE = re.compile(r"\bfor (the|my|our) (?:little|wee|small|young|big) one
 #: "cheese on neither"
 _NEITHER = re.compile(r"\b([\w' ]+?) on (?:neither|none)(?: of (?:them|those|these))?\b", re.IGNORECASE)
 #: "and the same for my wife, both large"
-_SAME_FOR = re.compile(r",? (and the same for (?:my |the |our )?\w+),\s+", re.IGNORECASE)
+_SAME_FOR = re.compile(r",? (and the same(?: again)? for (?:my |the |our )?\w+)(?:,\s+|$)", re.IGNORECASE)
 #: "scrap the coffee, just the brownie and a tea": what follows is wanted
 _JUST = re.compile(
     r"\b((?:scrap|cancel|remove|drop|forget|delete|lose|scratch)\b[^.,;!?]*), (?:and |so )?"
     rf"(?=(?:just|only) (?:the|an?|some|my|{_NUMBER}) )"
-    r"|\b(never ?mind the [^.,;!?]*), (?=(?:i|he|she|we|they|my \w+)(?:'?ll|'?d| will| would) )", re.IGNORECASE)  # fmt: skip
+    r"|\b(never ?mind the [^.,;!?]*), (?=(?:i|he|she|we|they|my \w+)(?:'?ll|'?d| will| would) )",
+    re.IGNORECASE)  # fmt: skip
 #: "do the same again but large"
 _DO_SAME = re.compile(r"\bdo (?=the same\b)", re.IGNORECASE)
 #: "an avocado bagel without the avocado ... joking."

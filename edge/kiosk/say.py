@@ -116,13 +116,13 @@ def reply(
         parts.append(f"{told[:1].upper()}{told[1:]}" if number > len(house.facts) else told)
     if "restart" in words and after.empty:
         return " ".join([*parts, "All of that is forgotten.", house.texts["greeting"]])
-    if after.confirmed:
-        return " ".join(filter(None, [*parts, finished(house, after)]))
     asked_for = {word for word, names in (*understood.unclear, *doubts) if len(names) == 1}  # named by the question
     if missed := [each for each in understood.missed if each not in asked_for]:
         parts.append(f"I could not find {listed(quoted(missed), 'or')} on the menu.")
     if understood.unnoted:
         parts.append(f"I could not note {listed(quoted(understood.unnoted), 'or')}. Please ask a member of staff.")
+    if after.confirmed:
+        return " ".join(filter(None, [*parts, finished(house, after)]))
     if understood.unread:
         parts.append(f"I did not understand {listed(quoted(understood.unread), 'or')}.")
     if understood.absent:

@@ -120,7 +120,9 @@ _PUT_UNDER = re.compile(
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    rf"^(?:it's |sorry,? )?({_NAME_WORD}(?: {_NAME_WORD})?) is (?:my|the) (?:last |sur|first )?name\b", re.IGNORECASE
+    rf"^(?:it's |sorry,? )?({_NAME_WORD}(?: {_NAME_WORD})?)"
+    r"(?: is (?:my|the) (?:last |sur|first )?name\b|,? if you (?:need|want) (?:a|my|the) name\b)",
+    re.IGNORECASE,
 )
 #: a question: what follows "for" in it is not a name
 _ASKED = re.compile(
@@ -148,7 +150,8 @@ def day(text: str) -> str | None:
 #: words before or after a day or a time that is not wanted: "I can't do Friday", "not Friday"
 _NOT_BEFORE = re.compile(
     r"(?:\bnot|\bcan'?t(?: do| make| come| manage)?|\bcannot(?: do| make| come)?|\bcouldn'?t(?: do| make)?|\binstead of"
-    r"|\brather than|\bno longer)(?: it)?(?: on| at| for)?(?: the)? $"
+    r"|\brather than|\bno longer|\b(?:is|'s|are|'re|am|'m|be) (?:away|out|busy|closed|working|not free))"
+    r"(?: it)?(?: on| at| for)?(?: the)? $"
 )
 _NOT_BEHIND = re.compile(r" (?:doesn'?t work|won'?t work|is no good|is out|isn'?t|is not|no longer|is impossible)")
 _FAREWELL = re.compile(

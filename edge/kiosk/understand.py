@@ -123,6 +123,8 @@ class _Turn(Orders, Bookings, Questions):
             return f"{clause[: found.start()]}{self.offered}{clause[found.end() :]}"
         if not mentions or any(word.fold.isalpha() and word.stem not in COMMON for word in turn[: mentions[0].first]):
             return clause
+        if mentions[0].kind == "extra" and any(line.item == item.name for line in self.state.lines):
+            return clause  # "and some lemon in it"
         first, end = mentions[0], turn[mentions[0].last - 1].end
         of_item = mentions[1:] and mentions[1].kind == "item" and not self.apart(mentions, turn)
         of_item = of_item or self.item_follows(mentions[1:], turn, first.last)  # "two large cappuccinos"
@@ -302,6 +304,7 @@ class _Turn(Orders, Bookings, Questions):
             return
         thing = "" if asking else ordered_alone(turn)
         if self.found.operations and not (asking or thing) and len(words(text)) < 4:
+            self.found.unnoted += unnoted(self.house, text, turn, mentions)  # "yes. takeaway though"
             return
         chosen = 0
         wanting = bool(
@@ -325,7 +328,7 @@ class _Turn(Orders, Bookings, Questions):
     def tells(self, low: str, turn: list[Word], mentions: list[Mention]) -> bool:
         """Whether a clause tells of something with a word that is a part of a name: "he swells up from a peanut"."""
         if any(m.exact or m.kind not in ("item", "number") for m in mentions) or self.state.lines and (
-            phrases("correct").search(low) or phrases("remove").search(low)
+            phrases("correct").search(low) or phrases("remove").search(low) or re.match(r"(?:\w+,? )?no (?!\W)", low)
         ):  # fmt: skip
             return False
         taken = places(mentions)

@@ -252,8 +252,11 @@ class Visit:
         turn, word, names = doubt
         turn_words = words(text)
         if len(names) == 1 and phrases("yes").match(folded(text)):
-            rest = _YES.sub("", text)  # "yes. cheese on that please"
-            return turn.replace(word, names[0], 1) + f". {rest}" * bool(vocabulary(self.house).mentions(words(rest)))
+            rest = _YES.sub("", text)
+            mentions = vocabulary(self.house).mentions(words(rest))
+            if any(mention.kind == "item" and mention.value not in names for mention in mentions):
+                return text  # "ok just a black tea"
+            return turn.replace(word, names[0], 1) + f". {rest}" * bool(mentions)  # "yes. cheese on that please"
         if len(names) == 1 and (rest := _NO.sub("", text)):
             return rest
         if each := _EACH.fullmatch(text.strip(" .!,")):

@@ -56,7 +56,9 @@ def unnoted(house: House, text: str, turn: list[Word], mentions: list[Mention]) 
                 with_this |= set(range(at, last + 1))
     for mention in mentions:
         at = mention.first - 1 - (mention.first > 1 and turn[mention.first - 1].fold == "%")
-        if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and turn[at - 1].fold in _WITH:
+        if mention.kind == "extra" and at > 0 and (number(turn[at].fold) or 0) > 1 and (
+            turn[at - 1].fold in _WITH or turn[at - 1].fold == "and" and at - 2 in with_this
+        ):  # fmt: skip
             found[at] = text[turn[at].start : turn[mention.last - 1].end]  # "with two sugars": there is one or none
         if mention.kind == "item" and not replaced_kind(house, turn, mentions, mention):
             for at in _adjectives(house, turn, mentions, mention, taken):
