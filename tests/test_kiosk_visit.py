@@ -1076,6 +1076,9 @@ def test_what_pairs_and_families_say(turns: list[str], says: str, order: list[st
     (["a muffin and a carrot cake", "nuts! no cake then. is the muffin ok?"], "I do not know", ["1 Blueberry muffin"]),
     (["one hot chocolate for him, small, not too hot, and a croissant for me"], "could not note “not too hot”",
      ["1 small Hot chocolate", "1 Croissant"]),
+    (["a bowl of soup and a cup of soup", "is the soup vegan?",
+      "He has the bowl, I have the cup. And two waters, still."], "", ["1 bowl Lentil soup", "1 cup Lentil soup", "2 × Still water"]),
+    (["a muffin", "What about the carrot cake, has that got walnuts?"], "I do not know", ["1 Blueberry muffin"]),
     (["a brownie and a croissant", "make it two of each"], "", ["2 × Brownie", "2 × Croissant"]),
     (["a small latte", "make it small"], "Nothing has changed. Your order: 1 small Latte.", ["1 small Latte"]),
 ])  # fmt: skip

@@ -51,6 +51,7 @@ _HIS = re.compile(
 )
 #: "one for my friend without cream", where there is one
 _FOR_FRIEND = re.compile(r"(?:and |also |oh )*(?:one|two) for (?:my \w+|him|her)\b")
+_HAS_THE = re.compile(r"(?:(?:and|so|well|oh),? )*(?:he|she|i|we|they|my \w+)(?:'s| has| have|'ve| takes?| gets?) ")
 #: what tells of a size or an extra, and wants nothing: "she hates purple"
 _DISLIKES = re.compile(r"\b(?:hates?|hated|loathes?|can'?t stand|detests?)\b")
 #: "my husband wants a red one too"
@@ -90,6 +91,11 @@ class Details(Changes):
             return False
         if self.told_of_each(turn, mentions):
             return True
+        held = {line.size for line in self.state.lines}
+        if _HAS_THE.match(low) and mentions and all(
+            m.kind == "size" and turn[m.first - 1].fold == "the" and held & {*m.values} for m in mentions
+        ):  # fmt: skip
+            return True  # "he has the bowl, I have the cup"
         hates = _DISLIKES.search(low)
         if hates and not removing and all(turn[mention.first].start > hates.start() for mention in mentions):
             return True

@@ -28,6 +28,8 @@ _HAVE = re.compile(r"(?:do|have) you (?:have|got|do|sell|serve|offer)?\b|(?:is|a
 _THING = re.compile(r"(?:and |also |or |so )?(?:an?|one|two|three|some|another|the) ")
 #: what is asked of a thing
 _TELLS_OF = re.compile(r"\b(?:is|are|was|would be|will be|has|have|contains?|comes?)\b")
+#: "what about the carrot cake, has that got walnuts?"
+_HAS_IT = re.compile(r", (?:has|have|does|do|is|are) (?:that|it|they|those|these|this)\b")
 _POLITE_CHANGE = re.compile(
     r"(?:(?:oh|and|also|so|actually|sorry|ok|well),? )*"
     r"(?:(?:can|could|would|will) (?:you|it|that|i|we|they|both|all|everything)\b"
@@ -55,7 +57,7 @@ class Questions(Reading):
                 self.found.unnoted += wishes
                 chosen = facts.choose(self.house, text, True)
                 return not chosen or self.emit(Answer(chosen))
-        if menu and ordering and not wh and not _HAVE.match(phrases("opener").sub("", low)):
+        if menu and ordering and not (wh or _HAS_IT.search(low) or _HAVE.match(phrases("opener").sub("", low))):
             return False
         if items and self.state.offered and low.startswith("and ") and len(items[0].values) == 1:
             return self.emit(Answer(self.row(items[0].value)))  # "How much are the tacos?" "And the soup?"

@@ -123,8 +123,10 @@ class _Turn(Orders, Bookings, Questions):
             return f"{clause[: found.start()]}{self.offered}{clause[found.end() :]}"
         if not mentions or any(word.fold.isalpha() and word.stem not in COMMON for word in turn[: mentions[0].first]):
             return clause
-        if mentions[0].kind == "extra" and any(line.item == item.name for line in self.state.lines):
-            return clause  # "and some lemon in it"
+        held = any(line.item == item.name for line in self.state.lines)
+        the = mentions[0].first and turn[mentions[0].first - 1].fold == "the"
+        if held and (mentions[0].kind == "extra" or mentions[0].kind == "size" and the):
+            return clause  # "and some lemon in it", "he has the bowl"
         first, end = mentions[0], turn[mentions[0].last - 1].end
         of_item = mentions[1:] and mentions[1].kind == "item" and not self.apart(mentions, turn)
         of_item = of_item or self.item_follows(mentions[1:], turn, first.last)  # "two large cappuccinos"
