@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from edge.kiosk.state import State
 from edge.kiosk.visit import NOT_DONE, SENT, Visit, event
 from tests.http_service import serving
 from tests.services import REAL, ROOT, Manager, Talk, environment, service, short_folder
+from tests.terminal import CTRL_D, Terminal
 
 HOUSE = load(EXAMPLE)
 
@@ -590,6 +592,18 @@ def test_the_command_in_a_pipe() -> None:
     assert [json.loads(line)["total"] for line in lines if line.startswith("{")] == [210]
 
 
+def test_on_a_terminal_a_note_says_what_the_order_is() -> None:
+    with Terminal([*REAL, "kiosk"], environment()) as terminal:
+        for turn, reply in (("a croissant", "Anything else"), ("that is all", "Is that right"), ("yes", "Thank you")):
+            terminal.taken_over()
+            terminal.line(turn)
+            seen = terminal.expect(re.escape(reply))
+        assert re.search(r"The order, for the program that reads this output.*\n\{\"id\"", seen)
+        terminal.taken_over()
+        terminal.type(CTRL_D)
+        assert terminal.wait() == 0
+
+
 def test_jsonl() -> None:
     wrong = ["{", '{"text": 7}', "[]", '{"foo": 1}']
     requests = ['{"text": "two espressos"}', *wrong, '{"op": "new"}', '{"text": "hello"}']
@@ -1077,7 +1091,8 @@ def test_what_pairs_and_families_say(turns: list[str], says: str, order: list[st
     (["one hot chocolate for him, small, not too hot, and a croissant for me"], "could not note “not too hot”",
      ["1 small Hot chocolate", "1 Croissant"]),
     (["a bowl of soup and a cup of soup", "is the soup vegan?",
-      "He has the bowl, I have the cup. And two waters, still."], "", ["1 bowl Lentil soup", "1 cup Lentil soup", "2 × Still water"]),
+      "He has the bowl, I have the cup. And two waters, still."], "",
+     ["1 bowl Lentil soup", "1 cup Lentil soup", "2 × Still water"]),
     (["a muffin", "What about the carrot cake, has that got walnuts?"], "I do not know", ["1 Blueberry muffin"]),
     (["a brownie and a croissant", "make it two of each"], "", ["2 × Brownie", "2 × Croissant"]),
     (["a small latte", "make it small"], "Nothing has changed. Your order: 1 small Latte.", ["1 small Latte"]),

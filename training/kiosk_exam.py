@@ -262,7 +262,7 @@ def table(sets: dict[str, dict[str, Any]]) -> str:
         for each in sets.values():
             right, asked = each["marks"].get(kind, [0, 0])
             exact = f"{right} of {asked}" if kind in ("emergency", "alarm") else f"{right / asked:.0%}" if asked else ""
-            cells.append(exact if asked else "not scored yet")
+            cells.append(exact if asked else "none in it")
         goal = "none" if kind == "alarm" else "" if target is None else f"under {target}%" if less else f"{target}%"
         rows.append(f"| {name.strip()} | {' | '.join(cells)} | {goal} |")
     return "\n".join(rows)

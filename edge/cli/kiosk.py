@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,7 @@ def open_(
     house = load(EXAMPLE if path is None else path)
     folder = os.path.dirname(os.path.abspath(path)) if path else os.getcwd()
     # with --jsonl the event itself carries the order
-    deliver = delivery(house, folder, (lambda text: None) if as_jsonl and socket_path is None else out.line)
+    deliver = delivery(house, folder, (lambda text: None) if as_jsonl and socket_path is None else to_stdout(out))
 
     def talk(reads: Reads, listener: Listener | None = None) -> int:
         if listener is None and not as_jsonl:
@@ -235,7 +236,18 @@ def example(out: Output) -> int:
     from edge.kiosk.visit import Visit
 
     house = load(EXAMPLE)
-    return converse(out, Visit(house, delivery(house, os.getcwd(), out.line)))
+    return converse(out, Visit(house, delivery(house, os.getcwd(), to_stdout(out))))
+
+
+def to_stdout(out: Output) -> Callable[[str], None]:
+    """The function that writes orders to standard output; on a terminal a note says what the line is."""
+
+    def write(order: str) -> None:
+        if is_tty(sys.stdout):
+            out.info("The order, for the program that reads this output ([orders] in the house file):", "dim")
+        out.line(order)
+
+    return write
 
 
 def answer(out: Output, text: str, as_json: bool) -> int:
