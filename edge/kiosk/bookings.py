@@ -266,7 +266,8 @@ class Bookings(Reading):
         if target is None and self.state.bookings:
             name = (open_ or list(self.state.bookings))[-1]
             target = self.house.booking(name)
-            meant = target is not None and set(counts) & set(target.fields) and not self.state.lines
+            meant = target is not None and set(counts) & set(target.fields) and (
+                not self.state.lines or "people" in counts)
             if any(m.kind == "item" for m in mentions) and not (values["day"] or values["time"] or meant):
                 return text
         if target is None:

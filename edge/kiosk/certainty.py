@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence, Set
 from edge.kiosk.accounts import aside, numbers
 from edge.kiosk.house import House
 from edge.kiosk.mentions import Mention, vocabulary
-from edge.kiosk.operations import Add, Answer, Book, Cancel, Change, Name, Operation, Remove
+from edge.kiosk.operations import UNDO, Add, Answer, Book, Cancel, Change, Name, Operation, Remove
 from edge.kiosk.phrases import listed, phrases
 from edge.kiosk.reading import Understood, asks, clauses
 from edge.kiosk.state import State
@@ -33,6 +33,8 @@ _ALL = re.compile(r"\b(?:all|both|each|everything|every|whole|lot|them|those|the
 _FORGET = re.compile(r"\b(?:forget it|never ?mind)\b")
 #: where a part of a clause begins that tells why
 _PART = re.compile(r"[,;:()]+|\s[-–—]+\s|\b(?:because|'?cause|cos|since|as (?=he|she|i|we|they|it))\b")
+#: what may take the last change back
+_ASKING = re.compile(r"\basking\b")
 _WANTS = frozenset("want wants would will has have gets takes says likes needs".split())
 _CHANGES = Add | Remove | Change | Book | Cancel | Name
 
@@ -40,6 +42,8 @@ _CHANGES = Add | Remove | Change | Book | Cancel | Name
 def sure(house: House, before: State, after: State, text: str, found: Understood) -> bool:
     """Whether the changes from ``before`` to ``after`` are the only ones that ``text`` can mean."""
     changes = [each for each in found.operations if isinstance(each, _CHANGES)]
+    if UNDO in found.operations and _ASKING.search(folded(text)):
+        return False
     if (after.lines, after.bookings, after.name) == (before.lines, before.bookings, before.name):
         return True
     return not (

@@ -397,8 +397,11 @@ class Details(Changes):
             return False
         if self.as_usual(low):
             return True
-        if _AGE.search(low):
+        if _AGE.search(low) or re.search(r"\b(?:more|other|last|quick) (?:things?|questions?)\b", low):
             return False
+        those = re.search(rf"\b(?:just|only) (?:those|these|the) (\d+|{'|'.join(NUMBERS)})\b", low)
+        if those and number_word(those[1]) == sum(line.count for line in self.state.lines):
+            return self.emit(DENY)  # "just those two": as it is
         if re.search(r"\bnever ?mind (?:about )?(?:the|my|that) \w", low) and not mentions:
             return self.emit(DENY)  # "never mind the babyccino", which is not on the menu
         number = self.last if 1 <= self.last <= len(self.state.lines) else len(self.state.lines)

@@ -527,7 +527,7 @@ class Drafts(Reading):
         for mention in following:
             between = {word.fold for word in turn[at : mention.first]}
             if mention.kind == "item":
-                return sized and not between
+                return sized and not between - {"of"}  # "one cup and one bowl of soup"
             if between - {"and", "&", ",", "a", "plus"} or mention.kind not in ("number", "size"):
                 return False
             joined = joined or bool(between & {"and", "&", ",", "plus"}) or mention.kind == "number"

@@ -29,6 +29,16 @@ _ADDED_INSTEAD = re.compile(
 )
 #: "my friend wants the same but with black tea"
 _SAME_BUT = re.compile(r"\bthe same,? (?:thing,? )?(?:but|except|only)\b")
+#: what says things again that were ordered: "no, ...", "I said ...", "... that's all", "not two", "just one"
+_SAID_AGAIN = re.compile(
+    r"^(?:(?:oh|argh|ugh|um|er|wait|sorry|for)\b[\s,.!]*)*(?:no|nope|nah)\b(?! (?:more|problem))"
+    r"|\bi (?:said|meant|mean)\b|\bthat(?:'?s| is) (?:it|all|everything)\b|\bnot (?:two|three|four|\d)\b"
+    r"|\bin (?:total|all)\b|\baltogether\b"
+)
+_LOUD = re.compile(r"\b(?:ONE|TWO|THREE|FOUR|JUST|ONLY)\b")
+_MORE = re.compile(
+    r"\b(?:another|more|too|also|add|as well|extra|again|plus|second|third|instead)\b|^(?:no,? )?(?:and|also)\b"
+)
 _AND = re.compile(r"(?:oh |ok |okay )*(?:and|also|plus|add|another|then)\b")
 _OR = re.compile(rf"\b(?:\d+|{'|'.join(NUMBERS)}) or (?:\d+|{'|'.join(NUMBERS)}) ")
 _ALL_INTO = re.compile(
@@ -136,11 +146,8 @@ class Orders(Placing):
         alone = len(drafts) == 1 and drafts[0].part_of_name and re.sub(r" please$", "", low) == folded(drafts[0].text)
         if alone and (last := len(self.state.lines)) in self.lines_of(drafts[0]):
             return self.emit(Change(last, self.state.lines[-1].count))  # "a cake", and then "carrot"
-        if len(drafts) > 1 and phrases("done").search(folded(self.text)) and not _AND.match(low) and all(
-            draft.counted and not (draft.size or draft.extras or draft.without) and len(self.lines_of(draft)) == 1
-            for draft in drafts
-        ):  # fmt: skip
-            return all(self.emit(Change(self.lines_of(draft)[0], draft.count)) for draft in drafts)  # the order again
+        if drafts and not removing and not loose.extras and self.said_again(low, drafts):
+            return True
         twice = re.search(r"\bdouble (?:the|my|that)\b", low)
         if twice and len(drafts) == 1 and (lines := self.lines_of(drafts[0])):
             return self.emit(Change(lines[0], min(2 * self.state.lines[lines[0] - 1].count, MAX_COUNT)))
@@ -212,6 +219,38 @@ class Orders(Placing):
                 self.emit(Add(item.name, line.count, new.size, tuple(extras)))
             else:
                 self.emit(Add(*astuple(line)))
+        return True
+
+    def said_again(self, low: str, drafts: list[Draft]) -> bool:
+        """ "No, one single espresso, one croissant", "a large cocoa, a small juice, that is all": what is in the order,
+        said again; counts, sizes and extras are set, nothing is added.
+        """
+        again = _SAID_AGAIN.search(folded(self.text)) or _LOUD.search(self.text)
+        if not again or _MORE.search(folded(self.text)) or self.state.lines != self.before.lines:
+            return False
+        if any(draft.removed or len(draft.values) > 1 for draft in drafts):
+            return False
+        changes: list[Change] = []
+        for name in dict.fromkeys(draft.values[0] for draft in drafts):
+            told = [draft for draft in drafts if draft.values[0] == name]
+            held = [n for n, line in enumerate(self.before.lines, 1) if line.item == name]
+            lines = [self.before.lines[n - 1] for n in held]
+            if not held:
+                return False
+            if len(held) == len(told) == 1:
+                single = re.search(rf"\ban? (?:\w+ )?{re.escape(folded(told[0].text))}\b", low)
+                count = told[0].count if told[0].counted else 1 if single else 0
+                if count < lines[0].count and {*told[0].extras} - {*lines[0].extras}:
+                    return False  # "no, one with butter" of two
+                changes.append(self.change(held[0], told[0], count))
+            elif sum(draft.count for draft in told) != sum(line.count for line in lines) or not all(
+                any(draft.size in ("", line.size) and {*draft.extras} <= {*line.extras} for line in lines)
+                for draft in told
+            ):  # fmt: skip
+                return False
+        spoken = changes or [Change(1, self.before.lines[0].count)]
+        for change in sorted(spoken, key=lambda each: -each.line):
+            self.emit(change)
         return True
 
     def moved(self, low: str, drafts: list[Draft], mentions: list[Mention]) -> bool:

@@ -325,7 +325,9 @@ class Placing(Details):
         bare = self.house.item(new.values[0])
         assert bare is not None
         count = new.count if new.counted else old.count if part else line.count
-        same = line.extras if not new.extras and not new.without or _SAME_EXTRAS.search(low) else ()
+        old_item = self.house.item(line.item)
+        alike = old_item and 2 * len({*old_item.extras} & {*bare.extras}) >= len(old_item.extras)  # no soup for a tea
+        same = line.extras if alike and not new.extras and not new.without or _SAME_EXTRAS.search(low) else ()
         extras = tuple(e for e in (*same, *new.extras) if e in bare.extras)
         without = tuple(e for e in new.without if e in bare.extras)
         size = new.size or (line.size if line.size in bare.sizes else "")

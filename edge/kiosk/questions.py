@@ -28,6 +28,8 @@ _HAVE = re.compile(r"(?:do|have) you (?:have|got|do|sell|serve|offer)?\b|(?:is|a
 _THING = re.compile(r"(?:and |also |or |so )?(?:an?|one|two|three|some|another|the) ")
 #: what is asked of a thing
 _TELLS_OF = re.compile(r"\b(?:is|are|was|would be|will be|has|have|contains?|comes?)\b")
+#: what makes a question of a statement: "I can still get a cake, right?"
+_TAG = re.compile(r", (?:right|correct|is that right|isn'?t it|aren'?t they|don'?t you|can'?t i)$")
 #: "what about the carrot cake, has that got walnuts?"
 _HAS_IT = re.compile(r", (?:has|have|does|do|is|are) (?:that|it|they|those|these|this)\b")
 _POLITE_CHANGE = re.compile(
@@ -43,6 +45,9 @@ class Questions(Reading):
     def question(self, text: str, low: str, mentions: list[Mention], ordering: bool, menu: bool) -> bool:
         """Whether the clause is a question, answered now, and not a polite order."""
         items = [mention for mention in mentions if mention.kind == "item"]
+        if menu and _TAG.search(low) and not self.found.operations:
+            chosen = facts.choose(self.house, text, True)
+            return self.emit(Answer(chosen) if chosen or not self.state.lines else Talk("order"))
         wh = bool(phrases("wh").search(low))
         if phrases("price").search(low) and not (
             ordering and not wh and menu and not re.search(r"\bhow much|price|cost", low)

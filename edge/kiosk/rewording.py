@@ -60,7 +60,7 @@ _SAME_FOR = re.compile(r",? (and the same(?: again)? for (?:my |the |our )?\w+)(
 #: "scrap the coffee, just the brownie and a tea": what follows is wanted
 _JUST = re.compile(
     r"\b((?:scrap|cancel|remove|drop|forget|delete|lose|scratch)\b[^.,;!?]*), (?:and |so )?"
-    rf"(?=(?:just|only) (?:the|an?|some|my|{_NUMBER}) )"
+    rf"(?=(?:(?:i|we)(?:'?ll|'?d) )?(?:just|only) (?:have |take |keep |get )?(?:the|an?|some|my|{_NUMBER}) )"
     r"|\b(never ?mind the [^.,;!?]*), (?=(?:i|he|she|we|they|my \w+)(?:'?ll|'?d| will| would) )",
     re.IGNORECASE)  # fmt: skip
 #: "do the same again but large"

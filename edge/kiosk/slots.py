@@ -106,7 +106,7 @@ _NOT_SMALL = frozenset().union(*map(listed, ("stop", "common", "in passing", "no
 _NAME_WORD = r"[^\W\d_]+(?:['’.-][^\W\d_]+)*"
 # two spaces: where a day or a time was taken out, "8pm name Li"
 _NAMED = re.compile(
-    rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)"
+    rf"(?:\bmy name(?:'s|s| is)|\bname (?:should be|to|into)|\bput the name"
     r"|\b(?:the|my) name (?:for|on) (?:the|this|my|that)? ?(?:order|booking)? ?(?:is|will be)"
     rf"|\bthe name(?:'s|s| is)|\bname(?:'s| is| of|:)|(?:^|[,.;!] ?|  )names?(?! (?:of|is)\b)|\bcall me"
     rf"|\bunder(?: the name(?: of)?)?|\b(?:in|on|by) the name(?: of)?|\b(?:my|the) (?:last |sur|first )name is"

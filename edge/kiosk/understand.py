@@ -64,6 +64,7 @@ _SUBJECTS = frozenset("i he she they we it you my his her our their".split())
 #: a clause that takes back what was said before it
 _WAIT = re.compile(r"(?:(?:oh|ah|um|no|sorry)[, ]+)*(?:wait|hang on|hold on|i mean|i meant)(?: a (?:sec|minute))?")
 _WISHED = rf"(?:an?|some|\d\d?|{'|'.join(NUMBERS)}) .+"  # what is wished for beside something else
+_NO_MORE_OF = re.compile(r"(?:(?:oh|ok|no)[, ]+)*no more [\w' ]+")
 #: "something hot to drink"
 _SOMETHING = re.compile(r"\b(?:some|any)thing (?:\w+ ){0,2}to (?:drink|eat)\b", re.IGNORECASE)
 _NO_MORE = re.compile(r"(?:oh |h?u?m+ |uh )?(?:no|nope|nah)(?: please)?")
@@ -130,6 +131,9 @@ class _Turn(Orders, Bookings, Questions):
         first, end = mentions[0], turn[mentions[0].last - 1].end
         of_item = mentions[1:] and mentions[1].kind == "item" and not self.apart(mentions, turn)
         of_item = of_item or self.item_follows(mentions[1:], turn, first.last)  # "two large cappuccinos"
+        before = phrases("filler").sub("", phrases("ordering").sub(" ", folded(clause[: turn[first.first].start])))
+        if first.kind == "number" and before.strip():
+            return clause  # "do we have to be nine"
         if first.kind == "number" and not of_item:
             return f"{clause[:end]} {self.offered}{clause[end:]}"
         fits = set(first.values) & set(item.sizes if first.kind == "size" else item.extras)
@@ -211,6 +215,9 @@ class _Turn(Orders, Bookings, Questions):
                     self.found.unnoted.append(wish[1])  # "I'm allergic to soy, a latte with soy milk"
                 return
         self.found.unnoted += [found[0] for found in _SOMETHING.finditer(text) if menu and not asking]
+        if self.state.lines and _NO_MORE_OF.fullmatch(low):
+            self.emit(DENY)  # "no more tea!"
+            return
         if phrases("undo").search(low):
             if not self.emit(UNDO):
                 self.emit(Talk("order"))
@@ -313,7 +320,7 @@ class _Turn(Orders, Bookings, Questions):
             ordering and named & {"extra", "size", "number"} or not asking and phrases("correct").search(low)
         )
         wanting = wanting or named == {"number"} and len(turn) < 4  # "two of us"
-        if not asking and any(isinstance(each, Answer) for each in self.found.operations):
+        if not (asking or thing) and any(isinstance(each, Answer) for each in self.found.operations):
             return  # what a guest tells beside a question
         wanting = wanting or not re.search(r"[^\W\d_]", low)  # "12345"
         if not wanting or phrases("wh").search(low):
@@ -322,6 +329,8 @@ class _Turn(Orders, Bookings, Questions):
             if not asking and (wish := re.match(rf"(?:and|also|plus|with) ({_WISHED})", low)):
                 self.found.unnoted.append(wish[1])  # "and a high chair"
             self.emit(Answer(chosen))
+        elif thing and {w.stem for w in words(thing)} & {w.stem for i in self.house.items for w in words(i.name)}:
+            self.found.unread.append(text.strip(" ,.!?"))  # "one black"
         elif thing:
             self.found.missed.append(thing)  # "and a cookie"
         elif not self.found.operations:

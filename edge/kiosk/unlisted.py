@@ -27,6 +27,7 @@ _ORDERED = re.compile(
     r"(?:(?:and|also|plus|oh|hi|hello|then|please|,) )*"
     r"(?:(?:i'?d (?:like|love)|i would like|i want|i'?ll (?:have|take|get)|give me|get me|add|make it) )?"
 )
+_FOR_WHOM = re.compile(r"for (?:the|my|our|his|her) \w+")
 _POLITE = frozenset({"please", "thanks", "thank", "you", "too", "also", "as", "well", "then", ".", "!", ","})
 
 
@@ -116,4 +117,5 @@ def ordered_alone(turn: list[Word]) -> str:
     start = len(ordered[0].split())
     name = thing_at(turn, start, set())
     end = start + 1 + len(name.split())
-    return name if name and all(word.fold in _POLITE for word in turn[end:]) else ""
+    behind = _FOR_WHOM.sub("", " ".join(word.fold for word in turn[end:])).split()  # "a straw for the kids"
+    return name if name and all(word in _POLITE for word in behind) else ""
