@@ -7,7 +7,7 @@
 ``state``       the order and the bookings; apply(house, state, operation)
 ``words``       the words of a turn, and how they are compared with those of the house (``mentions``)
 ``understand``  a turn -> operations: ``rewording``, ``bookings``, ``questions``, and ``orders`` with the drafts of its
-                lines (``drafts``, ``details``, ``changes``, ``placing``), ``unlisted`` things, ``wishes``, and
-                ``accounts`` of what came to nothing
+                lines (``senses`` of words, ``drafts``, ``details``, ``changes``, ``placing``), ``unlisted`` things,
+                ``wishes``, and ``accounts`` of what came to nothing
 ``facts``       chooses the sentence of the owner that answers a question
 """
