@@ -9,6 +9,8 @@ import pytest
 
 from edge.kiosk import emergencies
 from edge.kiosk.emergencies import MOST, features, is_emergency, parts, score, words_of
+from edge.kiosk.guards import guard
+from edge.kiosk.house import EXAMPLE, load
 from tests.services import ROOT
 
 
@@ -84,6 +86,16 @@ def test_a_long_turn_is_read_in_parts() -> None:
         assert any(start in each and end in each for each in read) or int(end) - int(start) >= MOST // 2
     chat = "we had the soup and a salad and then a coffee by the window and it was all lovely thank you " * 5
     assert not is_emergency(chat) and is_emergency(f"{chat} my husband has collapsed, call an ambulance. {chat}")
+
+
+@pytest.mark.parametrize(("text", "kind"), [
+    ("he's not coming :(", ""), ("grandma is coming too", ""), ("my husband isn't coming today", ""),
+    ("she's late", ""),
+    ("he's not coming round", "emergency"), ("the baby is coming", "emergency"),
+    ("my husband isn't coming to, he is unconscious", "emergency"),
+])  # fmt: skip
+def test_who_comes_is_no_emergency(text: str, kind: str) -> None:
+    assert (guard(load(EXAMPLE), text) or ("",))[0] == kind
 
 
 def test_nothing_to_read() -> None:

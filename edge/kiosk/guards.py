@@ -6,6 +6,8 @@ import re
 
 from edge.kiosk.emergencies import is_emergency
 from edge.kiosk.house import House
+from edge.kiosk.phrases import phrases
+from edge.kiosk.words import folded
 
 #: most characters of a turn; people say less at once
 LONGEST = 600
@@ -30,7 +32,8 @@ _ENGLISH = frozenset(
 
 def guard(house: House, text: str) -> tuple[str, str] | None:
     """(kind, the owner's text) for a turn that is answered by it: kind "emergency" or "long"; else None."""
-    if is_emergency(text if len(text) <= READ else f"{text[:READ // 2]} {text[-READ // 2:]}"):
+    read = text if len(text) <= READ else f"{text[:READ // 2]} {text[-READ // 2:]}"
+    if is_emergency(read) and not phrases("who comes").match(folded(text)):
         return "emergency", house.texts["emergency"]
     if len(text) > LONGEST:
         return "long", house.texts["long"]
