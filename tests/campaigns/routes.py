@@ -351,21 +351,22 @@ def campaign(
             for thread in threads:
                 thread.join()
 
-        def held() -> dict[str, int]:
+        def held(files: int) -> dict[str, int]:
+            """What the service holds, once it has no more than this number of files open."""
             if name != "embeddings":
                 server.until(running=0, waiting=0)
             deadline = time.monotonic() + PATIENCE
-            while (found := resources(server.process.pid))["files"] > first["files"] and time.monotonic() < deadline:
+            while (found := resources(server.process.pid))["files"] > files and time.monotonic() < deadline:
                 time.sleep(0.2)  # connections are being closed
             return found
 
         crowd(until - seconds * (1 - FIRST))
-        before = held()
+        before = held(first["files"])
         crowd(until)
         if server.process.poll() is not None:
             wrong.append(f"{name}: the service ended with {server.process.returncode}")
             return counts, wrong
-        after = held()
+        after = held(before["files"])
         if polite(server, name) != usual:
             wrong.append(f"{name}: another answer than before")
         for what, slack in (("threads", POOL + clients), ("files", 0), ("resident", GROWTH)):
