@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from services import FAKE, REAL, ROOT, Manager, environment, service, short_folder
@@ -137,6 +141,90 @@ def test_sigterm_while_it_speaks(kiosk: list[str], launcher: Path, folder: Path)
     while running(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(int(pid.read_text()))
+
+
+def test_the_end_silences_a_voice_that_is_just_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM came after the command had begun and before Popen returned: the voice went on alone."""
+    monkeypatch.syspath_prepend(str(KIOSK))
+    script = importlib.import_module("kiosk")
+    begun = threading.Event()
+    voices: list[subprocess.Popen[bytes]] = []
+
+    def slow(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        voices.append(popen(*args, **kwargs))
+        begun.set()
+        time.sleep(0.5)
+        return voices[-1]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(script.subprocess, "Popen", slow)
+    speaker = script.Speaker("sleep 1000")
+    speaker.say("One.")
+    speaker.say("Two.")
+    assert begun.wait(300)
+    speaker.stop()
+    time.sleep(0.1)
+    try:
+        assert [voice.poll() for voice in voices] == [-signal.SIGKILL]  # and the second sentence is not begun
+    finally:
+        for voice in voices:
+            voice.kill()
+
+
+@needs_bash
+def test_sigterm_before_each_command_of_the_shell_script(folder: Path) -> None:
+    """Wherever it arrives, the script ends with 143 and nothing it has started outlives it.
+
+    A trap on DEBUG counts the commands and sends the signal before command number AT.  From then on each process that
+    was started sleeps for long.
+    """
+    program, speak = folder / "program", folder / "speak"
+    question, count, hook = folder / "question", folder / "count", folder / "hook"
+    question.write_text(JOKE + "\n")
+    sleep = f"cat >/dev/null; sleep 0.05; [ -e {folder}/ending ] && exec sleep 1000\nexit 0\n"
+    program.write_text(f"""#!/bin/sh\ncase "$*" in *-) echo '{{"ev": "text", "text": "Yes."}}';; esac\n{sleep}""")
+    speak.write_text(f"#!/bin/sh\n{sleep}")
+    program.chmod(0o755)
+    speak.chmod(0o755)
+    hook.write_text(f"""unset BASH_ENV; n=0; set -T
+        trap 'echo $n >{count}' EXIT
+        trap '[[ $BASHPID != $$ ]] || ((++n != AT)) || {{ >{folder}/ending; kill -TERM $$; }}' DEBUG
+    """)
+
+    def visit(at: int) -> int:
+        """-> the exit code; nothing it has started runs any more"""
+        (folder / "ending").unlink(missing_ok=True)
+        variables = {"BITNET_EDGE": str(program), "SPEAK": str(speak), "BASH_ENV": str(hook), "AT": str(at)}
+        with question.open() as standard_input, subprocess.Popen(
+            ["bash", str(KIOSK / "kiosk.sh")], stdin=standard_input, stderr=subprocess.DEVNULL,
+            env=os.environ | variables, start_new_session=True,
+        ) as process:  # fmt: skip
+            code = process.wait(300)
+            deadline = time.monotonic() + 10  # the programs' own children may end a little later
+            while (left := group(process.pid)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+        assert not left, f"SIGTERM before command {at}"
+        return code
+
+    assert visit(0) == 0
+    commands = int(count.read_text())
+    codes = [visit(at) for at in range(1, commands)]
+    trap = codes.index(143)  # before that SIGTERM ends it as it ends every program, and nothing is started
+    assert codes == [-signal.SIGTERM] * trap + [143] * (commands - 1 - trap)
+    assert 0 < trap < commands / 4
+
+
+def group(number: int) -> list[int]:
+    """The processes of a process group, without zombies."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            state, _parent, its_group = path.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == number and state != "Z":
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def running(pid: int) -> bool:

@@ -53,6 +53,8 @@ class Speaker:
         self.command = shlex.split(command)
         self._sentences: queue.Queue[str] = queue.Queue()
         self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._starting = threading.Lock()  # held while the command starts: stop() must know every process
         if self.command:
             threading.Thread(target=self._work, daemon=True).start()
 
@@ -76,23 +78,31 @@ class Speaker:
         while True:
             sentence = self._sentences.get()
             try:
-                self._process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno())
+                with self._starting:
+                    if self._stopped:
+                        return
+                    self._process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno())
                 self._process.communicate(sentence.encode() + b"\n", timeout=60)
                 failed = self._process.returncode != 0
             except (OSError, ValueError):
                 failed = True
             except subprocess.TimeoutExpired:
-                self.stop()
+                self._silence()
                 failed = True
-            if failed:
+            if failed and not self._stopped:
                 print(f"kiosk: speaking failed; the sentence was: {sentence}", file=sys.stderr)
             self._sentences.task_done()
 
-    def stop(self) -> None:
-        """Be silent."""
+    def _silence(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def stop(self) -> None:
+        """Silence the voice, and speak nothing more."""
+        with self._starting:
+            self._stopped = True
+            self._silence()
 
 
 def questions(idle: float) -> Iterator[str | None]:
@@ -157,12 +167,17 @@ def main() -> int:
     options = parser.parse_args()
 
     def stop(number: int, _frame: object) -> None:
+        ignore_signals()  # a second one must not interrupt the end
         raise Stop(128 + number)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    def ignore_signals() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     speaker = Speaker(options.speak)
     try:
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
         system = Path(options.system).read_text(encoding="utf-8").strip() if options.system else None
         wishes = {"ctx": options.ctx, "memory": options.memory, "threads": options.threads}
         with edge.load(options.model, system=system, **wishes) as engine:  # the system prompt never slides out of sight
@@ -189,6 +204,7 @@ def main() -> int:
         print(f"kiosk: {error}", file=sys.stderr)
         return 2
     finally:
+        ignore_signals()
         speaker.stop()
         notify("STOPPING=1")
     return 0

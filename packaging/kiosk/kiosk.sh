@@ -17,16 +17,40 @@ export LC_ALL=${LC_ALL:-C.UTF-8}
 read -ra program <<<"${BITNET_EDGE:-bitnet-edge}"
 read -ra speak <<<"${SPEAK:-}"
 longest=500 # characters of a question
-child=      # the process to end when we are told to end
+answering=  # the process of the program, and
+speaking=   # the process that speaks: both are ended with this script
+starting=   # not empty while a process has been started and its number is not yet noted
+signalled=  # the exit code, if a signal came meanwhile
 
-# SIGTERM, never SIGKILL: the one-file program must remove what it has unpacked.
-finish() {
+# SIGTERM, never SIGKILL: the one-file program must remove what it has unpacked.  It is repeated every five seconds,
+# because a process that bash has just forked still has the traps of this script and may lose the first one.
+finish() { # the exit code
     trap '' TERM INT
-    [[ $child ]] && kill -TERM "$child" 2>/dev/null && wait "$child"
+    local process turns
+    for process in $speaking $answering; do
+        kill -TERM "$process" 2>/dev/null
+    done
+    for process in $speaking $answering; do
+        for ((turns = 1; ; turns++)); do
+            kill -0 "$process" 2>/dev/null || break
+            sleep 0.1
+            ((turns % 50)) || kill -TERM "$process" 2>/dev/null
+        done
+    done
     exit "$1"
 }
-trap 'finish 143' TERM
-trap 'finish 130' INT
+
+on_signal() { # the exit code
+    signalled=$1
+    [[ $starting ]] || finish "$1"
+}
+trap 'on_signal 143' TERM
+trap 'on_signal 130' INT
+
+started() { # the number of the process is noted: a signal that came meanwhile is handled now
+    starting=
+    [[ ! $signalled ]] || finish "$signalled"
+}
 
 say() { # one sentence
     if ((${#speak[@]} == 0)); then
@@ -34,11 +58,12 @@ say() { # one sentence
         return
     fi
     # In the background: bash handles signals during `wait`, not during a foreground command.
+    starting=1
     "${speak[@]}" <<<"$1" >&2 &
-    local speaker=$! answering=$child
-    child=$speaker
-    wait "$speaker" || printf 'kiosk: speaking failed; the sentence was: %s\n' "$1" >&2
-    child=$answering
+    speaking=$!
+    started
+    wait "$speaking" || printf 'kiosk: speaking failed; the sentence was: %s\n' "$1" >&2
+    speaking=
 }
 
 # shellcheck disable=SC1003  # quoted backslashes, as meant
@@ -56,9 +81,11 @@ text_of() { # a JSONL text event -> its text in $text, on one line
 
 answer() { # a question; returns the program's exit code
     local events event text code
+    starting=1
     exec {events}< <(exec "${program[@]}" run --quiet --jsonl --by sentence --max-tokens "${TOKENS:-80}" \
         --timeout "${PATIENCE:-60}" - <<<"$1")
-    child=$!
+    answering=$!
+    started
     while IFS= read -r event <&"$events"; do
         if [[ $event == *'"ev": "text"'* ]]; then
             text_of "$event"
@@ -66,17 +93,19 @@ answer() { # a question; returns the program's exit code
         fi
     done
     exec {events}<&-
-    wait "$child"
+    wait "$answering"
     code=$?
-    child=
+    answering=
     return "$code"
 }
 
 # A missing or damaged model must be known now, not when the first visitor asks.
+starting=1
 "${program[@]}" run --quiet --max-tokens 0 ready </dev/null >/dev/null &
-child=$!
-wait "$child" || finish $?
-child=
+answering=$!
+started
+wait "$answering" || finish $?
+answering=
 say "${GREETING:-Hello, what would you like to know?}"
 
 next_question() { # a line of any length into $question; fails at the end of the input
