@@ -22,6 +22,7 @@ import edge
 from edge import Sampling
 from edge.constrain import lark
 from edge.constrain.constraint import Constraint
+from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
 from edge.constrain.tools import Tools
 from edge.constrain.vocabulary import Vocabulary
@@ -289,7 +290,8 @@ def test_descriptions_do_not_count() -> None:
     assert len(json.dumps(schema)) > 100_000 and len(Spec.of(schema=schema).grammar) < 5000
     tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": schema}} for i in range(8)]
     assert len(Tools.of(tools).tools) == 8
-    named = {"properties": {"title": {"enum": [{"title": 1}]}, "default": {"type": "string"}}}
+    named = {"properties": {"title": {"enum": [{"title": 1}]}, "default": {"type": "string"}},
+             "additionalProperties": False}  # fmt: skip
     assert json.loads(Spec.of(schema=named).grammar) == named
 
 
@@ -340,6 +342,65 @@ def test_random_answers_are_valid(engine, schema) -> None:
         text = text_of(vocabulary, ids)
         assert whole, text
         jsonschema.validate(json.loads(text), schema, jsonschema.Draft202012Validator)
+
+
+A, B = {"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}
+CLOSED = {"additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("given", "closed"),
+    [
+        (A, A | CLOSED),
+        ({"items": A}, {"items": A | CLOSED}),
+        ({"prefixItems": [A]}, {"prefixItems": [A | CLOSED]}),
+        ({"anyOf": [A, {"type": "null"}]}, {"anyOf": [A | CLOSED, {"type": "null"}]}),
+        ({"allOf": [A]}, {"allOf": [A | CLOSED]}),
+        ({"properties": {"properties": A}}, {"properties": {"properties": A | CLOSED}} | CLOSED),
+        ({"properties": {"$ref": A, "oneOf": A}}, {"properties": {"$ref": A | CLOSED, "oneOf": A | CLOSED}} | CLOSED),
+        ({"$ref": "#/$defs/a", "$defs": {"a": A}}, {"$ref": "#/$defs/a", "$defs": {"a": A | CLOSED}}),
+    ],
+)
+def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
+    """Models invent properties otherwise."""
+    assert json.loads(parse(given)[0]) == closed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "object"},
+        {"patternProperties": {"^x": {}}},
+        A | {"additionalProperties": True},
+        A | {"additionalProperties": {"type": "null"}},
+        A | {"required": ["a", "b"]},
+        A | {"minProperties": 1},
+        A | {"maxProperties": 1},
+        {"allOf": [A, B]},
+        {"allOf": [{"properties": {"x": A}}, {"properties": {"x": B}}]},
+        {"oneOf": [A | {"required": ["a"]}, B]},
+        A | {"anyOf": [B, {"required": ["c"]}]},
+        A | {"const": {"c": 1}},
+        {"$ref": "#/$defs/a", "required": ["b"], "$defs": {"a": A}},
+        {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": {"a": A, "b": B}},
+        {"items": [{"allOf": [{"$ref": "#/items/1"}, B]}, A]},
+    ],
+)
+def test_objects_that_may_need_others_stay_open(given) -> None:
+    assert json.loads(parse(given)[0]) == given
+
+
+def test_no_property_is_invented(engine) -> None:
+    vocabulary = engine.model.vocabulary()
+    given = {"type": "object", "properties": {"drink": {"enum": ["tea"]}, "count": {"enum": [1, 2]}},
+             "required": ["drink", "count"]}  # fmt: skip
+
+    def keys(schema: dict[str, Any]) -> set[str]:
+        walks = [walk(vocabulary, Spec.of(schema=schema), seed, most=60) for seed in range(20)]
+        return {key for ids, _ in walks for key in json.loads(text_of(vocabulary, ids))}
+
+    assert keys(given) == {"drink", "count"}
+    assert keys({**given, "additionalProperties": True}) > {"drink", "count"}
 
 
 def test_schemas_of_the_public_suite(engine) -> None:

@@ -22,7 +22,8 @@ _PLAIN = frozenset((
 ))  # fmt: skip
 _ONE = frozenset(("items", "additionalItems", "additionalProperties"))  # a schema (items of old: a list of them)
 _MANY = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))  # a list of schemas
-_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))  # name -> schema
+_DEFINITIONS = frozenset(("$defs", "definitions"))  # name -> schema that a $ref may name
+_NAMED = _DEFINITIONS | {"properties", "patternProperties"}  # name -> schema
 #: keys that only describe; they are removed before llguidance reads the schema
 _DESCRIPTIONS = frozenset(("$comment", "title", "description", "default", "examples", "example"))
 #: keys that do not change which values are valid; discriminator (OpenAPI, pydantic) repeats anyOf
@@ -30,6 +31,11 @@ _REMARKS = _DESCRIPTIONS | {
     "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
     "discriminator",
 }
+#: keys that join schemas about one value; beside them, or beside each other, keys about objects must stay as they are
+_JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
+_OF_OBJECTS = frozenset((
+    "properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties",
+))  # fmt: skip
 MOST_DEEP = 64  # schemas inside schemas
 
 
@@ -61,12 +67,12 @@ def parse(given: Any) -> tuple[str, type | None]:
                              "which is not supported")  # fmt: skip
     if unknown:
         raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
+    bare = _bare(given)
     try:
-        text = json.dumps(_bare(given), ensure_ascii=False)
+        check_text(len(json.dumps(bare, ensure_ascii=False)), "schema", MOST_SCHEMA)
+        return json.dumps(_closed(bare), ensure_ascii=False), into
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
-    check_text(len(text), "schema", MOST_SCHEMA)
-    return text, into
 
 
 def _bare(schema: Any) -> Any:
@@ -84,6 +90,72 @@ def _bare(schema: Any) -> Any:
         elif key not in _DESCRIPTIONS:
             bare[key] = value
     return bare
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, in which objects that list their properties have no others unless it says so.
+
+    A JSON schema allows further properties by default, and a model fills the place with nonsense; whoever lists
+    properties rarely wants more.  llama.cpp has the same default.  Every answer to the result is valid for the schema:
+    where closing an object by itself could change what a combination of schemas means, the object stays open.
+    """
+    return schema if _has_joined_refs(schema, True) else _close(schema, True)
+
+
+def _close(schema: Any, alone: bool) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    alone = alone and not _joins(schema)
+    closed = {}
+    for key, value in schema.items():
+        inner = alone or key in _DEFINITIONS
+        if key in _ONE:
+            closed[key] = [_close(each, inner) for each in value] if isinstance(value, list) else _close(value, inner)
+        elif key in _MANY and isinstance(value, list):
+            closed[key] = [_close(each, inner) for each in value]
+        elif key in _NAMED and isinstance(value, dict):
+            closed[key] = {name: _close(each, inner) for name, each in value.items()}
+        else:
+            closed[key] = value
+    if alone and _lists_all(schema):
+        closed["additionalProperties"] = False
+    return closed
+
+
+def _lists_all(schema: dict[str, Any]) -> bool:
+    """Whether the properties can be all that there are, and nothing is said about others."""
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if schema.keys() & {"additionalProperties", "minProperties", "maxProperties"}:
+        return False
+    return isinstance(properties, dict) and isinstance(required, list) and \
+        all(isinstance(name, str) and name in properties for name in required)  # fmt: skip
+
+
+def _joins(schema: dict[str, Any]) -> bool:
+    """Whether several parts of the schema describe the same value.  oneOf: closed parts may exclude each other where
+    the given ones do not.
+    """
+    joining = schema.keys() & _JOINING
+    parts = schema.get("allOf")
+    return "oneOf" in joining or len(joining) > 1 or isinstance(parts, list) and len(parts) > 1 or \
+        bool(joining and schema.keys() & _OF_OBJECTS)  # fmt: skip
+
+
+def _has_joined_refs(schema: Any, alone: bool) -> bool:
+    """Whether a $ref takes part in a combination: any schema may be part of one then."""
+    if isinstance(schema, list):
+        return any(_has_joined_refs(each, alone) for each in schema)
+    if not isinstance(schema, dict):
+        return False
+    alone = alone and not _joins(schema)
+    if "$ref" in schema and not alone:
+        return True
+    for key, value in schema.items():
+        inner = alone or key in _DEFINITIONS
+        parts = value.values() if key in _NAMED and isinstance(value, dict) else [value]
+        if key in _ONE | _MANY | _NAMED and any(_has_joined_refs(each, inner) for each in parts):
+            return True
+    return False
 
 
 def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
@@ -133,7 +205,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _of_class(kind: type) -> Any:
-    """The schema of a dataclass or a pydantic model, without additional properties."""
+    """The schema of a dataclass or a pydantic model."""
     if hasattr(kind, "model_json_schema"):  # pydantic: only there if the caller has it
         return kind.model_json_schema()
     if not dataclasses.is_dataclass(kind):

@@ -67,11 +67,8 @@ class Tool:
             parameters = {"type": "object", "properties": {}}
         if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
             raise UsageError(f"{where}.function.parameters must be a JSON schema of type object")
-        closed = {"type": "object", **parameters}
-        if "properties" in closed:
-            closed.setdefault("additionalProperties", False)
         try:
-            self.schema, _ = parse(closed)
+            self.schema, _ = parse({"type": "object", **parameters})
             if error := Spec(self.schema, True).problem():
                 raise UsageError(f"schema: {error}")
         except UsageError as error:
