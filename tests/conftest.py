@@ -4,6 +4,7 @@ once for the whole run, by whichever of its processes needs it first."""
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib.util
 import os
 import platform
@@ -64,6 +65,12 @@ def bundled_model() -> Path:
     if not models:
         pytest.skip("no bundled model in edge/bundled")
     return models[0]
+
+
+def pytest_collection_finish() -> None:
+    """Nothing collected by now is ever released: a full collection, as each opened model makes, need not walk it."""
+    gc.collect()
+    gc.freeze()
 
 
 # ---- built once for all processes of a run ---------------------------------------------------------------------------
@@ -127,8 +134,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def no_open_engine() -> None:
     """A process has one instruction set while an engine is open: close those that other tests have left."""
-    import gc
-
     from edge.engine import Engine
 
     gc.collect()

@@ -245,8 +245,9 @@ def simulate_heavy(
         p = np.exp(scores - scores.max(0))
         p /= p.sum(0)
         outs.append((p.T @ s.v[0, seen, head]).astype(np.float64))
+        of_token = p.mean(1)  # [seen], over the heads of the group
         for page in held:
-            part = sum(p[i].mean() for i, at in enumerate(seen) if at // PAGE == page)
+            part = of_token[np.array(seen) // PAGE == page].sum()
             mass[page] = mass[page] * (1 - 1 / 256) + part / 256
         if apart and t % PAGE == PAGE - 1:
             drop()

@@ -136,6 +136,9 @@ class Vocabulary:
         self.extra_parts = {part: min(values) for part, values in first.items() if len(values) == 1}
         self.pairs = any("pair" in entry.stems for entry in self.entries)  # sold by the pair: a pair is one
         self.sizes = {entry.value for entry in self.entries if entry.kind == "size"}
+        # a turn is searched several times
+        self._beginning_with = lru_cache(4096)(self._find_beginning)
+        self._owners = lru_cache(4096)(self._find_owners)
 
     def _add(self, kind: str, value: str, name: str) -> None:
         parts = [word for word in words(name) if word.fold[0].isalnum() or word.fold in "£$€"]
@@ -174,13 +177,23 @@ class Vocabulary:
         for at, word in enumerate(turn):
             if not word.fold[0].isalnum() and word.fold not in "£$€":
                 continue
-            for entry in self.entries:
+            for entry in self._beginning_with(word.fold, word.stem):
                 if end := _matches(turn, at, entry.stems):
                     verbatim = entry.folds == tuple(w.fold for w in turn[at:end])
                     yield Mention(entry.kind, (entry.value,), at, end, verbatim=verbatim)
             for size in SIZES.get(self._size_word(word), ()):
                 if size in self.sizes and word.fold not in self.sizes:
                     yield Mention("size", (size,), at, at + 1)
+
+    def _find_beginning(self, fold: str, stem: str) -> tuple[_Entry, ...]:
+        """The entries whose names a word may begin, as _matches() reads it: all others need not be tried."""
+
+        def may_begin(stems: tuple[str, ...]) -> bool:
+            if stems[0].isdecimal():
+                return str(number(fold)) == stems[0]
+            return _is_close(fold, stem, stems[0]) or stems[0].startswith(fold) or "".join(stems) == stem
+
+        return tuple(entry for entry in self.entries if may_begin(entry.stems))
 
     @staticmethod
     def _size_word(word: Word) -> str:
@@ -194,14 +207,17 @@ class Vocabulary:
         for at, word in enumerate(turn):
             if word.stem in self.extra_parts and word.stem not in self.parts:
                 yield Mention("extra", (self.extra_parts[word.stem],), at, at + 1, exact=False)
-            owners = self._owners(word)
+            owners = self._owners(word.fold, word.stem)
             if not owners:
                 continue
             if (word.stem not in self.heads and not self._alone(turn, at)) or _part_of_another(turn, at):
                 continue
             end = at + 1
             best = owners
-            while end < len(turn) and (more := {o: None for o in self._owners(turn[end]) if o in best}):
+            while end < len(turn):
+                also = self._owners(turn[end].fold, turn[end].stem)
+                if not (more := {owner: None for owner in also if owner in best}):
+                    break
                 best, end = more, end + 1
             yield Mention("item", tuple(best), at, end, exact=False)
 
@@ -214,24 +230,26 @@ class Vocabulary:
             or after.fold in ("one", "ones", "with", "for", "in", "instead")
         )  # fmt: skip
 
-    def _owners(self, word: Word) -> dict[str, None]:
-        if word.fold.endswith(("ed", "ing")) and word.fold not in self.forms:
+    def _find_owners(self, fold: str, stem: str) -> dict[str, None]:
+        """The items whose names a word may be a part of."""
+        if fold.endswith(("ed", "ing")) and fold not in self.forms:
             return {}  # "toasted" is not a toast
-        if word.stem in self.parts:
-            return self.parts[word.stem]
-        for part, owners in self.parts.items():
-            if close(word, part):
-                return owners
-        return {}
+        if stem in self.parts:
+            return self.parts[stem]
+        return next((owners for part, owners in self.parts.items() if _is_close(fold, stem, part)), {})
 
 
 def close(word: Word, part: str) -> bool:
     """Whether a word of a guest is stem ``part`` of the house, or a slip of the pen for it: no other English word."""
-    return word.stem == part or _close(word.fold, word.stem, part)
+    return _is_close(word.fold, word.stem, part)
 
 
 @lru_cache(1 << 16)  # a turn is searched several times
-def _close(fold: str, stem: str, part: str) -> bool:
+def _is_close(fold: str, stem: str, part: str) -> bool:
+    if stem == part:
+        return True
+    if part[0] not in (fold[0], stem[:1]):
+        return False
     if fold == part + "s" or (
         re.sub("[iy]$", "", stem) == re.sub("[iy]$", "", part)
         and (part[-1] not in "iy" or re.search("(?:y|ie?)s?$", fold))

@@ -46,6 +46,8 @@ class Word:
 
 def folded(text: str) -> str:
     """Lower case without accents: "Rösti" -> "rosti"."""
+    if text.isascii():
+        return text.casefold()
     plain = unicodedata.normalize("NFKD", text.replace("’", "'").replace("ß", "ss"))
     return "".join(c for c in plain if not unicodedata.combining(c)).casefold()
 

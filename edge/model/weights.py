@@ -183,8 +183,11 @@ def _floats(matrix: TernaryMatrix) -> array[float]:
     weights, scales, k = matrix.unpack(), matrix.scales, matrix.k
     per_row = max(1, len(scales) // matrix.n_row)
     group = -(-k // (128 * per_row)) * 128 if per_row > 1 else k
-    out = array("f", bytes(4 * len(weights)))
-    for i, weight in enumerate(weights):
-        row, column = divmod(i, k)
-        out[i] = weight * scales[(row * per_row + column // group) % len(scales)]
+    out = array("f")
+    for row in range(matrix.n_row):
+        for i, column in enumerate(range(0, k, group)):
+            scale = scales[(row * per_row + i) % len(scales)]
+            value = [array("f", [weight * scale]).tobytes() for weight in (0, 1, -1)]  # -1 is also the last index
+            part = weights[row * k + column : row * k + min(column + group, k)]
+            out.frombytes(b"".join([value[weight] for weight in part]))
     return out
