@@ -20,7 +20,7 @@ import pytest
 
 import edge
 from edge import Sampling
-from edge.constrain import lark
+from edge.constrain import bounds, lark
 from edge.constrain.constraint import Constraint
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
@@ -90,6 +90,13 @@ def walk(vocabulary: Vocabulary, spec: Spec, seed: int, most: int, spread: float
 
 def text_of(vocabulary: Vocabulary, ids: list[int]) -> str:
     return b"".join(map(vocabulary.token_bytes, ids)).decode()
+
+
+def takes(engine, spec: Spec, instance: Any) -> bool:
+    """Whether a form accepts a value."""
+    matcher = engine.model.vocabulary().matcher(spec.rules())
+    tokens = engine.tokenizer.encode(json.dumps(instance, separators=(",", ":"), ensure_ascii=False))
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
 
 # ---- what is asked for -----------------------------------------------------------------------------------------------
@@ -346,6 +353,8 @@ def test_random_answers_are_valid(engine, schema) -> None:
 
 A, B = {"properties": {"a": {"type": "null"}}}, {"properties": {"b": {"type": "null"}}, "required": ["b"]}
 CLOSED = {"additionalProperties": False}
+BOTH = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}
+EITHER = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
 
 @pytest.mark.parametrize(
@@ -359,6 +368,16 @@ CLOSED = {"additionalProperties": False}
         ({"properties": {"properties": A}}, {"properties": {"properties": A | CLOSED}} | CLOSED),
         ({"properties": {"$ref": A, "oneOf": A}}, {"properties": {"$ref": A | CLOSED, "oneOf": A | CLOSED}} | CLOSED),
         ({"$ref": "#/$defs/a", "$defs": {"a": A}}, {"$ref": "#/$defs/a", "$defs": {"a": A | CLOSED}}),
+        (A | {"minProperties": 1}, A | {"minProperties": 1} | CLOSED),
+        (A | {"maxProperties": 1}, A | {"maxProperties": 1} | CLOSED),
+        (A | {"required": ("a",)}, A | {"required": ["a"]} | CLOSED),
+        ({"properties": {1: {}}, "required": ["1"]}, {"properties": {"1": {}}, "required": ["1"]} | CLOSED),
+        (BOTH | EITHER, BOTH | EITHER | CLOSED),
+        (
+            {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}}, "$defs": {"a": A, "b": B}},
+            {"properties": {"pet": {"oneOf": [{"$ref": "#/$defs/b"}, {"type": "null"}]}},
+             "$defs": {"a": A | CLOSED, "b": B}} | CLOSED,
+        ),
     ],
 )
 def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
@@ -374,9 +393,13 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
         A | {"additionalProperties": True},
         A | {"additionalProperties": {"type": "null"}},
         A | {"required": ["a", "b"]},
-        A | {"minProperties": 1},
-        A | {"maxProperties": 1},
+        A | {"minProperties": 2},
         {"allOf": [A, B]},
+        A | EITHER,
+        {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
+        {"$ref": "#/$defs/list", "items": B, "$defs": {"list": {"items": A}}},
+        {"allOf": [{"$ref": "#/$defs/x"}, B], "$defs": {"x": {"$ref": "#/$defs/y"}, "y": A}},
+        {"$ref": "#other", "$defs": {"a": A | {"$anchor": "other"}}},
         {"allOf": [{"properties": {"x": A}}, {"properties": {"x": B}}]},
         {"oneOf": [A | {"required": ["a"]}, B]},
         A | {"anyOf": [B, {"required": ["c"]}]},
@@ -388,6 +411,59 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
 )
 def test_objects_that_may_need_others_stay_open(given) -> None:
     assert json.loads(parse(given)[0]) == given
+
+
+def test_what_closing_must_not_change(engine) -> None:
+    """Each was refused as a form that no answer can have, or lost its schema, when its objects were closed."""
+    jsonschema = pytest.importorskip("jsonschema")
+    lists = {"type": "array", "minItems": 1, "items": B, "allOf": [{"items": A | {"required": ["a"]}}]}
+    either = BOTH | EITHER | {"type": "object"}
+    few = BOTH | {"type": "object", "minProperties": 1}
+    cases = (lists, [{"b": None}]), (either, {}), (either, {"a": None, "c": 1}), (few, {}), (few, {"c": 1})
+    for schema, bad in cases:
+        spec = Spec.of(schema=schema)
+        for seed in range(5):
+            ids, _ = walk(engine.model.vocabulary(), spec, seed, most=60)
+            jsonschema.validate(json.loads(text_of(engine.model.vocabulary(), ids)), schema)
+        assert not takes(engine, spec, bad)
+    strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": few}}
+    assert "additionalProperties" in Tools.of([strict]).tools[0].schema
+
+
+def test_the_size_of_tools_is_that_of_their_schemas_as_given() -> None:
+    def tree(depth: int) -> dict[str, Any]:
+        return {"properties": {"a": tree(depth - 1), "b": tree(depth - 1)}} if depth else {"type": "null"}
+
+    tools = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object"} | tree(5)}}
+             for i in range(18)]  # fmt: skip
+    given = sum(len(json.dumps(tool["function"]["parameters"])) for tool in tools)
+    closed = sum(len(tool.schema) for tool in Tools.of(tools).tools)
+    assert given < bounds.MOST_SCHEMA < closed
+
+
+@pytest.mark.parametrize("ref", ["#/x-a/b", "#/$defs/none", "#/const/c"])
+def test_a_reference_leads_to_a_schema_that_was_checked(ref) -> None:
+    given = {"$ref": ref, "x-a": {"b": {"not": {}}}, "$defs": {"n": {"const": {"c": {"not": {}}}}}}
+    with pytest.raises(UsageError, match=re.escape(f"schema has a $ref that does not lead to a schema: {ref}")):
+        Spec.of(schema=given)
+
+
+@pytest.mark.parametrize("lead", [{"$id": "http://example.com/a"}, {"$anchor": "a"}])
+def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
+    """llguidance follows them by recursion: 3,000 levels overflow its stack, which ends the process."""
+
+    def deep(inner: dict[str, Any]) -> dict[str, Any]:
+        for _ in range(55):
+            inner = {"items": inner}
+        return inner
+
+    chain = {f"a{i}": deep({"$ref": f"#/$defs/a{i + 1}"}) for i in range(50)} | {"a50": {"type": "null"}}
+    if "$anchor" in lead:
+        chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}) | {"$anchor": f"a{i}"} for i in range(48)}
+        chain["a48"] = {"type": "null", "$anchor": "a48"}
+    first = "#a0" if "$anchor" in lead else "#/$defs/a0"
+    with pytest.raises(UsageError, match="too deep"):
+        Spec.of(schema={"properties": {"p": lead | {"$defs": chain, "$ref": first}}})
 
 
 def test_no_property_is_invented(engine) -> None:
@@ -417,10 +493,7 @@ def test_schemas_of_the_public_suite(engine) -> None:
         case = json.loads(line)
         schema, spec = case["schema"], Spec.of(schema=case["schema"])
         for instance in case["invalid"]:
-            matcher = vocabulary.matcher(spec.rules())
-            tokens = engine.tokenizer.encode(json.dumps(instance, separators=(",", ":"), ensure_ascii=False))
-            taken = matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
-            assert not taken, f"{case['where']}: {instance}"
+            assert not takes(engine, spec, instance), f"{case['where']}: {instance}"
         ids, whole = walk(vocabulary, spec, number, most=50)
         assert whole, case["where"]
         kind = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)

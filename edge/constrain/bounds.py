@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -99,21 +99,20 @@ def check_lark(text: str, name: str = "grammar") -> None:
 
 def check_schema(schema: Any, name: str = "schema") -> None:
     """Check a JSON schema, given as JSON's own types.  Raises UsageError."""
-    levels, parts, targets = 0, 0, dict[str, None]()
+    levels, parts, n_values = 0, 0, 0
     multiples: list[int] = []
     merged = False  # schemas are laid over each other: remainders of several numbers have to be right at once
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
         value, depth = waiting.pop()
         levels = max(levels, depth)
+        n_values += isinstance(value, (list, dict))
         if depth > MOST_LEVELS:
             break
         if isinstance(value, list):
             waiting += ((each, depth + 1) for each in value)
         elif isinstance(value, dict):
             waiting += ((each, depth + 1) for each in value.values())
-            if isinstance(target := value.get("$ref"), str):
-                targets[target] = None
             merged = merged or "allOf" in value or "$ref" in value and len(value) > 1
             parts += sum(len(held) for key in _PARTS if isinstance(held := value.get(key), (dict, list)))
             if isinstance(held := value.get("enum"), list):
@@ -126,10 +125,13 @@ def check_schema(schema: Any, name: str = "schema") -> None:
                 for pattern in given if isinstance(given, dict) else [given]:
                     if isinstance(pattern, str):
                         check_regex(pattern, name)
-    for target in targets:
-        if levels > MOST_LEVELS:
-            break
-        levels += _levels(_target(schema, target))
+    places = targets(schema) if levels <= MOST_LEVELS else set()
+    if places is None:
+        levels += n_values
+    else:
+        for place in places:
+            if levels <= MOST_LEVELS:
+                levels += _levels(part_at(schema, place))
     if levels > MOST_LEVELS:
         raise UsageError(f"is too deep: it and what its references name have more than {MOST_LEVELS} levels",
                          argument=name)
@@ -234,23 +236,38 @@ def _embedded(text: str, at: int, name: str) -> int:
     return end
 
 
-def _target(schema: Any, ref: str) -> Any:
-    """The part of the schema that a reference names; None for other references, which llguidance refuses."""
+def targets(schema: Any) -> set[tuple[str, ...]] | None:
+    """The places that the references in a schema lead to; None if an $id or $anchor decides where one leads."""
+    refs, has_ids, waiting = set[str](), False, [(schema, False)]
+    while waiting:
+        value, inside = waiting.pop()
+        if isinstance(value, dict):
+            has_ids = has_ids or inside and any(isinstance(value.get(key), str) for key in ("$id", "id"))
+            if isinstance(ref := value.get("$ref"), str):
+                refs.add(ref)
+        if isinstance(value, (list, dict)):
+            waiting += ((each, True) for each in (value.values() if isinstance(value, dict) else value))
+    places = {place for ref in refs if (place := pointer(ref)) is not None}
+    return None if refs and (has_ids or not all(ref == "#" or ref.startswith("#/") for ref in refs)) else places
+
+
+def pointer(ref: str) -> tuple[str, ...] | None:
+    """The keys and indices that a reference consists of ("#/$defs/a"); None for one that needs an $id or $anchor."""
     from urllib.parse import unquote
 
-    if not ref.startswith("#"):
+    if ref != "#" and not ref.startswith("#/"):
         return None
-    for part in _parts(unquote(ref[1:])):
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in unquote(ref[1:]).split("/")[1:])
+
+
+def part_at(schema: Any, place: Sequence[str]) -> Any:
+    """The part of a schema at a place; None if there is none."""
+    for part in place:
         if isinstance(schema, list) and part.isdigit() and len(part) < 10:
             schema = dict(enumerate(schema)).get(int(part))
         else:
             schema = schema.get(part) if isinstance(schema, dict) else None
     return schema
-
-
-def _parts(pointer: str) -> Iterator[str]:
-    for part in pointer.split("/")[1:]:
-        yield part.replace("~1", "/").replace("~0", "~")
 
 
 def _levels(value: Any) -> int:

@@ -6,12 +6,11 @@ by name, so that an answer always obeys the whole schema.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from edge.constrain.bounds import MOST_SCHEMA, check_schema, check_text
+from edge.constrain import bounds, classes
 from edge.errors import UsageError
 
 #: keys that llguidance supports, by the kind of their values
@@ -31,19 +30,29 @@ _REMARKS = _DESCRIPTIONS | {
     "$schema", "$id", "id", "$anchor", "readOnly", "writeOnly", "deprecated", "contentMediaType", "contentEncoding",
     "discriminator",
 }
-#: keys that join schemas about one value; beside them, or beside each other, keys about objects must stay as they are
+#: keys that join schemas about one value, if there are several of them or beside keys about the parts of the value
 _JOINING = frozenset(("allOf", "anyOf", "oneOf", "$ref", "const", "enum"))
-_OF_OBJECTS = frozenset((
-    "properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties",
-))  # fmt: skip
+_OF_PARTS = _ONE | {"prefixItems", "properties", "patternProperties", "required", "minProperties", "maxProperties"}
+#: keys with which a schema may need properties that it does not name
+_UNNAMED = frozenset(("$ref", "const", "enum", "oneOf", "patternProperties", "minProperties"))
 MOST_DEEP = 64  # schemas inside schemas
 
+Place = tuple[str, ...]  # the keys and indices that lead to a part of a schema
 
-def parse(given: Any) -> tuple[str, type | None]:
-    """(JSON text of the schema, the class to build values with or None).
 
-    ``given``: a mapping, JSON text, true or false, a dataclass or a pydantic model class.  Raises UsageError, naming
-    keys that are not supported.
+class Schema(NamedTuple):
+    """A schema that was checked: its JSON ``text``, the class ``into`` which values are built or None, and its ``size``
+    as given, in characters without descriptions."""
+
+    text: str
+    into: type | None
+    size: int
+
+
+def parse(given: Any) -> Schema:
+    """The schema that is given as a mapping, JSON text, true or false, a dataclass or a pydantic model class.
+
+    Raises UsageError, naming keys that are not supported.
     """
     into = given if isinstance(given, type) else None
     if isinstance(given, str):
@@ -52,12 +61,12 @@ def parse(given: Any) -> tuple[str, type | None]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"is not JSON: {error}", argument="schema") from None
     elif into is not None:
-        given = _of_class(into)
+        given = classes.schema_of(into)
     if isinstance(given, Mapping) and not isinstance(given, dict):
         given = dict(given)
     if not isinstance(given, (dict, bool)):
         raise UsageError("must be a JSON object, its text, a dataclass or a pydantic model", argument="schema")
-    check_schema(given)
+    bounds.check_schema(given)
     unknown = sorted(set(_unsupported(given, "", 0)))
     patterns, names = set[str](), set[str]()
     _collect(given, patterns, names)
@@ -67,29 +76,39 @@ def parse(given: Any) -> tuple[str, type | None]:
                              "which is not supported")  # fmt: skip
     if unknown:
         raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
-    bare = _bare(given)
     try:
-        check_text(len(json.dumps(bare, ensure_ascii=False)), "schema", MOST_SCHEMA)
-        return json.dumps(_closed(bare), ensure_ascii=False), into
+        text = json.dumps(_bare(given), ensure_ascii=False)
+        bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
+        closed = json.dumps(_closed(json.loads(text)), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
+    return Schema(closed, into, len(text))
+
+
+def _changed(schema: dict[str, Any], change: Callable[[Any, Place], Any]) -> dict[str, Any]:
+    """The schema with change(part, place) for each schema inside it; places are relative to it."""
+    changed: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _ONE | _MANY and isinstance(value, list):
+            changed[key] = [change(each, (key, str(i))) for i, each in enumerate(value)]
+        elif key in _ONE:
+            changed[key] = change(value, (key,))
+        elif key in _NAMED and isinstance(value, dict):
+            changed[key] = {name: change(each, (key, name)) for name, each in value.items()}
+        else:
+            changed[key] = value
+    return changed
 
 
 def _bare(schema: Any) -> Any:
     """The schema without its descriptions, which are often most of it and take memory."""
     if not isinstance(schema, dict):
         return schema
-    bare = {}
-    for key, value in schema.items():
-        if key in _ONE:
-            bare[key] = [_bare(each) for each in value] if isinstance(value, list) else _bare(value)
-        elif key in _MANY and isinstance(value, list):
-            bare[key] = [_bare(each) for each in value]
-        elif key in _NAMED and isinstance(value, dict):
-            bare[key] = {name: _bare(each) for name, each in value.items()}
-        elif key not in _DESCRIPTIONS:
-            bare[key] = value
-    return bare
+    rest = {key: value for key, value in schema.items() if key not in _DESCRIPTIONS}
+    return _changed(rest, lambda part, _: _bare(part))
+
+
+# ---- objects that list their properties have no others ---------------------------------------------------------------
 
 
 def _closed(schema: Any) -> Any:
@@ -99,36 +118,51 @@ def _closed(schema: Any) -> Any:
     properties rarely wants more.  llama.cpp has the same default.  Every answer to the result is valid for the schema:
     where closing an object by itself could change what a combination of schemas means, the object stays open.
     """
-    return schema if _has_joined_refs(schema, True) else _close(schema, True)
+    if bounds.targets(schema) is None:
+        return schema  # any part may be joined with another
+    stay_open = _joined(schema)
+
+    def close(part: Any, place: Place) -> Any:
+        if not isinstance(part, dict):
+            return part
+        closed = _changed(part, lambda inner, below: close(inner, place + below))
+        if place not in stay_open and _lists_all(part):
+            closed["additionalProperties"] = False
+        return closed
+
+    return close(schema, ())
 
 
-def _close(schema: Any, alone: bool) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    alone = alone and not _joins(schema)
-    closed = {}
-    for key, value in schema.items():
-        inner = alone or key in _DEFINITIONS
-        if key in _ONE:
-            closed[key] = [_close(each, inner) for each in value] if isinstance(value, list) else _close(value, inner)
-        elif key in _MANY and isinstance(value, list):
-            closed[key] = [_close(each, inner) for each in value]
-        elif key in _NAMED and isinstance(value, dict):
-            closed[key] = {name: _close(each, inner) for name, each in value.items()}
-        else:
-            closed[key] = value
-    if alone and _lists_all(schema):
-        closed["additionalProperties"] = False
-    return closed
+def _joined(schema: Any) -> set[Place]:
+    """The places of all schemas that describe a value, or a part of one, together with others.
 
+    Raises UsageError for a $ref that leads to no schema: what is there was not checked.
+    """
+    joined, places, targets = set[Place](), set[Place](), list[Place]()
+    refs = dict[Place, str]()
 
-def _lists_all(schema: dict[str, Any]) -> bool:
-    """Whether the properties can be all that there are, and nothing is said about others."""
-    properties, required = schema.get("properties"), schema.get("required", [])
-    if schema.keys() & {"additionalProperties", "minProperties", "maxProperties"}:
-        return False
-    return isinstance(properties, dict) and isinstance(required, list) and \
-        all(isinstance(name, str) and name in properties for name in required)  # fmt: skip
+    def walk(part: Any, place: Place, alone: bool) -> None:
+        places.add(place)
+        if not isinstance(part, dict) or place in joined:
+            return
+        joins = _joins(part)
+        stays_open = not alone or joins and not _names_all(part)
+        if stays_open:
+            joined.add(place)
+        if isinstance(ref := part.get("$ref"), str) and (target := bounds.pointer(ref)) is not None:
+            refs[target] = ref
+            if stays_open:
+                targets.append(target)
+        _changed(part, lambda inner, below: walk(inner, place + below, alone and not joins or below[0] in _DEFINITIONS))
+
+    walk(schema, (), True)
+    if lost := refs.keys() - places:
+        first = min(refs[place] for place in lost)
+        raise UsageError(f"has a $ref that does not lead to a schema: {first}", argument="schema")
+    while targets:
+        target = targets.pop()
+        walk(bounds.part_at(schema, target), target, False)
+    return joined
 
 
 def _joins(schema: dict[str, Any]) -> bool:
@@ -138,24 +172,36 @@ def _joins(schema: dict[str, Any]) -> bool:
     joining = schema.keys() & _JOINING
     parts = schema.get("allOf")
     return "oneOf" in joining or len(joining) > 1 or isinstance(parts, list) and len(parts) > 1 or \
-        bool(joining and schema.keys() & _OF_OBJECTS)  # fmt: skip
+        bool(joining and schema.keys() & _OF_PARTS)  # fmt: skip
 
 
-def _has_joined_refs(schema: Any, alone: bool) -> bool:
-    """Whether a $ref takes part in a combination: any schema may be part of one then."""
-    if isinstance(schema, list):
-        return any(_has_joined_refs(each, alone) for each in schema)
-    if not isinstance(schema, dict):
-        return False
-    alone = alone and not _joins(schema)
-    if "$ref" in schema and not alone:
-        return True
-    for key, value in schema.items():
-        inner = alone or key in _DEFINITIONS
-        parts = value.values() if key in _NAMED and isinstance(value, dict) else [value]
-        if key in _ONE | _MANY | _NAMED and any(_has_joined_refs(each, inner) for each in parts):
-            return True
-    return False
+def _names_all(schema: dict[str, Any]) -> bool:
+    """Whether the schema lists all properties that the schemas joined with it name ("a or b is required")."""
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict) or part.keys() & _UNNAMED:
+            return False
+        if part is not schema and "additionalProperties" in part:
+            return False
+        if not all(_has_names(schema, part.get(key, [])) for key in ("properties", "required")):
+            return False
+        waiting += [each for key in ("allOf", "anyOf") if isinstance(part.get(key), list) for each in part[key]]
+    return True
+
+
+def _lists_all(schema: dict[str, Any]) -> bool:
+    """Whether the properties can be all that there are, and nothing is said about others."""
+    least = schema.get("minProperties", 0)
+    return "additionalProperties" not in schema and _has_names(schema, schema.get("required", [])) and \
+        isinstance(least, (int, float)) and least <= len(schema["properties"])  # fmt: skip
+
+
+def _has_names(schema: dict[str, Any], names: Any) -> bool:
+    """Whether the schema lists properties, and all these names are among them."""
+    properties = schema.get("properties")
+    return isinstance(properties, dict) and isinstance(names, (list, dict)) and \
+        all(isinstance(name, str) and name in properties for name in names)  # fmt: skip
 
 
 def _unsupported(schema: Any, where: str, depth: int) -> Iterator[str]:
@@ -199,124 +245,3 @@ def _matches(pattern: str, name: str) -> bool:
         return re.search(pattern, name) is not None
     except re.error:  # a pattern that only llguidance can read: better refused than wrong
         return True
-
-
-# ---- classes ---------------------------------------------------------------------------------------------------------
-
-
-def _of_class(kind: type) -> Any:
-    """The schema of a dataclass or a pydantic model."""
-    if hasattr(kind, "model_json_schema"):  # pydantic: only there if the caller has it
-        return kind.model_json_schema()
-    if not dataclasses.is_dataclass(kind):
-        raise UsageError(f"is {kind.__name__}, which is neither a dataclass nor a pydantic model", argument="schema")
-    defs: dict[str, Any] = {}
-    return {**_of_type(kind, kind.__name__, defs), **({"$defs": defs} if defs else {})}
-
-
-def _of_dataclass(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
-    import typing
-
-    hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    return {
-        "type": "object",
-        "properties": {field.name: _of_type(hints[field.name], f"{kind.__name__}.{field.name}", defs)
-                       for field in fields},
-        "required": [field.name for field in fields],
-        "additionalProperties": False,
-    }  # fmt: skip
-
-
-_SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-
-
-def _of_type(hint: Any, name: str, defs: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one annotation; dataclasses are added to ``defs``, so that they may refer to themselves."""
-    import enum
-    import types
-    import typing
-
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return {}
-    if hint in _SIMPLE:
-        return {"type": _SIMPLE[hint]}
-    if origin is typing.Literal:
-        return {"enum": list(args)}
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [_of_type(each, name, defs) for each in args]}
-    if origin is list and args:
-        return {"type": "array", "items": _of_type(args[0], name, defs)}
-    if origin is tuple and args[1:] == (...,):
-        return {"type": "array", "items": _of_type(args[0], name, defs)}
-    if origin is tuple and args:
-        items = [_of_type(each, name, defs) for each in args]
-        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
-    if origin is dict and args[:1] == (str,):
-        return {"type": "object", "additionalProperties": _of_type(args[1], name, defs)}
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return {"enum": [each.value for each in hint]}
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        if hint.__name__ not in defs:
-            defs[hint.__name__] = {}
-            defs[hint.__name__] = _of_dataclass(hint, defs)
-        return {"$ref": f"#/$defs/{hint.__name__}"}
-    raise UsageError(f"is wrong: {name} has a type that JSON cannot represent: {hint}", argument="schema")
-
-
-def value(text: str, into: type | None) -> Any:
-    """The value of an answer: an instance of ``into``, or JSON's own types.  Raises ValueError for an incomplete
-    answer.
-    """
-    parsed = json.loads(text)
-    if into is None:
-        return parsed
-    if hasattr(into, "model_validate"):
-        return into.model_validate(parsed)
-    return _build(parsed, into)
-
-
-def _build(parsed: Any, hint: Any) -> Any:
-    """Convert JSON's types to those of the annotation."""
-    import enum
-    import types
-    import typing
-
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(parsed, dict):
-        hints = typing.get_type_hints(hint)
-        return hint(**{name: _build(each, hints[name]) for name, each in parsed.items()})
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint(parsed)
-    if origin in (typing.Union, types.UnionType):
-        for each in args:
-            if _fits(parsed, each):
-                return _build(parsed, each)
-    if origin is list:
-        return [_build(each, args[0]) for each in parsed]
-    if origin is tuple:
-        kinds = [args[0]] * len(parsed) if args[1:] == (...,) else args
-        return tuple(_build(each, kind) for each, kind in zip(parsed, kinds))
-    if origin is dict:
-        return {name: _build(each, args[1]) for name, each in parsed.items()}
-    return float(parsed) if hint is float else parsed
-
-
-def _fits(parsed: Any, hint: Any) -> bool:
-    """Whether a JSON value can have the type of this annotation; chooses the member of a union."""
-    import enum
-    import typing
-
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return parsed in typing.get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return parsed in [each.value for each in hint]
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return isinstance(parsed, dict) and {f.name for f in dataclasses.fields(hint) if f.init} == set(parsed)
-    if hint is float:
-        return type(parsed) in (int, float)
-    if hint in _SIMPLE:
-        return type(parsed) is hint
-    return hint is Any or isinstance(parsed, origin if origin is not tuple else list)

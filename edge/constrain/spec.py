@@ -49,8 +49,8 @@ class Spec:
         if name == "schema":
             from edge.constrain.schema import parse
 
-            text, into = parse(schema)
-            spec = cls(text, True, into)
+            parsed = parse(schema)
+            spec = cls(parsed.text, True, parsed.into)
         elif name == "regex":
             bounds.check_regex(_checked(regex, name), name)
             spec = cls(f"start: /{str(regex).replace('/', chr(92) + '/')}/")
@@ -102,7 +102,7 @@ class Spec:
         """
         if not self.is_json:
             return text
-        from edge.constrain.schema import value
+        from edge.constrain.classes import value
 
         return value(text, self.into)
 

@@ -46,8 +46,8 @@ To call a function, answer only with one JSON object: {{"name": "<function>", "p
 
 
 class Tool:
-    """One function: its ``name``, the ``schema`` of its arguments as JSON text, and ``given``, the client's
-    definition.
+    """One function: its ``name``, the ``schema`` of its arguments as JSON text, the ``size`` of this schema as the
+    client wrote it, in characters without descriptions, and ``given``, the client's definition.
 
     Raises UsageError that names what is wrong.
     """
@@ -68,13 +68,13 @@ class Tool:
         if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
             raise UsageError(f"{where}.function.parameters must be a JSON schema of type object")
         try:
-            self.schema, _ = parse({"type": "object", **parameters})
+            self.schema, _, self.size = parse({"type": "object", **parameters})
             if error := Spec(self.schema, True).problem():
                 raise UsageError(f"schema: {error}")
         except UsageError as error:
             if function.get("strict"):
                 raise UsageError(f"{where}.function.parameters: {error}") from None
-            self.schema = _OBJECT  # not strict: arguments are an object, of whatever
+            self.schema, self.size = _OBJECT, len(_OBJECT)  # not strict: arguments are an object, of whatever
 
 
 class Tools:
@@ -95,7 +95,7 @@ class Tools:
         if not isinstance(tools, list) or len(tools) > MOST:
             raise UsageError(f"tools must be a list of at most {MOST} functions")
         known = [Tool(each, f"tools[{i}]") for i, each in enumerate(tools)]
-        check_text(sum(len(tool.schema) for tool in known), "tools", MOST_SCHEMA)
+        check_text(sum(tool.size for tool in known), "tools", MOST_SCHEMA)
         names = [tool.name for tool in known]
         if len(set(names)) < len(names):
             raise UsageError(f"tools has two functions named {next(n for n in names if names.count(n) > 1)}")
