@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
-from edge.kv.config import DEFAULT_OFFLOAD, KVConfig, KVPlan
+from edge.kv.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.kv.space import KVSpace
 from edge.model.cores import choose
 from edge.model.footprint import Footprint, available_memory
@@ -169,7 +169,9 @@ def load(
     chat = Template.for_model(checkpoint, name=template, think=think)
     report(3, 10)
     if system:
-        wishes = wishes.pinning(chat.beginning(tokenizer, system), checkpoint.config.n_ctx_train)
+        room = wishes.window or wishes.ctx or min(DEFAULT_CTX, checkpoint.config.n_ctx_train)
+        beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
+        wishes = wishes.pinning(beginning, checkpoint.config.n_ctx_train)
 
     reading = None
     if checkpoint.open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import edge
-from edge.errors import UsageError
+from edge.errors import ContextFull, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +137,110 @@ def test_commands_say_before_reading_what_is_left_out(root, how):
     if "json" in how:
         last = json.loads(done.stdout.splitlines()[-1])
         assert last["left_out"] > 60_000 and last["usage"]["prompt"] <= 256
+
+
+# ---- a system prompt that is longer than the context -----------------------------------------------------------------
+
+TOO_LONG = "the system prompt has (more than )?[0-9]+ tokens, the context 256; a shorter one or a larger --ctx helps"
+SYSTEMS = {
+    "four million characters": BOOK * 60,
+    "just too long": "Tea and scones by the sea. " * 80,
+    "few tokens for many characters": " " * 400_000,
+    "many bytes": "日本" * 150,
+}
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_prompt_longer_than_the_context_is_refused_before_anything_is_read(name, overflow, monkeypatch):
+    from edge.model.model import Model
+    from edge.prompt.tokenizer import Tokenizer
+
+    encoded, steps = [], []
+    encode, step = Tokenizer.encode, Model.step
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encoded.append(text) or encode(self, text))
+    monkeypatch.setattr(Model, "step", lambda self, batch: steps.append(1) or step(self, batch))
+    system = SYSTEMS[name]
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session(system) as session:
+        talk = [{"role": "system", "content": system}, {"role": "user", "content": "Hi"}]
+        calls = (
+            lambda: session.warm(), lambda: session.ask("Hi", max_tokens=1).text, lambda: session.score("Hi", "yes"),
+            lambda: session.chat(talk, max_tokens=1).text,
+            lambda: session.chat([{"role": "user", "content": "Hi"}, *talk], max_tokens=1).text,
+        )
+        for call in calls:
+            encoded.clear()
+            with pytest.raises(ContextFull, match=TOO_LONG):
+                call()
+            assert not steps and len(encoded) <= 2
+            assert len(encoded[0]) <= 8 * 256
+        assert session.finish_reason is None and session.messages == talk[:1]
+        # the session goes on
+        assert session.complete("Hi", max_tokens=1).text is not None
+        session.system = "Be short."
+        assert session.ask("Hi", max_tokens=1).text is not None
+
+
+def test_a_system_prompt_as_long_as_the_context_is_not_refused(engine):
+    text = engine.tokenizer.decode(engine.tokenizer.encode(BOOK)[:256])
+    assert len(engine.tokenizer.encode(text)) == 256
+    with engine.session(text) as session:
+        assert session.ask("Hi", max_tokens=1).text is not None
+
+
+def test_old_remarks_of_the_system_may_be_many(engine):
+    """Only one of them counts at a time: the oldest leave the context with their turns."""
+    turns = [{"role": "system", "content": "A remark about the weather. " * 9}, {"role": "user", "content": "Hi"}] * 20
+    with engine.session() as session:
+        answer = session.chat(turns, max_tokens=1)
+        assert answer.text is not None and answer.usage.prompt <= engine.plan.n_ctx
+
+
+@pytest.mark.parametrize("how", ["run", "run --json", "run -n 0", "chat", "chat --jsonl", "serve"])
+def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
+    import json
+    import re
+    import subprocess
+    import sys
+
+    (tmp_path / "big.txt").write_text(BOOK * 3)
+    arguments = [*how.split(), "-m", "bundled", "--ctx", "256", "-t", "1", "-sysf", str(tmp_path / "big.txt")]
+    said = "Hi\n"
+    if how == "run -n 0":
+        arguments += ["--session", str(tmp_path / "new.bes")]
+        said = ""
+    elif how == "chat --jsonl":
+        arguments = arguments[:-2]
+        talk = [{"role": "system", "content": BOOK * 3}, {"role": "user", "content": "Hi"}]
+        said = json.dumps({"op": "chat", "id": "a", "messages": talk}) + "\n"
+    elif how == "serve":
+        arguments += ["--port", "0"]
+    done = subprocess.run([sys.executable, "-m", "edge", *arguments], cwd=root, input=said, capture_output=True,
+                          text=True, timeout=300)  # fmt: skip
+    if how == "chat --jsonl":
+        event = json.loads(done.stdout.splitlines()[-1])
+        assert event["code"] == "context_full" and re.fullmatch(TOO_LONG, event["message"])
+        return
+    assert done.returncode == 7, done.stderr
+    assert re.fullmatch("bitnet-edge: " + TOO_LONG, done.stderr.splitlines()[-1])
+
+
+def test_a_service_refuses_a_long_system_prompt():
+    import re
+
+    from tests.http_service import serving
+
+    for overflow in ("slide", "stop"):
+        with serving("--ctx", "256", "--overflow", overflow, "-t", "1") as server:
+            talk = [{"role": "system", "content": BOOK}, {"role": "user", "content": "Hi"}]
+            for stream in (False, True):
+                status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": talk, "stream": stream})
+                assert status == 400 and found["error"]["code"] == "context_length_exceeded"
+                assert re.fullmatch(TOO_LONG, found["error"]["message"])
+
+
+# ---- interrupts ------------------------------------------------------------------------------------------------------
+
 LONG = {
     "one message": [{"role": "user", "content": "Tea and scones by the sea. " * 150_000}],
     "many": [{"role": ("user", "assistant")[i % 2], "content": "Grüße vom Meer. " * 100} for i in range(2001)],

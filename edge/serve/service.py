@@ -12,6 +12,7 @@ from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
 from edge.session.request import has_calls
+from edge.session.session import refuse_long_system
 
 if TYPE_CHECKING:
     from array import array
@@ -55,8 +56,10 @@ class Service:
         self.name = settings.name or ""
 
     def open(self, engine: Engine) -> None:
-        """Answer with this engine from now on."""
+        """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow."""
         s = self.settings
+        if s.system:
+            refuse_long_system(engine.model, engine.plan, [{"role": "system", "content": s.system}])
         self.name = s.name or engine.config.name
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
         self.engine = engine
@@ -117,13 +120,15 @@ class Service:
 
     def check(self, call: Call) -> None:
         """Refuse a call that cannot be answered before a stream has begun with status 200: an unsupported form, or a
-        prompt that does not fit (with the counts) and would be cut silently.  Blocks.  Raises Refusal or EdgeError.
+        prompt that does not fit (with the counts) and would be cut silently, or the system prompt alone.  Blocks.
+        Raises Refusal or EdgeError.
         """
         engine, _ = self.ready()
         if call.options.keys() & {*openai.FORMS, "tools"}:
             with engine.session("") as session:
                 session.request(call.options)
         if call.messages is not None:
+            refuse_long_system(engine.model, engine.plan, call.messages)
             tools, messages, definitions = call.options.get("tools"), call.messages, None
             if tools is None and has_calls(messages):
                 from edge.constrain.tools import Tools

@@ -23,10 +23,35 @@ from edge.session.usage import Timings, Usage, stats_line
 if TYPE_CHECKING:
     from edge.constrain.tools import Form
     from edge.kv.codec import Talk
+    from edge.kv.config import KVPlan
     from edge.kv.parking import Parked
     from edge.kv.prefixes import Prefixes
+    from edge.model.model import Model
     from edge.session.answer import Work
     from edge.session.scheduler import Need, Place
+
+
+def refuse_long_system(model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ContextFull for a system prompt that is longer than the context: nothing would be left of a conversation,
+    and a context that slides would not even hold its beginning.
+
+    Of a very long one only the beginning is encoded.
+    """
+    n_ctx = plan.n_ctx
+    for message in messages:
+        text = message["content"]
+        if message["role"] != "system" or len(text if text.isascii() else text.encode()) <= n_ctx:
+            continue  # a token has at least one byte
+        for size in (8 * n_ctx, len(text)):  # characters: most texts have fewer than 8 for each token
+            n = len(model.tokenizer.encode(text[:size]))
+            if n > n_ctx:
+                about = "more than " if size < len(text) else ""
+                raise ContextFull(
+                    f"the system prompt has {about}{n} tokens, the context {n_ctx}; a shorter one or a larger --ctx "
+                    "helps"
+                )
+            if size >= len(text):
+                break
 
 
 class Session:
@@ -80,8 +105,9 @@ class Session:
 
         If it is stopped early (by closing the answer, :meth:`cancel` or a timeout), the text up to then is kept as the
         answer; a turn without any text is not kept.  Raises UsageError at once for invalid options; the answer raises
-        ContextFull if the prompt does not fit and ``overflow`` is "stop".  If the context slides and the text is longer
-        than all of it, only its beginning and end are read: see :attr:`Answer.left_out`.
+        ContextFull if the system prompt is longer than the context, or if the prompt is and ``overflow`` is "stop".  If
+        the context slides and the text is longer than all of it, only its beginning and end are read: see
+        :attr:`Answer.left_out`.
         """
         check_text(text)
         return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), message=text)
@@ -120,8 +146,7 @@ class Session:
         0.75 and 0.25: the likeliest answer is "yes", although most answers would begin with something else.
 
         The question is read once, and does not become part of the conversation.  Nothing is random: the same question
-        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull if the question does not
-        fit and ``overflow`` is "stop".
+        gives the same numbers.  Raises UsageError for an empty text or list, and ContextFull as :meth:`ask`.
         """
         check_text(question)
         if isinstance(options, str) or not options:
@@ -138,7 +163,10 @@ class Session:
         return self.choose(question, [answer])[0]
 
     def warm(self) -> int:
-        """Read the system prompt and history of the next turn in advance.  Returns the number of cached tokens."""
+        """Read the system prompt and history of the next turn in advance.  Returns the number of cached tokens.
+
+        Raises ContextFull as :meth:`ask`.
+        """
         outcome = self._outcome = Outcome()
         return self._scheduler.drive(self._warm(outcome))
 
@@ -384,6 +412,7 @@ class Session:
         """Read what the next turn begins with.  Returns the number of tokens held."""
         place = self._enter(outcome)
         try:
+            refuse_long_system(self.model, self.plan, self.messages)
             while not place.granted and not outcome.interrupted():
                 yield place
             if not place.granted:
@@ -411,6 +440,7 @@ class Session:
         """Read the question, then each option after it."""
         place = self._enter(outcome)
         try:
+            refuse_long_system(self.model, self.plan, self.messages)
             while not place.granted:
                 yield place
             state = self._begin()
@@ -484,6 +514,9 @@ class Session:
         place = self._enter(outcome)
         asked = False
         try:
+            with interruptible(outcome.interrupted):
+                if prompt is None:
+                    refuse_long_system(self.model, self.plan, self.messages if messages is None else messages)
             while not place.granted:
                 if reason := outcome.interrupted():
                     outcome.finish_reason = reason
