@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from benchmarks import make_model
 from edge.cli.group import COMMANDS, NEIGHBOURS
+from edge.formats import open_checkpoint
+from edge.model.library import bundled
 from tests.services import REAL, ROOT, environment
 
 
@@ -96,6 +99,57 @@ def test_a_session_made_with_other_options(tmp_path: Path) -> None:
     assert done.returncode == 4 and done.stderr.count("\n") == 1
     assert "give --kv f16 --ctx 512, as it was made with, or another file" in done.stderr
     assert bitnet_edge("run", *file, "--kv", "f16", "--ctx", "512", "hi").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "give", "leave"),
+    [
+        (("--overflow", "stop"), "--overflow stop", "--overflow stop"),
+        (("--window", "256"), "--window 256", "--window"),
+        (("--sinks", "8"), None, "--sinks 4"),  # a session that sets none has the number of its file
+        (("--positions", "cache"), "--positions cache", "--positions"),
+        (("--kv-policy", "heavy"), "--kv-policy heavy", "--kv-policy"),
+        (("--kv-policy", "quarter"), "--kv-policy quarter", "--kv-policy"),
+        (("--kv-drop-layers", "1"), "--kv-drop-layers 1", "--kv-drop-layers"),
+        (("--kv-budget", "BUDGET"), "--kv-budget FILE", "--kv-budget"),
+        (("--kv-hadamard", "on"), "--kv-hadamard on", "--kv-hadamard off"),
+        (("--kv", "f16"), "--kv f16 --ctx 512", "--kv int8 --ctx 512"),
+        (("--ctx", "256"), "--kv int8 --ctx 256", "--kv int8 --ctx 512"),
+    ],
+)
+def test_the_option_by_which_a_session_differs_is_named(
+    tmp_path: Path, option: tuple[str, str], give: str | None, leave: str
+) -> None:
+    """A file made with the option, and one made without it: the message leads to exit code 0 either way."""
+    budget = tmp_path / "budget.json"
+    config = open_checkpoint(bundled()).config
+    keep = [[64] * config.n_kv_head for _ in range(config.n_layer)]
+    budget.write_text(json.dumps(
+        {"version": 1, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "sinks": 4, "keep": keep}))
+    usual = {"--kv": "int8", "--ctx": "512"}
+
+    def ask(name: str, options: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        words = [str(budget) if word in ("BUDGET", "FILE") else word for pair in options.items() for word in pair]
+        return bitnet_edge("run", "--session", str(tmp_path / name), "-t", "1", "-n", "2", *words, "hi")
+
+    def follow(message: str, options: dict[str, str]) -> dict[str, str]:
+        given = re.search(r"give (--.*?)(?: without|, as)", message)
+        left = re.findall(r"--[a-z-]+", *re.findall(r" without (.*?)[,;]", message) or [""])
+        words = given[1].split() if given else []
+        found = {**options, **dict(zip(words[::2], words[1::2]))}
+        return {name: value for name, value in found.items() if name not in left}
+
+    special = {**usual, option[0]: option[1]}
+    assert ask("plain", usual).returncode == ask("special", special).returncode == 0
+    for name, options, named in (("special", usual, give), ("plain", special, leave)):
+        done = ask(name, options)
+        if named is None:
+            assert done.returncode == 0, done.stderr
+            continue
+        assert done.returncode == 4 and done.stderr.count("\n") == 1
+        assert f" {named}" in done.stderr
+        again = ask(name, follow(done.stderr, options))
+        assert again.returncode == 0, done.stderr + again.stderr
 
 
 def test_settings_and_system_prompts_are_confirmed() -> None:

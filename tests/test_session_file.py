@@ -281,6 +281,8 @@ def forge(good: bytes, **changes) -> bytes:
         ({"version": 1}, "version 1"),
         ({"model": "0" * 64, "name": "evil\x1b[2J\nname"}, "another model .evil"),
         ({"kv": {}}, "another KV cache"),
+        ({"kv": {"budgets": 5, "sinks": [], "window": "9", "n_ctx": {}, "policy": []}}, "another KV cache"),
+        ({"kv": {"budgets": [[], [{}], ["x"]], "window": 1.5, "sinks": None}}, "another KV cache"),
         ({"n_tokens": 1 << 59}, "tokens"),
         ({"n_tokens": 1 << 61}, "n_tokens"),
         ({"n_tokens": True}, "n_tokens"),
@@ -338,8 +340,14 @@ def test_another_model(engine, saved, tmp_path):
 
 
 def test_another_kv_plan(saved):
-    for plan in ({"kv": "f16"}, {"ctx": 160}, {"overflow": "stop"}, {"window": 32}):
-        refused(engine_of(**plan), saved, "give --kv int8 --ctx 128, as it was made with, or another file")
+    for plan, advice in (
+        ({"kv": "f16"}, "give --kv int8 --ctx 128, as it was made with, or another file"),
+        ({"ctx": 160}, "give --kv int8 --ctx 128, as it was made with, or another file"),
+        ({"overflow": "stop"}, "it was made without --overflow stop; leave that out, or give another file"),
+        ({"window": 32}, "it was made without --window; leave that out, or give another file"),
+        ({"window": 32, "kv": "f16"}, "give --kv int8 --ctx 128 without --window, as it was made with"),
+    ):
+        refused(engine_of(**plan), saved, advice)
 
 
 def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
@@ -354,7 +362,7 @@ def test_files_of_before_keys_could_be_rotated(engine, saved, tmp_path):
     list(session.complete("A tea, please.", max_tokens=3))
     session.save(tmp_path / "rotated.bes")
     assert rotated.load_session(tmp_path / "rotated.bes").n_tokens == session.n_tokens
-    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "--ctx 128 --kv-hadamard on, as")
+    refused(engine_of("int4", kv_hadamard="off"), tmp_path / "rotated.bes", "give --kv-hadamard on, as")
 
 
 def test_fingerprint(bundled_model):

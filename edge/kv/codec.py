@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.kv.config import DEFAULT_SINKS
+from edge.kv.policy import QUARTER, UNLIMITED
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState
 
@@ -255,8 +256,7 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
         raise InvalidFile(f"made with another model {same}")
     plan = plan_of(space)
     if {"hadamard": False, **facts["kv"]} != plan:  # older files do not have this key
-        options = _options({"hadamard": False, **facts["kv"]}, plan)
-        raise InvalidFile(f"made for another KV cache: give {options}, as it was made with, or another file")
+        raise InvalidFile(f"made for another KV cache: {_advice({'hadamard': False, **facts['kv']}, plan)}")
     n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab
     if n_tokens * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
@@ -292,27 +292,59 @@ def plan_of(space: KVSpace) -> dict[str, Any]:
             **({"windows": list(windows)} if windows else {})}  # fmt: skip
 
 
-def _options(made: dict[str, Any], here: dict[str, Any]) -> str:
-    """The command-line options of the plan that the file was made with: the deciding ones, and those that differ."""
-    words = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
-    window, sinks = made.get("window"), made.get("sinks")
-    if not window and not made.get("budgets"):
-        words.append("--overflow stop")
-    else:
-        words += [f"--window {window}"] if window and window != _rest(made) else []
-        words += [f"--sinks {sinks}"] if sinks not in (here["sinks"], DEFAULT_SINKS) else []
-    for name, key, usual in (("kv-policy", "policy", "recent"), ("positions", "positions", "absolute")):
-        words += [f"--{name} {made.get(key)}"] if made.get(key, usual) != usual else []
-    if made.get("hadamard", False) != here["hadamard"]:
-        words.append(f"--kv-hadamard {'on' if made.get('hadamard') else 'off'}")
-    words += ["--kv-budget"] if made.get("budgets") else []
-    return _short(" ".join(words))
+def _advice(made: dict[str, Any], here: dict[str, Any]) -> str:
+    """What to do so that the plan here is the one that the file was made for: the options to give, and those to leave
+    out.  ``made`` is not trusted.
+    """
+    give, leave = [], []
+    for name, of, usual in (
+        ("overflow", lambda plan: "slide" if plan.get("window") else "stop", "slide"),
+        ("window", _window, None),
+        ("kv-policy", lambda plan: plan.get("policy"), "recent"),
+        ("positions", lambda plan: plan.get("positions"), "absolute"),
+        ("kv-drop-layers", lambda plan: _dropped(plan)[0], ""),
+        ("kv-budget", lambda plan: _dropped(plan)[1], None),
+    ):
+        one, other = of(made), of(here)
+        if one == other:
+            continue
+        if one == usual:
+            leave.append(f"--{name}" if name != "overflow" else "--overflow stop")
+        else:
+            give.append(f"--{name} {'FILE' if name == 'kv-budget' else one}")
+    sinks = made.get("sinks")
+    if sinks != here["sinks"] and made.get("window") and (here["window"] or sinks != DEFAULT_SINKS):
+        give.append(f"--sinks {sinks}")
+    if made.get("hadamard") != here["hadamard"]:
+        give.append(f"--kv-hadamard {'on' if made.get('hadamard') else 'off'}")
+    if any(made.get(key) != here[key] for key in ("kv_type", "n_ctx")):  # both: --memory chooses one by the other
+        give[:0] = [f"--kv {made.get('kv_type')}", f"--ctx {made.get('n_ctx')}"]
+    without = " and ".join(leave)
+    if give:
+        options = " ".join(map(_short, give)) + (f" without {without}" if leave else "")
+        return f"give {options}, as it was made with, or another file"
+    if leave:
+        return f"it was made without {without}; leave that out, or give another file"
+    return "another version of this program made it; give another file"
 
 
-def _rest(plan: dict[str, Any]) -> Any:
-    """The window that a plan has if none is set."""
-    n_ctx, sinks = plan.get("n_ctx"), plan.get("sinks")
-    return n_ctx - sinks if isinstance(n_ctx, int) and isinstance(sinks, int) else None
+def _window(plan: dict[str, Any]) -> Any:
+    """The value of --window in a plan; None if the window is the one that a plan has without that option."""
+    n_ctx, sinks, window = plan.get("n_ctx"), plan.get("sinks"), plan.get("window")
+    if not window or type(n_ctx) is not int or type(sinks) is not int:
+        return None
+    return None if window == (min(QUARTER, n_ctx) if plan.get("policy") == "quarter" else n_ctx - sinks) else window
+
+
+def _dropped(plan: dict[str, Any]) -> tuple[str, Any]:
+    """(the value of --kv-drop-layers in a plan, the budgets of the other layers or None without --kv-budget)."""
+    rows = plan.get("budgets") or []
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return "", rows
+    layers = [i for i, row in enumerate(rows) if all(n == 1 for n in row)]
+    others = [row for i, row in enumerate(rows) if i not in layers]
+    unlimited = all(n == UNLIMITED for row in others for n in row)
+    return ",".join(map(str, layers)), None if unlimited else others
 
 
 def _short(text: str) -> str:

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 from edge.amounts import count, human, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
-from edge.kv.policy import POLICIES, POSITIONS, QUARTER, Budget, parse_layers, read_budget, without_layers
+from edge.kv.policy import (
+    POLICIES,
+    POSITIONS,
+    QUARTER,
+    UNLIMITED,
+    Budget,
+    parse_layers,
+    read_budget,
+    without_layers,
+)  # fmt: skip
 from edge.model.footprint import Footprint
 
 #: KV types that ``memory`` may choose, the most exact first
@@ -321,7 +330,7 @@ class KVConfig:
         window, sinks = self._shape(n_ctx, budget)
         keep = budget.keep if budget else None
         if layers:
-            keep = without_layers(keep or ((1 << 20,) * config.n_kv_head,) * config.n_layer, layers)
+            keep = without_layers(keep or ((UNLIMITED,) * config.n_kv_head,) * config.n_layer, layers)
         near = config.sliding.window if config.sliding is not None else 0
         if near and self.kv_policy == "heavy":
             raise UsageError(

@@ -25,6 +25,8 @@ POLICIES = {
 POSITIONS = ("absolute", "cache")
 #: the window of policy quarter, as published: max_keep = min(128, seq_len // 4)
 QUARTER = 128
+#: tokens that a head keeps where no budget limits it: more than a context has
+UNLIMITED = 1 << 20
 LIMIT = 4 << 20  # bytes of a budget file; thousands of layers
 VERSION = 1
 
@@ -84,7 +86,7 @@ def _budget(facts: Any, config: ModelConfig) -> Budget:
 
 
 def _whole(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= 1 << 20
+    return type(value) is int and 1 <= value <= UNLIMITED
 
 
 def parse_layers(value: str | int | Sequence[int], name: str = "layers") -> tuple[int, ...]:
