@@ -671,9 +671,16 @@ def test_chat_pipe_errors(call: Any) -> None:
     assert (done.returncode, done.stdout) == (2, "You said: hello\n" * 2)
     assert done.stderr.count("\n") == 1 and "not UTF-8" in done.stderr
     done = call("chat", stdin=b"a\0b\nhello\n")
-    assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "character 2" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "byte 1 is NUL" in done.stderr
     done = call("chat", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
     assert (done.returncode, done.stdout) == (2, "You said: hello\n")
+    for kiosk in ("chat", "kiosk"):
+        for line, wrong in ((b"a\0b", "this line is not UTF-8 text (byte 1 is NUL)"),
+                            (b"\xff", "this line is not UTF-8 text (byte 0)"),
+                            (b"/rubbish", "unknown command /rubbish; /help lists the commands")):
+            done = call(kiosk, stdin=line + b"\na croissant\n/exit\n", command=REAL)
+            assert (done.returncode, done.stderr) == (2, f"bitnet-edge: {wrong}\n")
+            assert "1 Croissant" in done.stdout and done.stdout.count("\n") == 2
 
 
 def test_chat_keeps_the_conversation(call: Any) -> None:
@@ -697,7 +704,7 @@ def test_chat_interrupt_answer(terminal: Any) -> None:
         assert t.wait() == 0
 
 
-def test_chat_interrupt_prompt(terminal: Any) -> None:
+def test_chat_interrupt_prompt(terminal: Any, env: dict[str, str]) -> None:
     with terminal("chat") as t:
         t.expect("> ")
         t.type("half a question")
@@ -714,6 +721,38 @@ def test_chat_interrupt_prompt(terminal: Any) -> None:
         t.expect("\n.*> ")
         t.type(CTRL_C)
         t.expect("Ctrl-C again")
+        t.type(CTRL_C)
+        assert t.wait() == 130
+    for name in ("chat", "kiosk"):  # without a model
+        with Terminal([*REAL, name], env) as t:
+            t.expect("> ")
+            t.type(CTRL_C)
+            t.expect("Ctrl-C again.*> ")
+            t.line("a croissant")
+            t.expect("1 Croissant.*> ")
+            t.type(CTRL_C)
+            t.expect("Ctrl-C again.*> ")
+            t.type("half")
+            t.expect("half")
+            t.type(CTRL_C)  # clears it, and does not count
+            t.expect("\n.*> ")
+            t.type(CTRL_C)
+            t.expect("Ctrl-C again")
+            t.type(CTRL_C)
+            assert t.wait() == 130
+    with Terminal([*REAL, "chat"], {**env, "TERM": "dumb"}) as t:
+        t.expect("> ")
+        t.reads()  # a signal between Python's prompt and its read() waits for the next key
+        t.type("half")
+        t.expect("half")
+        t.type(CTRL_C)  # nobody can see whether there was a line
+        t.expect("Ctrl-C again.*> ")
+        t.line("a croissant")
+        t.expect("1 Croissant.*> ")
+        t.reads()
+        t.type(CTRL_C)
+        t.expect("Ctrl-C again.*> ")
+        t.reads()
         t.type(CTRL_C)
         assert t.wait() == 130
 

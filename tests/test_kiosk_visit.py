@@ -724,25 +724,53 @@ def test_check_looks_where_orders_go(tmp_path: Path) -> None:
     assert "cannot be written" not in kiosk("check", str(path)).stdout
 
 
-def test_interrupt_clears_a_line_that_is_being_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+class Keys:
+    """A person at the kiosk: lines, and Ctrl-C at the prompt."""
+
+    interactive = True
+
+    def __init__(self, *keys: Any) -> None:
+        self.left = list(keys)
+
+    def read(self, prompt: str) -> str:
+        key = self.left.pop(0)
+        if isinstance(key, Exception):
+            raise key
+        return str(key)
+
+
+def test_interrupt_clears_a_line_and_quits_when_pressed_twice_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from edge.cli import kiosk as command
     from edge.cli import readers
     from edge.cli.output import Output
     from edge.cli.signals import Interrupted
 
-    class Keys:
-        interactive = True
-        left: list[Any] = [Interrupted(True), "hello", Interrupted(False), "never read"]
+    def pressed(text: bool = False) -> Interrupted:
+        return Interrupted(text)
 
-        def read(self, prompt: str) -> str:
-            key = self.left.pop(0)
-            if isinstance(key, Interrupted):
-                raise key
-            return str(key)
-
-    monkeypatch.setattr(readers, "choose_reader", lambda *_: Keys())
+    keys = Keys(pressed(True), pressed(), "hello", pressed(), pressed(True), pressed(), pressed(), "never read")
+    monkeypatch.setattr(readers, "choose_reader", lambda *_: keys)
     assert command.converse(Output(), Visit(HOUSE)) == 130
-    assert Keys.left == ["never read"]
+    assert keys.left == ["never read"]
+
+
+def test_interrupt_leaves_no_turn_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order that Ctrl-C finds being delivered is delivered once, and the guest is thanked."""
+    from edge.cli import kiosk as command
+    from edge.cli import readers
+    from edge.cli.output import Output
+
+    taken: list[Any] = []
+
+    def deliver(order: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        taken.append(order)
+
+    keys = Keys("a croissant", "that is all", "yes", "yes", EOFError())
+    monkeypatch.setattr(readers, "choose_reader", lambda *_: keys)
+    visit = Visit(HOUSE, deliver)
+    assert command.converse(Output(), visit) == 0  # one press does not quit
+    assert len(taken) == 1 and visit.state.empty
 
 
 def test_the_service(tmp_path: Path) -> None:

@@ -13,9 +13,13 @@ import click
 from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import CONTEXT, HELP_ALL, Command, Context, Formatter, Text, heading, option, suggestion
+from edge.cli.dialogue import Dialogue
 from edge.cli.output import Output, is_tty
+from edge.cli.signals import stopping
+from edge.errors import UsageError
 
 if TYPE_CHECKING:
+    from edge.cli.readers import Reader
     from edge.kiosk.visit import Reads, Visit
     from edge.serve.socket import Listener
 
@@ -38,7 +42,7 @@ COMMANDS = {
     "exit": "quit",
 }
 HELP = "\n".join([*(f"{'/' + name:<8} {meaning}" for name, meaning in COMMANDS.items()),
-                  "Ctrl-C   clear the line; on an empty line, quit", "Ctrl-D   quit"])  # fmt: skip
+                  "Ctrl-C   clear the line; twice on an empty line, quit", "Ctrl-D   quit"])  # fmt: skip
 
 
 class OpenContext(Context):
@@ -175,7 +179,6 @@ def open_(
 
 def refuse_bundled(model: str | None) -> None:
     """Raise UsageError if ``model`` is the bundled model, which follows no instructions and would give wrong orders."""
-    from edge.errors import UsageError
     from edge.model.library import BUNDLED
 
     place = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), BUNDLED)
@@ -273,64 +276,71 @@ def answer(out: Output, text: str, as_json: bool) -> int:
 def converse(out: Output, visit: Visit) -> int:
     """One guest after another, in the terminal or line by line in a pipe.  Returns the exit code."""
     from edge.cli.readers import choose_reader
-    from edge.cli.signals import Interrupted
 
     reader = choose_reader(out, COMMANDS)
     if reader.interactive:
         out.info(ABOUT.format(name=visit.house.name) + "\n", "dim")
     out.line(visit.greet().say)
-    while True:
+    return Counter(out, reader, visit).run()
+
+
+class Counter(Dialogue):
+    """The dialogue of one guest after another with the house of ``visit``."""
+
+    def __init__(self, out: Output, reader: Reader, visit: Visit) -> None:
+        super().__init__(out, reader)
+        self.visit = visit
+
+    def read_message(self) -> str:
+        return super().read_message().strip()
+
+    def answer(self, text: str) -> int | None:
+        """Print the reply.  On a terminal a turn is not interrupted, since its order could then be delivered twice:
+        Ctrl-C counts after it, and the second one quits.
+        """
+        if not self.reader.interactive:
+            self.out.line(self.visit.turn(text).say)
+            return None
         try:
-            text = reader.read("> ").strip()
-        except EOFError:
-            if reader.interactive:
-                out.line()
-            return 0
-        except Interrupted as stop:
-            if stop.had_text:
-                continue  # the line that was being typed is cleared
+            with stopping(lambda: None) as stop:
+                said = self.visit.turn(text).say
+        except KeyboardInterrupt:
             return 130
-        if not text:
-            continue
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            out.warn("this line is not UTF-8 text")
-            continue
+        self.out.line(said)
+        if stop.interrupted:
+            raise KeyboardInterrupt
+        return None
+
+    def command(self, text: str) -> int | None:
+        """Run one of COMMANDS."""
+        out, visit = self.out, self.visit
+        text = text.removesuffix(" please")
+        house = visit.house
         if text in ("/exit", "/bye", "/quit"):
-            return 0
-        if text.startswith("/"):
-            command(out, visit, text)
+            return self.code
+        if text == "/facts":
+            for number, fact in enumerate(house.facts, 1):
+                out.line(f"{number:>3}  {fact}")
+        elif text == "/menu":
+            for item in house.items:
+                out.line(house.price_line(item))
+                if item.extras:
+                    prices = ((each, house.extras[each].price) for each in item.extras)
+                    told = [f"{each} {house.money(cents)}" if cents else each for each, cents in prices]
+                    out.line(f"    with {', '.join(told)}")
+        elif text == "/order":
+            shown = visit.shown()
+            for line in shown["lines"]:
+                out.line(f"{line['text']:<50} {line['amount']:>8}")
+            if shown["total"]:
+                out.line(f"{'Total':<50} {shown['total']:>8}")
+            elif not shown["lines"]:
+                out.line("Nothing yet.")
+        elif text == "/new":
+            visit.state = type(visit.state)()
+            out.line(visit.greet().say)
+        elif text in ("/help", "/?"):
+            out.line(HELP)
         else:
-            out.line(visit.turn(text).say)
-
-
-def command(out: Output, visit: Visit, text: str) -> None:
-    """Run one of the / commands."""
-    text = text.removesuffix(" please")
-    house = visit.house
-    if text == "/facts":
-        for number, fact in enumerate(house.facts, 1):
-            out.line(f"{number:>3}  {fact}")
-    elif text == "/menu":
-        for item in house.items:
-            out.line(house.price_line(item))
-            if item.extras:
-                prices = ((each, house.extras[each].price) for each in item.extras)
-                told = [f"{each} {house.money(cents)}" if cents else each for each, cents in prices]
-                out.line(f"    with {', '.join(told)}")
-    elif text == "/order":
-        shown = visit.shown()
-        for line in shown["lines"]:
-            out.line(f"{line['text']:<50} {line['amount']:>8}")
-        if shown["total"]:
-            out.line(f"{'Total':<50} {shown['total']:>8}")
-        elif not shown["lines"]:
-            out.line("Nothing yet.")
-    elif text == "/new":
-        visit.state = type(visit.state)()
-        out.line(visit.greet().say)
-    elif text in ("/help", "/?"):
-        out.line(HELP)
-    else:
-        out.info(f"unknown command {text.split()[0][:20]}; /help lists the commands")
+            raise UsageError(f"unknown command {text.split()[0][:20]}; /help lists the commands")
+        return None

@@ -1,5 +1,5 @@
-"""The chat of a terminal or a pipe: messages, /commands and Ctrl-C. A reader (``readers.py``) provides the lines, so
-nothing here depends on the terminal.
+"""The chat with a model: messages of several lines, answers and /commands.  A reader (``readers.py``) provides the
+lines, so nothing here depends on the terminal.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, human
 from edge.cli.command import Escaped
+from edge.cli.dialogue import Dialogue
 from edge.cli.output import Answer, Output
 from edge.cli.readers import too_long
-from edge.cli.signals import Interrupted, interrupting, stopping
-from edge.errors import EdgeError, UsageError
+from edge.cli.signals import stopping
+from edge.errors import UsageError
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
@@ -36,8 +37,8 @@ class Command:
     method: Callable[[Repl, str], int | None]  # an exit code ends the chat
 
 
-class Repl:
-    """One conversation.
+class Repl(Dialogue):
+    """One conversation with a model.
 
     ``arguments`` are the keyword arguments of every ``Session.ask`` (sampling, stop, max_tokens, timeout); ``/set``
     changes them.  ``keep`` is called with the session after every answer and command.
@@ -53,82 +54,15 @@ class Repl:
         stats: bool,
         keep: Callable[[Session], None] = lambda session: None,
     ) -> None:
-        self.out = out
+        super().__init__(out, reader)
         self.engine = engine
-        self.reader = reader
         self.arguments = arguments
         self.show_stats = stats
         self.talk = Conversation(engine, session=session)
         self.keep = keep
-        self.code = 0
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
 
-    # -- the loop
-
-    def run(self) -> int:
-        """Read and answer until the input ends.  Returns the exit code."""
-        with interrupting():
-            return self._talk()
-
-    def _talk(self) -> int:
-        interrupts = 0
-        while True:
-            try:
-                text = self.read_message()
-                interrupts = 0
-                code = self.handle(text) if text.strip() and self.readable(text) else None
-                if code is not None:
-                    return code
-            except EOFError:
-                if self.reader.interactive:
-                    self.out.line()
-                return self.code
-            except (Interrupted, KeyboardInterrupt) as stop:
-                if not self.reader.interactive:
-                    raise
-                # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
-                if getattr(stop, "had_text", False):  # the line is cleared, and that is all
-                    interrupts = 0
-                    continue
-                interrupts += 1
-                if interrupts > 1:
-                    return 130
-                self.out.info("(press Ctrl-C again or Ctrl-D to quit)", "dim")
-
-    def readable(self, text: str) -> bool:
-        """Whether a message is UTF-8 text without NUL; another one is reported and skipped."""
-        try:
-            text.encode()
-            at = text.find("\0")
-        except UnicodeEncodeError as error:
-            at = error.start
-        if at >= 0:
-            self.out.error(f"this line is not UTF-8 text (character {at + 1}) and was not sent")
-            if not self.reader.interactive:
-                self.code = UsageError.exit_code
-            return False
-        return True
-
-    def handle(self, text: str) -> int | None:
-        """Handle one message or command.  Returns an exit code if the chat is to end.
-
-        On a terminal an error is shown and the chat continues.  In a pipe a wrong command is reported and changes the
-        final exit code, and a failed answer ends the chat, since the next line may depend on it.
-        """
-        is_command = text.startswith("/") and not text.startswith("//")
-        try:
-            if is_command:
-                code = self.command(text)
-                self.keep(self.talk.session)
-                return code
-            return self.answer(text[1:] if text.startswith("//") else text)
-        except EdgeError as error:
-            if not self.reader.interactive:
-                if not is_command:
-                    raise
-                self.code = error.exit_code
-            self.out.error(str(error))
-            return None
+    # -- messages
 
     def read_message(self) -> str:
         r"""One message: a line, lines joined by trailing backslashes, or lines between two triple quotes."""
@@ -233,7 +167,9 @@ class Repl:
         command = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
         if command is None:
             raise UsageError(f"unknown command /{name}; /help lists the commands (// sends a line that begins with /)")
-        return command.method(self, rest.strip())
+        code = command.method(self, rest.strip())
+        self.keep(self.talk.session)
+        return code
 
     def do_help(self, _rest: str) -> None:
         for command in COMMANDS.values():
