@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import make_model
-from edge.cli.group import COMMANDS, NEIGHBOURS
+from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
 from edge.formats import open_checkpoint
 from edge.model.library import bundled
 from tests.services import REAL, ROOT, environment
@@ -25,6 +25,17 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("arguments", "code", "said"), [
     (["run", "-ngl", "99", "hi"], 2, "uses no GPU"),
     (["run", "--n-gpu-layers=99", "hi"], 2, "uses no GPU"),
+    (["run", "-ngl99", "hi"], 2, "-ngl99 is not supported: bitnet-edge uses no GPU"),
+    (["-ngl", "99"], 2, "-ngl is not supported: bitnet-edge uses no GPU"),
+    (["-q", "-ngl", "99"], 2, "-ngl is not supported: bitnet-edge uses no GPU"),
+    (["llama-cli"], 2, "use bitnet-edge run"),
+    (["main"], 2, "use bitnet-edge run"),
+    (["interactive"], 2, "use bitnet-edge chat"),
+    (["llama-server"], 2, "use bitnet-edge serve"),
+    (["stop", "x"], 2, "no program runs in the background; Ctrl-C or SIGTERM ends serve"),
+    (["cp", "a", "b"], 2, "a model is a file: copy it; bitnet-edge list --json names it"),
+    (["push", "x"], 2, "bitnet-edge does not upload models"),
+    (["update"], 2, "bitnet-edge pull MODEL --force downloads a model again"),
     (["download", "x"], 2, "use bitnet-edge pull"),
     (["quantize", "x"], 2, "use bitnet-edge convert"),
     (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
@@ -70,7 +81,7 @@ def test_weights_alone(tmp_path: Path) -> None:
 
 def test_the_commands_of_others_lead_to_ours() -> None:
     assert {target.split()[0] for target in NEIGHBOURS.values()} <= set(COMMANDS) | {"serve"}
-    assert not set(NEIGHBOURS) & set(COMMANDS)
+    assert not {*NEIGHBOURS, *NOT_HERE} & set(COMMANDS) and not set(NEIGHBOURS) & set(NOT_HERE)
 
 
 def test_numbers_of_bytes_that_are_megabytes() -> None:

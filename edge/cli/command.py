@@ -244,6 +244,12 @@ def _options_of(command: click.Command, path: str = "") -> Iterator[tuple[str, s
         yield path, {name for param in command.params for name in param.opts}
 
 
+def refuse_gpu(word: str) -> None:
+    """Raise UsageError if ``word`` is llama.cpp's option for a GPU, also with its value (``-ngl99``)."""
+    if word.startswith("-ngl") or word.partition("=")[0] in ("--n-gpu-layers", "--gpu-layers"):
+        raise UsageError(f"{word} is not supported: bitnet-edge uses no GPU")
+
+
 def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequence[str]) -> list[str]:
     """Refuse what click would accept: an option in the place of another's value, and a wrong value that a later one
     replaces.
@@ -258,8 +264,7 @@ def _checked(ctx: click.Context, params: Sequence[click.Parameter], args: Sequen
     for word in words:
         if word == "--":
             return [*spelled, word, *words]
-        if word.partition("=")[0] in ("-ngl", "--n-gpu-layers", "--gpu-layers"):
-            raise UsageError(f"{word} is not supported: bitnet-edge uses no GPU")
+        refuse_gpu(word)
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if name not in options and name[:1] == "-" != name[1:2]:
             name, equals, value = word[:2], "=", word[2:]

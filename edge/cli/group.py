@@ -9,11 +9,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, Context, suggestion, unknown_option
+from edge.cli.command import CONTEXT, Context, refuse_gpu, suggestion, unknown_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
@@ -154,18 +155,29 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
 
 #: commands of other programs -> ours
 NEIGHBOURS = {
-    **dict.fromkeys(("ask", "complete", "generate", "prompt", "query", "cli"), "run"),
-    **dict.fromkeys(("server", "api", "http", "listen", "daemon", "start"), "serve"),
+    **dict.fromkeys(("ask", "complete", "generate", "prompt", "query", "cli", "main", "llama-cli"), "run"),
+    **dict.fromkeys(("interactive", "converse", "talk", "repl"), "chat"),
+    **dict.fromkeys(("server", "api", "http", "listen", "daemon", "start", "llama-server"), "serve"),
     **dict.fromkeys(("download", "fetch", "get", "install", "add"), "pull"),
     **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
     **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
     **dict.fromkeys(("show", "info", "inspect", "describe"), "model show"),
-    **dict.fromkeys(("quantize", "quantise", "import", "create", "repack"), "convert"),
-    **dict.fromkeys(("benchmark", "speed", "perf"), "bench"),
-    **dict.fromkeys(("perplexity", "evaluate"), "eval ppl"),
-    **dict.fromkeys(("tokenize", "tokenise", "encode", "decode", "count"), "tokens"),
+    **dict.fromkeys(("quantize", "quantise", "import", "create", "repack", "llama-quantize"), "convert"),
+    **dict.fromkeys(("benchmark", "speed", "perf", "llama-bench"), "bench"),
+    **dict.fromkeys(("perplexity", "evaluate", "llama-perplexity"), "eval ppl"),
+    **dict.fromkeys(("tokenize", "tokenise", "encode", "decode", "count", "llama-tokenize"), "tokens"),
+    **dict.fromkeys(("embedding", "embeddings", "llama-embedding"), "embed"),
     **dict.fromkeys(("check", "diagnose", "version"), "doctor"),
 }
+
+#: commands of other programs for which there is none here -> what to do
+NOT_HERE = {
+    **dict.fromkeys(("stop", "kill"), "no program runs in the background; Ctrl-C or SIGTERM ends serve and chat"),
+    **dict.fromkeys(("cp", "copy", "mv", "rename"), "a model is a file: copy it; bitnet-edge list --json names it"),
+    **dict.fromkeys(("push", "upload", "publish"), "bitnet-edge does not upload models"),
+    **dict.fromkeys(("update", "upgrade"), "bitnet-edge pull MODEL --force downloads a model again; docs/questions.md "
+                    "shows how to update the program"),
+}  # fmt: skip
 
 INTRO = """\
 Run ternary language models on this machine, offline.
@@ -202,12 +214,15 @@ class Group(click.Group):
             hint = suggestion(name, [each for each in COMMANDS if each != "rm"])  # a typo must not delete
             if name in NEIGHBOURS and NEIGHBOURS[name].split()[0] in COMMANDS:
                 hint = f"use bitnet-edge {NEIGHBOURS[name]}"
+            hint = NOT_HERE.get(name, hint)
             if " " in name:
                 hint = f"to ask the model: bitnet-edge run '{name[:40]}'"
             raise click.UsageError(f"unknown command '{name[:60]}'; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for word in takewhile(lambda word: word.startswith("-"), args):
+            refuse_gpu(word)
         if args and args[0] in ("-p", "--prompt", "-m", "--model"):
             raise click.UsageError(f"{args[0]} must follow a command: bitnet-edge run {args[0]} ...", ctx)
         try:
