@@ -11,8 +11,11 @@ ends the process: the number that was being tried is in the record file (--recor
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import math
 import random
+import re
 import shutil
 import struct
 import sys
@@ -24,6 +27,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -32,6 +36,9 @@ import edge  # noqa: E402
 from edge.errors import EdgeError  # noqa: E402
 from edge.formats import open_checkpoint, safetensors  # noqa: E402
 from edge.kv.policy import VERSION, read_budget  # noqa: E402
+from edge.prompt.template import Template  # noqa: E402
+from edge.prompt.tokenizer import Tokenizer  # noqa: E402
+from edge.prompt.tokenizer.byte_level import PATTERNS  # noqa: E402
 from edge.session.sampling import Sampling  # noqa: E402
 from edge.tools.convert import convert  # noqa: E402
 
@@ -40,6 +47,23 @@ VECTORS = ROOT / "tests" / "vectors"
 WORDS = [b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\xc0\x7f", b"\0\0\x80\x7f",
          b"\xff" * 7 + b"\x7f", b"\x01" + b"\0" * 7, b'"', b"{", b"[" * 64, b"\\u0000", b"1e999", b"-1",
          b"\xed\xa0\x80"]  # fmt: skip
+
+#: a chat template of the kind that models have: loops, macros, tools, a refusal
+CHAT = """{%- macro head(role) -%}<|{{ role | upper }}|>{%- endmacro -%}
+{{- bos_token }}{%- set found = namespace(turns=0) -%}
+{%- if tools %}{{ head("tools") }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif -%}
+{%- for message in messages -%}
+{%- if message.role == "user" %}{% set found.turns = found.turns + 1 %}{% endif -%}
+{%- if message.role not in ["system", "user", "assistant"] %}{{ raise_exception("unknown role") }}{% endif -%}
+{%- if message.tool_calls %}{{ message.tool_calls[0].function.parameters | tojson }}{% endif -%}
+{{ head(message["role"]) }}{{ message["content"].strip()[:200] ~ "\\n" * 2 }}
+{%- endfor -%}
+{%- if add_generation_prompt and found.turns > 0 %}{{ head("assistant") }}{% endif -%}{{- eos_token -}}"""
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 caf\u00e9, 20  \u4e2d {}\n?"}]
+#: values that do not belong where they are put, in JSON
+STRANGERS = (None, True, 0, -1, 1 << 31, 1 << 63, 10**400, 0.5, math.nan, math.inf, "", "\0", "\ud800", "x" * 5000, [],
+             {}, [[]], [None], {"": {}}, "<|end_of_text|>")  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": "price", "parameters": {"type": "object", "properties": {}}}}]
 
 
 def mutate(rng: random.Random, data: bytes) -> bytes:
@@ -80,6 +104,68 @@ def with_checksums(data: bytes) -> bytes:
     return whole + struct.pack("<I", zlib.crc32(whole))
 
 
+def mutate_session(rng: random.Random, data: bytes) -> bytes:
+    """Mostly with checksums that are right."""
+    changed = mutate(rng, data)
+    return with_checksums(changed) if rng.random() < 0.9 else changed
+
+
+def mutate_json(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files the JSON stays valid, and one to four of its values change."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    whole = json.loads(data)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        place = whole
+        while place:
+            key: Any = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            value = place[key]
+            if isinstance(value, (dict, list)) and value and rng.random() < 0.9:
+                place = value
+                continue
+            kind = rng.randrange(4)
+            if kind == 0:
+                del place[key]
+            elif kind == 1 and isinstance(value, str):
+                place[key] = mutate(rng, value.encode("utf-8", "replace")).decode("utf-8", "replace")
+            elif kind == 2:
+                place[key] = copy.deepcopy(rng.choice(list(whole.values())))
+            else:
+                place[key] = copy.deepcopy(rng.choice(STRANGERS))
+            break
+    return json.dumps(whole).encode()
+
+
+def mutate_in_place(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files every length stays right: only bytes change."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 2, 4))):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed)
+
+
+def mutate_words(rng: random.Random, data: bytes) -> bytes:
+    """In half of the files it stays text: words and signs change places, or are there twice or not at all."""
+    if rng.random() < 0.5:
+        return mutate(rng, data)
+    words = re.findall(r"\w+|\s+|[{}][{%}-]*|-?[%}]}|.", data.decode())
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        at, other = rng.randrange(len(words)), rng.choice(words)
+        words[at : at + rng.randrange(3)] = [other] * rng.randrange(3)
+    return "".join(words).encode()
+
+
+class Format(NamedTuple):
+    """A kind of file."""
+
+    data: bytes  # good ones
+    path: Path  # where they are read
+    read: Callable[[], object]
+    mutate: Callable[[random.Random, bytes], bytes] = mutate
+
+
 def checkpoint(path: Path) -> None:
     """All that can be read of a model: tensors, vocabulary, template; then the model itself where it is legal."""
     found = open_checkpoint(str(path))
@@ -89,8 +175,68 @@ def checkpoint(path: Path) -> None:
         list(engine.session().complete(array("i", [1, 2, 3]), max_tokens=2))
 
 
-def formats(folder: Path) -> dict[str, tuple[bytes, Path, Callable[[], object]]]:
-    """format -> (good bytes, the file to write, what reads it)."""
+def texts(folder: Path) -> None:
+    """The text of a model in a Hugging Face directory: its tokenizer, and a conversation in its chat template."""
+    found = open_checkpoint(str(folder))
+    tokenizer = Tokenizer.of(found)
+    for message in TALK:
+        tokenizer.encode(message["content"])
+    template = Template.for_model(found)
+    for tools in (None, TOOLS) if template.tools else (None,):
+        tokenizer.decode(template.encode(tokenizer, TALK, tools=tools))
+    template.answer_lead()
+    template.stop_ids(tokenizer)
+
+
+def tokenizer_json() -> dict[str, Any]:
+    """A byte-level vocabulary of 512 tokens as the ``tokenizers`` library writes it."""
+    known = json.loads((VECTORS / "tokenizer" / "bpe512.json").read_text())
+    vocabulary, bos = known["tokens"], known["bos_id"]
+    begin = vocabulary[bos]
+    split = {"type": "Split", "pattern": {"Regex": PATTERNS[known["pre"]]}, "behavior": "Isolated", "invert": False}
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": i, "content": text, "special": True} for i, text in enumerate(vocabulary[:3])],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, {"type": "ByteLevel", "use_regex": False}]},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": begin, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {begin: {"id": begin, "ids": [bos], "tokens": [begin]}}},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "byte_fallback": False, "ignore_merges": True, "merges": known["merges"],
+                  "vocab": {text: i for i, text in enumerate(vocabulary)}},
+    }  # fmt: skip
+
+
+def text_formats(folder: Path, weights: Path) -> dict[str, Format]:
+    """The formats of the files beside the weights of a Hugging Face directory, each in a directory of its own."""
+    settings = {
+        "add_bos_token": True, "bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
+        "added_tokens_decoder": {"2": {"content": "<|end_of_text|>", "special": True}},
+        "chat_template": [{"name": "tool_use", "template": CHAT}, {"name": "default", "template": CHAT}],
+    }  # fmt: skip
+    byte_level = json.dumps(tokenizer_json()).encode()
+    pieces = (VECTORS / "tokenizer" / "spm512.model").read_bytes()
+    described = json.dumps(settings).encode()
+
+    def beside(kind: str, change: Any, name: str, data: bytes, **others: bytes) -> dict[str, Format]:
+        model = folder / kind
+        shutil.copytree(weights, model)
+        for other, content in others.items():
+            (model / other.replace("__", ".")).write_bytes(content)
+        return {kind: Format(data, model / name, lambda: texts(model), change)}
+
+    return {
+        **beside("tokenizer", mutate_json, "tokenizer.json", byte_level, tokenizer_config__json=described),
+        **beside("pieces", mutate_in_place, "tokenizer.model", pieces, chat_template__jinja=CHAT.encode()),
+        **beside("settings", mutate_json, "tokenizer_config.json", described, tokenizer__json=byte_level),
+        **beside("template", mutate_words, "chat_template.jinja", CHAT.encode(), tokenizer__model=pieces),
+    }
+
+
+def formats(folder: Path) -> dict[str, Format]:
+    """Every format by its name in docs/hostile.md; ``folder`` is an empty one for the files."""
     from benchmarks import make_model
 
     make_model.make(folder / "tiny.gguf", "tiny")
@@ -107,15 +253,18 @@ def formats(folder: Path) -> dict[str, tuple[bytes, Path, Callable[[], object]]]
     keep = [[40] * config.n_kv_head] * config.n_layer
     facts = {"version": VERSION, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "keep": keep, "sinks": 4}
     return {
-        "gguf": ((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
-        "panels": ((folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
-        "session": ((folder / "talk.bes").read_bytes(), folder / "s.bes",
-                    lambda: engine.load_session(folder / "s.bes")),
-        "safetensors": ((good / "model.safetensors").read_bytes(), folder / "m.safetensors",
-                        lambda: safetensors.read(str(folder / "m.safetensors"))),
-        "directory": ((good / "config.json").read_bytes(), model / "config.json", lambda: open_checkpoint(str(model))),
-        "budget": (json.dumps(facts).encode(), folder / "b.json",
-                   lambda: read_budget(str(folder / "b.json"), config)),
+        "gguf": Format((folder / "tiny.gguf").read_bytes(), folder / "m.gguf", lambda: checkpoint(folder / "m.gguf")),
+        "panels": Format(
+            (folder / "panels.gguf").read_bytes(), folder / "p.gguf", lambda: checkpoint(folder / "p.gguf")),
+        "session": Format((folder / "talk.bes").read_bytes(), folder / "s.bes",
+                          lambda: engine.load_session(folder / "s.bes"), mutate_session),
+        "safetensors": Format((good / "model.safetensors").read_bytes(), folder / "m.safetensors",
+                              lambda: safetensors.read(str(folder / "m.safetensors"))),
+        "directory": Format((good / "config.json").read_bytes(), model / "config.json",
+                            lambda: open_checkpoint(str(model)), mutate_json),
+        "budget": Format(json.dumps(facts).encode(), folder / "b.json",
+                         lambda: read_budget(str(folder / "b.json"), config), mutate_json),
+        **text_formats(folder, good),
     }  # fmt: skip
 
 
@@ -138,24 +287,22 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as name, open(options.record, "w") as record:
         known = formats(Path(name))
-        for data, path, read in known.values():  # what is mutated must be good
-            path.write_bytes(data)
-            read()
+        for good in known.values():  # what is mutated must be good
+            good.path.write_bytes(good.data)
+            good.read()
         names = [options.only] if options.only else sorted(known)
         numbers = range(first, options.count) if options.one < 0 else [options.one]
         for number in numbers:
             kind = names[number % len(names)]
-            data, path, read = known[kind]
+            tried = known[kind]
             record.seek(0)
             json.dump({"seed": options.seed, "only": options.only, "number": number, "seen": seen}, record)
             record.truncate()
             record.flush()
-            path.unlink(missing_ok=True)  # what is still mapped keeps its bytes
-            rng = random.Random(f"{options.seed} {number}")
-            changed = mutate(rng, data)
-            path.write_bytes(with_checksums(changed) if kind == "session" and rng.random() < 0.9 else changed)
+            tried.path.unlink(missing_ok=True)  # what is still mapped keeps its bytes
+            tried.path.write_bytes(tried.mutate(random.Random(f"{options.seed} {number}"), tried.data))
             try:
-                read()
+                tried.read()
                 outcome = "accepted"
             except EdgeError as error:
                 outcome = "refused"

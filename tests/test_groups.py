@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import make_model
+from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.weights import build
 from pyx.head import Head, placement
@@ -201,6 +202,17 @@ def test_what_is_refused():
                 TernaryMatrix.pack("PQ2_0_R64", whole[:at] + struct.pack("<e", bad) + whole[at + 2 :], 70, 256)
     with pytest.raises(ValueError, match="holds a scale for each 128"):
         TernaryMatrix.pack("I8", bytes(256), 2, 128).encode_panels()
+
+
+def test_a_damaged_head_is_named(tmp_path):
+    """Reading a file checks its first scales; those behind them are checked where the head is made."""
+    make_model.make(tmp_path / "m.gguf", "tiny-qwen3", "PQ2_0", "PQ2_0")
+    tensor = open_checkpoint(tmp_path / "m.gguf").tensors["token_embd.weight"]
+    data = (tmp_path / "m.gguf").read_bytes()
+    at = data.find(bytes(tensor.data[-4096:])) + 4096 - 34
+    (tmp_path / "m.gguf").write_bytes(data[:at] + struct.pack("<e", float("inf")) + data[at + 2 :])
+    with pytest.raises(InvalidFile, match=r"^tensor token_embd\.weight: a block scale is not a finite"):
+        build(open_checkpoint(tmp_path / "m.gguf"))
 
 
 @pytest.mark.parametrize("type_", FILES)

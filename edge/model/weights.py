@@ -115,7 +115,11 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
     """The output head, made and used with ``n_threads`` threads.  Raises InvalidFile."""
     from pyx.head import Head
 
-    return Head(_rows(checkpoint, checkpoint.head, n_threads), kind, n_threads)
+    rows = _rows(checkpoint, checkpoint.head, n_threads)
+    try:
+        return Head(rows, kind, n_threads)
+    except ValueError as error:
+        raise InvalidFile(f"tensor {checkpoint.head}: {error}") from None
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
