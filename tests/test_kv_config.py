@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.amounts import human, parse_size
+from edge.amounts import human, meant_size, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.kv.config import KVConfig, parse_kv_type
@@ -180,6 +180,13 @@ def test_bad_sizes(text):
         parse_size(text)
 
 
+def test_the_size_that_was_meant():
+    """Never less than a model needs, and never more than the machine has."""
+    given = ["60", 60, " 60.5", "60K", "2", "2.5", "0.5M", "953KiB", "700000", "16", "16000"]
+    assert [meant_size(each, 20 * MB, 8000 * MB) for each in given] == [
+        "60M", "60M", "60.5M", "60M", "2G", "2.5G", "0.5G", "953M", "", "", ""]  # fmt: skip
+
+
 def test_human():
     sizes = [0, 499_999, 81_400_000, 999_400_000, 999_600_000, 1_149_000_000]
     assert [human(n) for n in sizes] == ["0 MB", "0 MB", "81 MB", "999 MB", "1.0 GB", "1.1 GB"]
@@ -226,7 +233,7 @@ def test_lines_show_every_part():
     assert "window 2044, sinks 4" in "\n".join(KVConfig().plan(BITNET_2B, FOOTPRINT).lines())
 
 
-def limit(n: int, **arguments):
+def limit(n: int | str, **arguments):
     return KVConfig(memory=n, **arguments).plan(BITNET_2B, FOOTPRINT)
 
 
@@ -261,8 +268,10 @@ def test_a_limit_nothing_fits_is_refused():
         limit(900 * MB)
     assert caught.value.exit_code == 5
     assert "\n" not in str(caught.value)
-    with pytest.raises(MemoryRefused):
+    with pytest.raises(UsageError, match="is 1, in bytes"):
         limit(1)
+    with pytest.raises(MemoryRefused, match="the limit is 60K"):
+        limit("60K")
 
 
 @given(st.integers(900 * MB, 1200 * MB), st.sampled_from(["f16", "int8"]), st.sampled_from(["slide", "stop"]))
@@ -289,7 +298,7 @@ def test_preflight_compares_what_is_coming_with_what_is_there():
         config.plan(BITNET_2B, FOOTPRINT, available=100)
     assert dataclasses.replace(config, force_memory=True).plan(BITNET_2B, FOOTPRINT, available=100)
     with pytest.raises(MemoryRefused):  # forcing does not lift a limit the caller set
-        dataclasses.replace(config, force_memory=True, memory=1000).plan(BITNET_2B, FOOTPRINT, available=100)
+        dataclasses.replace(config, force_memory=True, memory=1 * MB).plan(BITNET_2B, FOOTPRINT, available=100)
 
 
 def test_available_memory_sees_cgroup_limits(tmp_path):

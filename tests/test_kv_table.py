@@ -180,4 +180,4 @@ def test_the_command_names_what_it_does_not_know() -> None:
     done = CliRunner().invoke(cli, ["kv", "plan", "no-such-model"])
     assert done.exit_code == 3
     said = "is neither a file nor the name of a pulled or a published model"
-    assert done.output.startswith(f"bitnet-edge: no-such-model {said}")
+    assert done.output.startswith(f"bitnet-edge: 'no-such-model' {said}")

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import edge
 from benchmarks import make_model
 from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
+from edge.errors import UsageError
 from edge.formats import open_checkpoint
 from edge.model.library import bundled
 from tests.services import REAL, ROOT, environment
@@ -40,6 +42,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["quantize", "x"], 2, "use bitnet-edge convert"),
     (["kv", "plan", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "zzzz"], 3, "published models are 2b-4t"),
+    (["kv", "plan", ""], 3, "'' is neither a file nor the name of a pulled or a published model; published"),
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
     (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
@@ -84,9 +87,23 @@ def test_the_commands_of_others_lead_to_ours() -> None:
     assert not {*NEIGHBOURS, *NOT_HERE} & set(COMMANDS) and not set(NEIGHBOURS) & set(NOT_HERE)
 
 
-def test_numbers_of_bytes_that_are_megabytes() -> None:
-    done = bitnet_edge("run", "--memory", "60", "hi")
-    assert done.returncode == 2 and "did you mean 60M?" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize(("command", "memory", "code", "said"), [
+    ("run", "60", 2, "--memory is 60, in bytes; did you mean 60M?"),
+    ("serve", "60", 2, "--memory is 60, in bytes; did you mean 60M?"),
+    ("run", "60.5", 2, "--memory is 60.5, in bytes; did you mean 60.5M?"),
+    ("run", "1.5", 2, "--memory is 1.5, in bytes; did you mean 1.5G?"),
+    ("run", "700000", 2, "--memory is 700000, in bytes; write it like 1500M, 1.5G or 800MiB"),
+    ("run", "1", 2, "--memory is 1, in bytes; did you mean 1G?"),
+    ("run", "60K", 5, "the limit is 60K; did you mean 60M?"),
+])  # fmt: skip
+def test_a_limit_in_the_wrong_unit(command: str, memory: str, code: int, said: str) -> None:
+    done = bitnet_edge(command, "--memory", memory, *(["hi"] if command == "run" else ["--port", "0"]))
+    assert done.returncode == code and done.stderr.endswith(f"{said}\n") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_limit_without_its_unit_in_python() -> None:
+    with pytest.raises(UsageError, match=r"memory is 60, in bytes; did you mean 60M\?"):
+        edge.load(memory=60)
 
 
 def test_a_smaller_head_is_named_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,3 +189,17 @@ def test_settings_and_system_prompts_are_confirmed() -> None:
     assert said == [
         "(used from the next message on)", "(used from the next message on; what was said stays, /clear starts anew)",
         "(temperature is now 0.5)", "(stats is now on)", "(seed is now 7)", "(stop is now none)"]  # fmt: skip
+
+
+def test_settings_that_are_wrong_name_the_values_of_their_key() -> None:
+    lines = "/set max_tokens 0\n/set max_tokens\n/set stats\n/set stats maybe\n/set nosuch 1\n"
+    done = subprocess.run([*REAL, "chat", "-n", "2", "-t", "1"], cwd=ROOT, env=environment(), input=lines,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    said = done.stderr.splitlines()
+    assert done.returncode == 2 and said[:4] == [
+        "bitnet-edge: /set max_tokens 0: it must be a whole number from 1",
+        "bitnet-edge: /set max_tokens: it must be a whole number from 1",
+        "bitnet-edge: /set stats: it must be on or off",
+        "bitnet-edge: /set stats maybe: it must be on or off",
+    ]
+    assert said[4].startswith("bitnet-edge: /set nosuch 1: unknown key; keys are ") and len(said) == 5

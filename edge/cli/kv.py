@@ -119,5 +119,5 @@ def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
 
         near = get_close_matches(model.lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
-        raise ModelNotFound(f"{model} is neither a file nor the name of a pulled or a published model; {hint}")
+        raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
     return published, SHAPES[published.name].table

@@ -5,6 +5,7 @@ lines, so nothing here depends on the terminal.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -217,17 +218,21 @@ class Repl(Dialogue):
             self.out.line(f"  {'stop':<18} {' '.join(map(repr, self.arguments.get('stop') or ())) or 'none'}")
             self.out.line(f"  {'stats':<18} {'on' if self.show_stats else 'off'}")
             return
-        if key == "stats" and value in ("on", "off"):
+        if key == "stats":
+            if value not in ("on", "off"):
+                raise UsageError(f"/set {rest}: it must be on or off")
             self.show_stats = value == "on"
         elif key == "stop":
             self.arguments["stop"] = (Escaped().convert(value, None, None),) if value else ()
-        elif key == "max_tokens" and value.isdigit() and int(value) > 0:
+        elif key == "max_tokens":
+            if not re.fullmatch("[0-9]*[1-9][0-9]*", value):
+                raise UsageError(f"/set {rest}: it must be a whole number from 1")
             self.arguments["max_tokens"] = int(value)
         elif key in fields:
             self.arguments["sampling"] = dataclasses.replace(sampling, **{key: number(key, value)})
         else:
             names = ", ".join(sorted([*fields, "max_tokens", "stop", "stats"]))
-            raise UsageError(f"/set {rest}: unknown key or value; keys are {names}")
+            raise UsageError(f"/set {rest}: unknown key; keys are {names}")
         self.out.info(f"({key} is now {value or 'none'})", "dim")
 
     def do_context(self, _rest: str) -> None:

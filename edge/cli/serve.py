@@ -113,8 +113,6 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         defaults=defaults, system=system,
     )  # fmt: skip
     listening = listen(flags["host"], flags["port"], flags["socket_path"])
-    if flags["model"] is None:
-        out.info(BUNDLED if desk is None else BUNDLED_BESIDE_KIOSK, "dim")
     service = Service(settings)
     return _run(out, flags, service, application, listening)
 
@@ -131,21 +129,25 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     ended = threading.Event()
     failure: list[BaseException] = []
 
+    def ready() -> None:
+        desk = service.settings.kiosk
+        if flags["model"] is None:
+            out.info(BUNDLED if desk is None else BUNDLED_BESIDE_KIOSK, "dim")
+        out.info(f"{desk.house.name if desk else service.name} answers at {address_of(listening)}")
+        ended.wait()
+
     def load() -> None:
         try:
             if flags["embeddings"]:
                 service.open_embedder(embedder(flags))
-                out.info(f"{service.name} answers at {address_of(listening)}")
-                ended.wait()
+                ready()
                 return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
 
             with options.loaded(out, flags, constrained=True, reserve=RESERVE) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
-                house = service.settings.kiosk and service.settings.kiosk.house
-                out.info(f"{house.name if house else service.name} answers at {address_of(listening)}")
-                ended.wait()
+                ready()
         except BaseException as error:
             failure.append(error)
             service.failure = str(error)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from edge.amounts import count, human, parse_size
+from edge.amounts import count, human, meant_size, parse_size
 from edge.config import ModelConfig
 from edge.errors import MemoryRefused, UsageError
 from edge.kv.policy import (
@@ -24,7 +24,7 @@ from edge.kv.policy import (
     read_budget,
     without_layers,
 )  # fmt: skip
-from edge.model.footprint import Footprint
+from edge.model.footprint import Footprint, installed_memory
 
 #: KV types that ``memory`` may choose, the most exact first
 PREFERRED = ("f32", "f16", "int8", "int8:int4", "int4")
@@ -40,8 +40,10 @@ PAGE = 32
 #: windows only
 SPARE_PAGES, SPARE_FROM = 2, 512
 DEFAULT_OFFLOAD = "256M"
-#: a number without a unit below this cannot be an amount of memory in bytes
+#: a limit below this number of bytes is a slip: a unit is missing or wrong
 A_SLIP = 1_000_000
+#: bytes that every model needs more than, for suggestions: ``--memory 2`` is not 2 MB
+LEAST_MEMORY = 20_000_000
 #: an answer of at least this many tokens counts as endless
 ENDLESS = 1 << 15
 
@@ -222,8 +224,10 @@ class KVConfig:
     def __post_init__(self) -> None:
         parse_kv_type(self.kv)
         limit = parse_size(self.memory)
-        if limit is not None and limit < A_SLIP and isinstance(self.memory, str) and self.memory.strip().isdigit():
-            raise UsageError(f"is {limit} bytes", argument="memory", hint=f"did you mean {limit}M?")
+        number = str(self.memory).upper().rstrip(" B")
+        if limit is not None and limit < A_SLIP and number[-1:].isdigit():
+            hint = self._meant() or "write it like 1500M, 1.5G or 800MiB"
+            raise UsageError(f"is {number.strip()}, in bytes", argument="memory", hint=hint)
         parse_size(self.kv_offload_size, "kv_offload_size")
         if self.kv_offload is not None:
             if self.kv_policy == "heavy":
@@ -254,6 +258,11 @@ class KVConfig:
                 raise UsageError(f"is {value!r}", argument=name, hint=hint)
         if self.ctx is not None and self.kv_budget is None:
             self._shape(self.ctx)
+
+    def _meant(self) -> str:
+        """The question whether another unit was meant by ``memory``; "" if none would give a sensible limit."""
+        size = meant_size(self.memory or "", LEAST_MEMORY, installed_memory())
+        return f"did you mean {size}?" if size else ""
 
     def pinning(self, n: int, n_ctx_train: int) -> KVConfig:
         """The same options with the ``n`` tokens of a system prompt as sinks, so that it is never dropped.
@@ -434,7 +443,11 @@ class KVConfig:
         kv = f"KV {several}{plan.n_ctx}/{plan.kv_type} {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
             fixed = plan.footprint.total
-            why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {human(limit)}"
+            slip = limit < A_SLIP
+            given = self.memory if slip else human(limit)
+            why = f"needs {human(plan.total_bytes)} ({human(fixed)} without KV, {kv}), the limit is {given}"
+            if slip and (meant := self._meant()):
+                return f"{why}; {meant}"
             least_bytes = make(max(1, min(least, plan.n_ctx)), smallest).total_bytes
             return why + (text or f"; no context fits below {human(least_bytes)}")
         need = plan.footprint.coming + plan.sessions

@@ -35,6 +35,11 @@ def _read(*path: str) -> str:
         return file.read()
 
 
+def installed_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def available_memory(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int | None:
     """Bytes that can be allocated without swapping: MemAvailable, or less under a cgroup limit; None if unknown."""
     found = []
