@@ -129,6 +129,8 @@ def test_reprs_say_what_it_is() -> None:
     assert repr(answer) == "<Answer '', finish_reason=None, 0 tokens>" and session.messages == []
     answer.text  # noqa: B018
     assert repr(answer) == "<Answer 'abc', finish_reason='stop', 3 tokens>"
+    assert repr(next(iter(engine.session().ask("q", temperature=0, by="all")))) == (
+        "Piece(text='abc', ids=(97, 98, 99), thought=False)")  # fmt: skip
     assert repr(session) == "<Session of fake: 2 messages, 8 tokens, idle>"
     assert repr(engine) == "<Engine fake: 4096 tokens in int8, 1 thread, 1 session>"
     engine.close()
