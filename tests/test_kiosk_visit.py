@@ -773,6 +773,16 @@ def test_interrupt_leaves_no_turn_half_done(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(taken) == 1 and visit.state.empty
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_signal_ends_it_without_a_terminal(number: signal.Signals, code: int) -> None:
+    with subprocess.Popen([*REAL, "kiosk"], env=environment(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:  # fmt: skip
+        assert process.stdout and process.stderr
+        assert process.stdout.readline().decode().strip() == HOUSE.texts["greeting"]
+        process.send_signal(number)
+        assert process.wait(300) == code and process.stderr.read() == b""
+
+
 def test_the_service(tmp_path: Path) -> None:
     house = tmp_path / "house.toml"
     house.write_text(Path(EXAMPLE).read_text().replace('to = "stdout"', 'file = "orders.jsonl"'))
