@@ -6,6 +6,8 @@ chosen at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the machine when cr
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -38,6 +40,11 @@ ISA_FLAGS = {
     },
 }.get(MACHINE, {})
 
+#: targets that not every compiler and assembler knows -> code to ask with; without the flags their file is empty
+OPTIONAL = {
+    "avxvnni.c": "#include <immintrin.h>\n__m256i probe(__m256i a) { return _mm256_dpbusd_avx_epi32(a, a, a); }\n",
+}
+
 #: the files of the targets; those of other machines compile to nothing
 TARGETS = ["scalar.c", "sse41.c", "avx2.c", "avxvnni.c", "avx512vnni.c", "neon.c", "dotprod.c", "i8mm.c"]
 
@@ -53,8 +60,18 @@ C_SOURCES = {
 }
 
 
+def left_out(compiler):
+    """The files of OPTIONAL that this compiler (a list of words) cannot build."""
+
+    def builds(name):
+        command = [*compiler, *COMMON, *ISA_FLAGS[name], "-x", "c", "-c", "-", "-o", os.devnull]
+        return subprocess.run(command, input=OPTIONAL[name], text=True, capture_output=True).returncode == 0
+
+    return [name for name in OPTIONAL if name in ISA_FLAGS and not builds(name)]
+
+
 class BuildExt(build_ext):
-    """build_ext that adds the flags of ISA_FLAGS to single files."""
+    """build_ext that adds the flags of ISA_FLAGS to single files, and leaves out the targets that cannot be built."""
 
     def finalize_options(self):
         super().finalize_options()
@@ -64,9 +81,15 @@ class BuildExt(build_ext):
 
     def build_extensions(self):
         compile_one = self.compiler._compile
+        file_flags = dict(ISA_FLAGS)
+        for name in left_out(self.compiler.compiler_so):
+            target = Path(name).stem
+            print(f"bitnet-edge: this compiler does not know {target}; built without that target", file=sys.stderr)
+            del file_flags[name]
+            file_flags["dispatch.c"] = [*BASELINE, f"-DWITHOUT_{target.upper()}"]
 
         def compile_with_isa(obj, src, ext, cc_args, extra_postargs, pp_opts):
-            flags = ISA_FLAGS.get(Path(src).name, BASELINE)
+            flags = file_flags.get(Path(src).name, BASELINE)
             compile_one(obj, src, ext, cc_args, [*extra_postargs, *flags], pp_opts)
 
         self.compiler._compile = compile_with_isa

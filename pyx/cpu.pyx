@@ -13,7 +13,7 @@ cdef extern from "kernels.h" nogil:
 
 cdef const kernels *chosen = NULL
 
-#: the targets of every architecture, to tell the target of another one from a misspelt name
+#: the targets of every architecture, to tell one that this build lacks from a misspelt name
 ALL_TARGETS = ("scalar", "sse41", "avx2", "avxvnni", "avx512vnni", "neon", "dotprod", "i8mm")
 
 
@@ -37,7 +37,7 @@ def use(str name not None):
     encoded = name.encode()
     target = kernels_named(encoded)
     if target == NULL and name in ALL_TARGETS:
-        raise RuntimeError(f"{name!r} is for other processors; this one can run: {', '.join(supported())}")
+        raise RuntimeError(f"{name!r} is not in this build; this processor can run: {', '.join(supported())}")
     if target == NULL:
         raise ValueError(f"instruction set {name!r} is not known here; known: {', '.join(isas())}")
     if not kernels_supported(target):

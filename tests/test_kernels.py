@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from kernel_builds import (
     flags_of,
     kept,
     objects,
+    shipped,
     tool,
 )
 
@@ -139,6 +141,31 @@ def test_avxvnni_as_avx512_encodes_it(native, build, specification):
     program = kept("avxvnni-in-avx512", cc, flags, build_in_its_place) / "harness"
     known, _ = listing(run(program, "--list"))
     assert "avx2" not in known and digests(run(program, "avxvnni")) == {"avxvnni": specification}
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="x86-64 only")
+def test_a_compiler_without_avx_vnni(build, tmp_path):
+    """setup.py leaves out the target that GCC 10 does not know, and says so."""
+    old = tmp_path / "gcc-10"
+    old.write_text('#!/bin/sh\ncase " $* " in *" -mavxvnni "*) echo "unrecognized option" >&2; exit 1;; esac\n'
+                   f'exec {compiler(MACHINE)} "$@"\n')  # fmt: skip
+    old.chmod(0o755)
+    (tmp_path / "pyx").symlink_to(ROOT / "pyx")
+    two_files = """
+import runpy, setuptools, sys
+made = runpy.run_path(sys.argv[1])
+files = ["pyx/kernels/avxvnni.c", "pyx/kernels/dispatch.c"]
+part = setuptools.Extension("part", files, extra_compile_args=made["COMMON"])
+setuptools.setup(name="part", ext_modules=[part], cmdclass={"build_ext": made["BuildExt"]},
+                 script_args=["--quiet", "build_ext", "--inplace"])
+"""
+    done = subprocess.run([sys.executable, "-c", two_files, str(ROOT / "setup.py")], cwd=tmp_path, text=True,
+                          capture_output=True, env={**os.environ, "CC": str(old)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "bitnet-edge: this compiler does not know avxvnni; built without that target" in done.stderr.splitlines()
+    own = {name: shipped(tmp_path)[name] for name in ("avxvnni.c", "dispatch.c")}
+    known, _ = listing(run(build_harness(MACHINE, {**build(MACHINE), **own}, tmp_path), "--list"))
+    assert list(known) == [target for target in TARGETS[MACHINE] if target != "avxvnni"]
 
 
 def test_best_target_is_the_last_supported(native):

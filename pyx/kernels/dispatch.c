@@ -94,13 +94,16 @@ static int cpu_features(void) { return 0; }
 
 #endif
 
-/* The targets of this build, best last; needs[i] are the feature bits of targets[i]. */
+/* The targets of this build, best last; needs[i] are the feature bits of targets[i].  setup.py defines WITHOUT_AVXVNNI
+ * for compilers that lack it (GCC 10). */
 static const struct kernels *const targets[] = {
     &kernels_scalar,
 #if defined(__x86_64__)
     &kernels_sse41,
     &kernels_avx2,
+#if !defined(WITHOUT_AVXVNNI)
     &kernels_avxvnni,
+#endif
     &kernels_avx512vnni,
 #elif defined(__aarch64__)
     &kernels_neon,
@@ -114,7 +117,9 @@ static const int needs[] = {
 #if defined(__x86_64__)
     FEATURE_SSE41,
     FEATURE_AVX2,
+#if !defined(WITHOUT_AVXVNNI)
     FEATURE_AVXVNNI,
+#endif
     FEATURE_AVX512VNNI,
 #elif defined(__aarch64__)
     FEATURE_NEON,
