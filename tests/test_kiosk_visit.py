@@ -777,8 +777,11 @@ def test_interrupt_leaves_no_turn_half_done(monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_signal_ends_it_without_a_terminal(number: signal.Signals, code: int) -> None:
     with subprocess.Popen([*REAL, "kiosk"], env=environment(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:  # fmt: skip
-        assert process.stdout and process.stderr
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(b"a croissant\n")
+        process.stdin.flush()
         assert process.stdout.readline().decode().strip() == HOUSE.texts["greeting"]
+        assert b"1 Croissant" in process.stdout.readline()  # now it reads lines
         process.send_signal(number)
         assert process.wait(300) == code and process.stderr.read() == b""
 
