@@ -210,6 +210,8 @@ def load(
             placement.suit(transformer.movable)
     except MemoryError as error:
         raise MemoryRefused(f"no memory for the weights of {checkpoint.config.name}: {error}") from None
+    finally:
+        checkpoint.check()  # weights that were cut off may also end in another error
     placement.release_pages(checkpoint)
     trim()
     measured = _measure(transformer, checkpoint, program, place == "huge", drafting)

@@ -5,10 +5,3 @@ cdef class Arena:
     cdef size_t mapped         # bytes of its mapping; 0: it is from the heap
     cdef Py_ssize_t shape[1]
     cdef Py_ssize_t strides[1]
-
-cdef class MappedFile:
-    cdef const unsigned char *data   # [size]
-    cdef readonly size_t size
-    cdef int exports
-    cdef Py_ssize_t shape[1]
-    cdef Py_ssize_t strides[1]

@@ -1,4 +1,4 @@
-"""memory: aligned arenas and mapped files (see memory.pyx)."""
+"""memory: aligned arenas, advice about maps (see memory.pyx)."""
 
 from typing import Any
 
@@ -10,15 +10,6 @@ class Arena:
     @property
     def view(self) -> memoryview: ...
 
-class MappedFile:
-    """A file mapped read-only."""
-
-    size: int
-    def __init__(self, path: Any) -> None: ...
-    @property
-    def view(self) -> memoryview: ...
-    def will_need(self) -> None: ...
-
 def advise(data: Any, advice: str, until: Any | None = None) -> bool:
     """Advice to the system about the whole pages in a buffer of a mapped file: huge, collapse, read or release."""
 
@@ -29,11 +20,14 @@ def guard() -> None:
     """Survive files that get shorter while they are mapped, by a handler of SIGBUS; for programs."""
 
 def watch(data: Any) -> int:
-    """Register a map for the guard; its number for :func:`forget`."""
+    """Register a map for the guard; its number for :func:`lost` and :func:`forget`."""
 
 def forget(number: int) -> None: ...
-def lost() -> int:
-    """How often a part of a watched map was found to be gone."""
+def lost(number: int) -> int:
+    """How often a part of a registered map was found to be gone."""
+
+def lost_ever() -> int:
+    """The same of all maps since the process began."""
 
 def trim() -> None: ...
 def rss() -> dict[str, int]:

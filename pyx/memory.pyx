@@ -1,4 +1,4 @@
-"""memory: aligned arenas and mapped files, the only owner of bytes.
+"""memory: aligned arenas, the only owner of bytes; advice about mapped files, and their guard.
 
 An arena is an anonymous mapping: zeroed, page aligned, returned to the system as a whole; untouched pages take no
 memory.  ``huge`` asks for 2 MiB pages (madvise, no privilege needed): fewer TLB misses in long reads.  An arena of less
@@ -7,7 +7,7 @@ than a page (a scale, a norm) comes from the heap, because hundreds of them woul
 
 import os
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -16,7 +16,7 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void *, size_t)
     int madvise(void *, size_t, int)
     void *MAP_FAILED
-    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_HUGEPAGE, MADV_WILLNEED, MADV_DONTNEED
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_HUGEPAGE, MADV_DONTNEED
 
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t, size_t)
@@ -37,7 +37,8 @@ cdef extern from "lost_pages.h" nogil:
     int lost_install()
     int lost_watch(const void *, size_t)
     void lost_forget(int)
-    int lost_pages()
+    int lost_pages(int)
+    int lost_pages_ever()
 
 cdef enum:
     LINE = 64
@@ -91,72 +92,23 @@ cdef class Arena:
             free(self.data)
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
-        fill(buffer, self, self.data, self.nbytes, self.shape, self.strides, False)
+        self.shape[0], self.strides[0] = self.nbytes, 1
+        buffer.buf = self.data
+        buffer.obj = self
+        buffer.len = self.nbytes
+        buffer.itemsize = 1
+        buffer.readonly = False
+        buffer.ndim = 1
+        buffer.format = b"B"
+        buffer.shape = self.shape
+        buffer.strides = self.strides
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
 
     @property
     def view(self):
         """memoryview of all bytes, format "B", writable."""
         return memoryview(self)
-
-
-cdef class MappedFile:
-    """A file mapped read-only, shared with every other process that maps it.  ``view``: a memoryview of its bytes.
-
-    The mapping exists until the last view of it is freed.  Raises OSError if the file cannot be opened or mapped.
-    """
-
-    def __cinit__(self, path):
-        cdef int fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        cdef void *where
-        try:
-            self.size = os.fstat(fd).st_size
-            self.data = NULL
-            if self.size:
-                where = mmap(NULL, self.size, PROT_READ, MAP_PRIVATE, fd, 0)
-                if where == MAP_FAILED:
-                    raise OSError(f"{path}: cannot be mapped into memory")
-                self.data = <const unsigned char *>where
-        finally:
-            os.close(fd)
-
-    def __dealloc__(self):
-        if self.data != NULL:
-            munmap(<void *>self.data, self.size)
-
-    def __getbuffer__(self, Py_buffer *buffer, int flags):
-        if flags & PyBUF_WRITABLE:
-            raise BufferError("a mapped file is read-only")
-        fill(buffer, self, <unsigned char *>self.data, self.size, self.shape, self.strides, True)
-
-    @property
-    def view(self):
-        """memoryview of all bytes, format "B", read-only."""
-        return memoryview(self)
-
-    def will_need(self):
-        """Ask the system to read the file ahead into the page cache."""
-        if self.data != NULL:
-            madvise(<void *>self.data, self.size, MADV_WILLNEED)
-
-
-cdef void fill(
-    Py_buffer *buffer, object owner, unsigned char *data, size_t n, Py_ssize_t *shape, Py_ssize_t *strides,
-    bint readonly
-):
-    """Fill a one-dimensional byte buffer."""
-    shape[0] = n
-    strides[0] = 1
-    buffer.buf = data
-    buffer.obj = owner
-    buffer.len = n
-    buffer.itemsize = 1
-    buffer.readonly = readonly
-    buffer.ndim = 1
-    buffer.format = b"B"
-    buffer.shape = shape
-    buffer.strides = strides
-    buffer.suboffsets = NULL
-    buffer.internal = NULL
 
 
 def advise(data, str advice not None, until=None):
@@ -232,7 +184,7 @@ def guard():
 
 
 def watch(data):
-    """Register a map, given as a buffer of all of it.  Returns its number for :func:`forget`."""
+    """Register a map, given as a buffer of all of it.  Returns its number for :func:`lost` and :func:`forget`."""
     cdef Py_buffer buffer
     cdef int number
     PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
@@ -246,9 +198,14 @@ def forget(int number):
     lost_forget(number)
 
 
-def lost():
-    """How many times a part of a watched map was missing since the process began; it then reads as zeros."""
-    return lost_pages()
+def lost(int number):
+    """How many times a part of a registered map was missing; it then reads as zeros."""
+    return lost_pages(number)
+
+
+def lost_ever():
+    """The same of all maps since the process began: as long as it does not change, nothing was missing."""
+    return lost_pages_ever()
 
 
 def trim():

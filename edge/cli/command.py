@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from edge.cli.output import Output
+from edge.cli.signals import guard_maps
 from edge.errors import EXIT_CODES, UsageError
 
 #: settings of every command
@@ -126,6 +127,7 @@ class Command(click.Command):
         """Run the command.  Errors of the library name its arguments (``kv_offload is ...``); here they get the names
         of the options.
         """
+        guard_maps()
         try:
             return super().invoke(ctx)
         except UsageError as error:

@@ -17,7 +17,6 @@ import click
 
 from edge.cli.command import COMPARISONS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
-from edge.cli.signals import guard_maps
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
@@ -404,7 +403,6 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
     model = str(flags.get("model") or "")
     if model.endswith(".toml") and os.path.isfile(model):
         raise InvalidFile(f"{model}: a house file is not a model; use bitnet-edge kiosk {model}")
-    guard_maps()
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
         engine = edge.load(flags.get("model"), **arguments)

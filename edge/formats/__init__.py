@@ -43,6 +43,7 @@ def open_checkpoint(
         "i2s_layout": i2s_layout, "activation": activation, "inverted": inverted, "ternarise": ternarise,
     }  # fmt: skip
     checkpoint = _open(os.fspath(path), **options)
+    checkpoint.check()
     checkpoint.options = options
     return checkpoint
 

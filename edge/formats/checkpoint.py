@@ -6,11 +6,13 @@ memory map until they are used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from edge.config import ModelConfig
+from edge.formats.mapped import Map
 from edge.formats.safetensors import Stored
 
 #: how activations are rounded in models that were not trained with rounded ones
@@ -91,7 +93,27 @@ class Checkpoint:
     options: Mapping[str, Any] = field(default_factory=dict)  # of open_checkpoint, as it was opened
     #: what the file does not state: option of open_checkpoint -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    keep: tuple[object, ...] = ()  # owners of the bytes behind Tensor.data
+    maps: tuple[Map, ...] = field(init=False)  # of the files that hold the tensors
+
+    def __post_init__(self) -> None:
+        views = (view for each in self.tensors.values() for view in (each.data, *(more.data for more in each.beside)))
+        owners = {id(view.obj): view.obj for view in views}
+        self.maps = tuple(owner for owner in owners.values() if isinstance(owner, Map))
+
+    def check(self) -> None:
+        """Raise InvalidFile if one of the files was cut since it was mapped: what was read from it may be zeros."""
+        for each in self.maps:
+            each.check()
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A context manager for work that reads the files: raises InvalidFile, whatever came of the work, if one of
+        them was cut meanwhile.
+        """
+        try:
+            yield
+        finally:
+            self.check()
 
     @property
     def head(self) -> str:

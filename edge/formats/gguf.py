@@ -159,7 +159,6 @@ def read(
         metadata=header.metadata,
         notes=notes,
         open=_open(header, family, tensors, config, i2s_layout, activation, inverted),
-        keep=tuple({id(info.view): info.view for info in header.tensors.values()}.values()),
     )
 
 

@@ -21,6 +21,22 @@ class Map(mmap.mmap):
     """A map that keeps its file open, so that a few bytes can be read without mapping the pages around them."""
 
     file: BinaryIO
+    number: int | None = None  # the guard's, see pyx.memory.watch
+
+    def check(self) -> None:
+        """Raise InvalidFile if the file is shorter than it was, or was when some of its bytes were read.
+
+        With pyx.memory.guard, bytes that are missing read as zeros; without it, reading them ends the process.
+        """
+        lost = os.fstat(self.file.fileno()).st_size < len(self)
+        if not lost and self.number is not None:
+            from pyx import memory
+
+            lost = memory.lost(self.number) > 0
+        if lost:
+            raise InvalidFile(
+                f"{self.file.name}: the file was cut or replaced in place while it was in use; start again with a "
+                "complete one (to replace a model, move the new file over it)")
 
 
 def map_file(path: str) -> memoryview:
@@ -56,7 +72,9 @@ def _watch(whole: Map) -> None:
         from pyx.memory import forget, watch
     except ImportError:  # not built: nothing will run over it
         return
-    weakref.finalize(whole, forget, watch(whole))
+    whole.number = watch(whole)
+    # not at exit, when threads may still read it
+    weakref.finalize(whole, forget, whole.number).atexit = False
 
 
 def shown(name: object) -> str:

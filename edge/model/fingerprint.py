@@ -22,6 +22,8 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
     and path, the chat template (prompts are compared token by token), and the bytes of large tensors between the
     samples: it detects another model, not a forged one.  The same model in another format or type has another
     fingerprint, since its arithmetic may differ.
+
+    Raises InvalidFile if a file of the checkpoint was cut since it was opened.
     """
     digest = hashlib.sha256()
 
@@ -50,4 +52,5 @@ def fingerprint(config: ModelConfig, checkpoint: Checkpoint | None) -> str:
             for i in range(SAMPLES):
                 start = (size - SAMPLE) * i // (SAMPLES - 1)
                 digest.update(data[start : start + SAMPLE])
+    checkpoint.check()
     return digest.hexdigest()

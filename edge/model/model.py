@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
-from edge.errors import InvalidFile, MemoryRefused, UsageError
+from edge.errors import MemoryRefused, UsageError
 from edge.model.families import FAMILIES
 from edge.model.threads import refuse_after_fork
 from edge.session.sampling import Sampling
@@ -91,6 +91,12 @@ class Model:
         checkpoint: Any = None,
         placement: str = MAP,
     ) -> None:
+        from pyx.memory import lost_ever
+
+        self._lost_ever = lost_ever
+        self._checked = lost_ever()  # before the last look at the files: they were whole then
+        if checkpoint is not None:
+            checkpoint.check()
         self.config = config
         self.transformer = transformer
         self.tokenizer = tokenizer
@@ -108,10 +114,6 @@ class Model:
         #: the sampling that the makers of the model recommend, else the usual one
         self.sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
         self.closed = False
-        from pyx.memory import lost
-
-        self._gone = lost  # how many parts of mapped files were cut off
-        self._gone_before = lost()
         self._lock = threading.Lock()
         self._making = threading.Lock()  # of the vocabulary
         self._checkpoint = checkpoint
@@ -126,7 +128,8 @@ class Model:
     def step(self, batch: Sequence[Segment]) -> None:
         """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
 
-        Raises UsageError after the model was closed, and MemoryError if a cache may take no more pages.
+        Raises UsageError after the model was closed, MemoryError if a cache may take no more pages, and InvalidFile if
+        the model's file was cut.
         """
         refuse_after_fork()
         with self._lock:
@@ -137,21 +140,29 @@ class Model:
                 self.transformer.step((only.compiled or _compiled(only),))
             else:
                 self.transformer.step([each.compiled or _compiled(each) for each in batch])
-            if self._gone() != self._gone_before:
-                raise InvalidFile(
-                    f"{self.path}: the file was cut or replaced in place while it was in use; restart with a complete "
-                    "one (to replace a model, move the new file over it)")
+            if self._lost_ever() != self._checked:
+                self._check()
+
+    def _check(self) -> None:
+        """Raise InvalidFile if a part of this model's files was missing when it was read."""
+        lost = self._lost_ever()
+        if lost != self._checked and self._checkpoint is not None:
+            self._checkpoint.check()
+            self._checked = lost
 
     @contextmanager
     def alone(self) -> Iterator[Any]:
         """A context manager: the transformer, while no step runs; for tools that inspect it between steps.
 
-        Raises UsageError after the model was closed.
+        Raises UsageError after the model was closed, and InvalidFile at the end if the model's file was cut.
         """
         with self._lock:
             if self.closed:
                 raise UsageError("the engine is closed")
-            yield self.transformer
+            try:
+                yield self.transformer
+            finally:
+                self._check()
 
     def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> array[int]:
         """The prompt for the answer to ``messages``; ``tools``: functions that may be called, see Template.render."""
@@ -201,8 +212,9 @@ class Model:
     def fingerprint(self) -> str:
         """The identity of this model, see :mod:`edge.model.fingerprint`.
 
-        Raises UsageError after the model was closed.
+        Raises UsageError after the model was closed, and InvalidFile if its file was cut.
         """
+        self._check()
         if self._fingerprint is None:
             from edge.model.fingerprint import fingerprint
 

@@ -160,9 +160,8 @@ def release_pages(checkpoint: Checkpoint) -> None:
     """Release the pages of all maps of a checkpoint, such as those of an embedding that was read once for an int8
     head.
     """
-    for owner in {id(tensor.data.obj): tensor.data.obj for tensor in checkpoint.tensors.values()}.values():
-        if isinstance(owner, mmap.mmap):
-            release(owner)
+    for each in checkpoint.maps:
+        release(each)
 
 
 def collapse(codes: Sequence[memoryview], stopped: Callable[[], bool]) -> None:

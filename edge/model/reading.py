@@ -148,8 +148,10 @@ def readings(
             nats = score(opened, ids[:FIRST], n_threads, head) if found and not every else 0.0
             if nats <= LEARNED * guess(checkpoint):
                 nats = score(opened, ids if every else ids[:BEGINNING], n_threads, head)
+            opened.check()
             found.append(Reading(options, nats))
         except EdgeError:
+            checkpoint.check()
             if not found:
                 raise
         placement.release_pages(opened)  # each of them has the file mapped for itself
@@ -218,6 +220,7 @@ def settle(
         return checkpoint
     settled = reopened(checkpoint, kept["options"])
     settled.notes.append(kept["note"])
+    settled.maps += checkpoint.maps  # a tokenizer that was made before reads these
     return settled
 
 
@@ -265,25 +268,27 @@ def _keep(place: str, kept: Mapping[str, Any]) -> None:
 
 def faults(checkpoint: Checkpoint) -> Iterator[str]:
     """What is wrong with the stored weights, all of which are read: codes that ternary weights never have, almost no
-    zeros, numbers that are not finite.
+    zeros, numbers that are not finite.  Raises InvalidFile if a file was cut meanwhile.
     """
     from edge.formats import names
     from edge.formats.checkpoint import TERNARY_TYPES
     from edge.model.weights import build
 
-    try:
-        build(checkpoint, head="native")
-    except EdgeError as error:
-        yield str(error)
-        return
-    for name, tensor in checkpoint.tensors.items():
-        if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
-            continue
-        zeros = names.zeros(tensor)
-        if zeros is None:
-            yield f"tensor {name} holds codes that ternary weights never have"
-        elif zeros < names.LEAST_ZEROS:
-            yield f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised first"
+    with checkpoint.whole():
+        try:
+            build(checkpoint, head="native")
+        except EdgeError as error:
+            yield str(error)
+            return
+        for name, tensor in checkpoint.tensors.items():
+            if tensor.type not in TERNARY_TYPES or not names.is_projection(name):
+                continue
+            zeros = names.zeros(tensor)
+            if zeros is None:
+                yield f"tensor {name} holds codes that ternary weights never have"
+            elif zeros < names.LEAST_ZEROS:
+                yield (f"tensor {name} holds almost no zeros: it was quantised from weights that were not ternarised "
+                       "first")
 
 
 def verdict(checkpoint: Checkpoint, found: list[Reading]) -> list[str]:
