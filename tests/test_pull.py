@@ -357,6 +357,17 @@ def test_what_cannot_be_converted_stays(hub: hubs.Hub, monkeypatch: pytest.Monke
     assert not pulled.converted and pulled.path.endswith(FILE) and library.find("tiny") == pulled
 
 
+def test_a_file_that_is_cut_while_it_is_converted_is_no_model(hub: hubs.Hub, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir(exist_ok=True)
+
+    def cut() -> None:
+        os.truncate(tmp_path / "models" / "tiny" / FILE, 8192)
+
+    with pytest.raises(InvalidFile, match="tiny.*the download is kept"):
+        pull(NAME, on_convert=cut)
+    assert library.pulled() == []
+
+
 def test_a_damaged_record_is_not_a_model(hub: hubs.Hub, tmp_path: Path) -> None:
     pull(NAME, as_is=True)
     record = tmp_path / "models" / "tiny" / "pull.json"

@@ -99,6 +99,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
             {"name": t.name, "type": t.type, "shape": list(t.shape), "bytes": len(t.data)}
             for t in checkpoint.tensors.values()
         ]
+    checkpoint.check()
     if as_json:
         out.json(facts)
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,11 +103,11 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
         if not word.isdecimal():
             raise UsageError(f"'{word[:40]}' is not a token id" if word else "no token ids")
         numbers.append(int(word))
-    tokenizer = _tokenizer(flags)
-    for token in numbers:
-        if token >= tokenizer.n_vocab:
-            raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
-    text = tokenizer.decode(numbers)
+    with _tokenizer(flags) as tokenizer:
+        for token in numbers:
+            if token >= tokenizer.n_vocab:
+                raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
+        text = tokenizer.decode(numbers)
     if as_json:
         out.json({"text": text})
     else:
@@ -118,17 +120,19 @@ def _encode(text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[in
         raise UsageError("TEXT and -f cannot be used together")
     if text is None or text == "-":
         text = read_stdin(strip=False) if file in (None, "-") else options.read_text(file)
-    tokenizer = _tokenizer(flags)
-    bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
-    return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
+    with _tokenizer(flags) as tokenizer:
+        bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
+        return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
 
 
-def _tokenizer(flags: dict[str, Any]) -> Tokenizer:
-    """The tokenizer of the model; no weights are read."""
+@contextmanager
+def _tokenizer(flags: dict[str, Any]) -> Iterator[Tokenizer]:
+    """A context manager: the tokenizer of the model; no weights are read."""
     from edge.formats import open_checkpoint
     from edge.prompt.tokenizer import Tokenizer
 
     checkpoint = open_checkpoint(
         options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
-    return Tokenizer.of(checkpoint)
+    with checkpoint.whole():
+        yield Tokenizer.of(checkpoint)

@@ -26,7 +26,6 @@ from edge.formats.checkpoint import FLOAT_TYPES, GROUP_TYPES, PANELS, TABLE_TYPE
 from edge.formats.gguf_keys import architecture, metadata, rope_tensor
 from edge.formats.gguf_part import Part
 from edge.formats.gguf_writer import Buffer
-from edge.formats.mapped import Map
 from edge.formats.mlx import whole
 from edge.model.families import FAMILIES
 from edge.model.reading import settle
@@ -123,13 +122,16 @@ def convert(
             raise UsageError(f"{dst}: is the source itself; choose another name")
     checkpoint = settle(open_checkpoint(src, i2s_layout=i2s_layout, activation=activation, ternarise=ternarise))
 
-    target = Target(checkpoint, type, embedding)
-    entries = target.entries()
+    with checkpoint.whole():
+        target = Target(checkpoint, type, embedding)
+        entries = target.entries()
     stored = target.groups if target.grouped else type
     try:
         with Part(dst, metadata(checkpoint, stored, extra), entries, _source(checkpoint)) as part:
             try:
-                digest = _write(part, target, entries, progress)
+                with checkpoint.whole():
+                    digest = _write(part, target, entries, progress)
+                part.publish()
             except EdgeError:  # to go on would end in the same way
                 part.discard()
                 raise
@@ -142,7 +144,7 @@ def convert(
 def _write(
     part: Part, target: Target, entries: Sequence[gguf.Entry], progress: Callable[[int, int, str], None] | None
 ) -> str:
-    """Write the tensors that are not there yet, check the whole file and give it its name; returns its SHA-256."""
+    """Write the tensors that are not there yet and check the whole file; returns its SHA-256."""
     done, total = 0, sum(entry.nbytes for entry in entries)
     there = 0
     for entry in entries:
@@ -160,20 +162,14 @@ def _write(
     part.complete()
     if progress:
         progress(total, total, VERIFYING)
-    digest = target.verify(part.path)
-    part.publish()
-    return digest
+    return target.verify(part.path)
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:
     """What tells one source from another that would give a file of the same header, beside the options."""
-    files = {}
-    for tensor in checkpoint.tensors.values():
-        for view in (tensor.data, *(each.data for each in tensor.beside)):
-            if isinstance(view.obj, Map):
-                about = os.fstat(view.obj.file.fileno())
-                files[about.st_ino] = [about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns]
-    return {"program": __version__, "files": sorted(files.values()),
+    about = (os.fstat(each.file.fileno()) for each in checkpoint.maps)
+    files = sorted([each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns] for each in about)
+    return {"program": __version__, "files": files,
             "options": {name: str(value) for name, value in sorted(checkpoint.options.items())}}  # fmt: skip
 
 

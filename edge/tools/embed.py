@@ -36,10 +36,12 @@ class Embedder:
         for i in range(n):
             struct.pack_into("<f", one, 4 * (i * n + i), 1.0)
         self.config = checkpoint.config
+        self._checkpoint = checkpoint
         self._tokenizer = Tokenizer.of(checkpoint)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
         head = Head(StoredRows("F32", one, n, n), "f32", n_threads)
-        self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
+        with checkpoint.whole():
+            self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
     def tokens(self, text: str) -> list[int]:
         """The token ids of a text, with the first and last tokens that the model was trained with.
@@ -67,7 +69,7 @@ class Embedder:
     def of_tokens(self, ids: Sequence[int]) -> array[float]:
         """The vector of token ids, float32 [hidden] of length 1.
 
-        Raises UsageError if the model gives no valid vector.
+        Raises UsageError if the model gives no valid vector, and InvalidFile if its file was cut.
         """
         from pyx.kv import KVCache
         from pyx.transformer import Segment
@@ -79,6 +81,7 @@ class Embedder:
             part = array("i", ids[start : start + CHUNK])
             last = start + CHUNK >= len(ids)
             self._transformer.step([Segment(cache, part, out if last else None)])
+        self._checkpoint.check()
         length = math.sqrt(math.fsum(x * x for x in out))
         if not math.isfinite(length) or length == 0.0:
             raise UsageError("the model returned an invalid vector; its file may be damaged")

@@ -512,6 +512,7 @@ def _made_fast(
         convert(model.path, target, "I2_S", "Q8_0", (lambda done, total, _: report(done, total)) if report else None,
                 force=True)
     except EdgeError:  # scales that the file could not hold, a disk that is full: it runs as it is
+        check(model)
         return model, file
     nbytes = os.path.getsize(target)
     for name in files:
