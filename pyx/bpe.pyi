@@ -1,6 +1,7 @@
 """bpe: byte-level byte-pair encoding (see bpe.pyx)."""
 
 import array
+from collections.abc import Callable
 from typing import Any
 
 SKIP: int
@@ -27,5 +28,8 @@ class BytePairs:
 
         ends: int64 [number of merges].  Returns the first merge that makes no token, or -1.
         """
-    def encode(self, pieces: list[str]) -> list[int]:
-        """Token ids of texts that a pattern has split: no token reaches from one text into the next."""
+    def encode(self, pieces: list[str], look: Callable[[], object] | None = None) -> list[int]:
+        """Token ids of texts that a pattern has split: no token reaches from one text into the next.
+
+        ``look``: called every few milliseconds of work; what it raises ends the work.
+        """

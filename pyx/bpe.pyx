@@ -20,7 +20,8 @@ cdef enum:
     LETTERS = 2048              # code points of two bytes of UTF-8: those of an alphabet are among them
     MOST_PROBES = 4096          # neighbours in a hash table that is half full: tens, unless it was made to be slow
     NONE = 0x7fffffff           # no rank
-    SHORT = 256                 # bytes of most pieces of text
+    SHORT = 256                 # bytes of most pieces of text; longer ones are joined without the GIL
+    BLOCK = 1 << 14             # bytes of text, joins or tokens between two looks: a few milliseconds
     LONGEST = 1 << 17           # bytes of a text: tokens are words
     MOST = 1 << 30              # and of all
     ID = (1 << 25) - 1          # of a slot: the token's id + 1
@@ -29,6 +30,17 @@ cdef enum:
 #: the role of a stored text: not used; bytes as they are, which `encode` does not look for; letters that stand for
 #: bytes, a token that `encode` finds
 SKIP, RAW, TOKEN = 0, 1, 2
+
+
+cdef struct Parts:
+    # A piece of text as a list of parts, at first of one byte; a part is named by its first byte.
+    const uint8_t *piece    # [n]
+    int64_t n
+    int32_t *next           # [n] the part after it
+    int32_t *before         # [n] the part before it
+    int32_t *joined         # [n] rank of the part joined with the next one; NONE: they do not join
+    uint64_t *heap          # [3 * n] rank << 32 | the left part: n pairs at first, and two for each that is joined
+    int64_t n_heap          # pairs in it
 
 
 cdef class BytePairs:
@@ -53,15 +65,10 @@ cdef class BytePairs:
     cdef uint64_t mask                  # number of slots, a power of two, minus 1
     cdef int64_t n                      # texts
     cdef int64_t longest                # bytes of the longest token
-    cdef int64_t room                   # bytes of the longest piece that the arrays below have room for
     cdef int32_t single[256]            # byte -> id
     cdef int16_t byte_of[LETTERS]       # code point -> byte, or -1
-    cdef Arena slot_arena, rank_arena, scratch
-    # A piece is a list of parts, at first of one byte; a part is named by its first byte.
-    cdef int32_t *next                  # [room] the part after it
-    cdef int32_t *before                # [room] the part before it
-    cdef int32_t *joined                # [room] rank of the part joined with the next one; NONE: they do not join
-    cdef uint64_t *heap                 # [3 * room] rank << 32 | the left part
+    cdef Arena slot_arena, rank_arena
+    cdef Arena scratch                  # for the parts of a short piece; the GIL belongs to who uses it
 
     def __cinit__(self, stored, int64_t first, ends, roles, str alphabet not None, int32_t unknown=-1):
         cdef const int64_t[::1] stops = ends    # [n]
@@ -103,7 +110,7 @@ cdef class BytePairs:
         self.blob = written.data[:pos]
         self.data = <const uint8_t *><const char *>self.blob
         self.find_singles(unknown)
-        self.make_room(SHORT)
+        self.scratch = room(SHORT)
 
     cdef int64_t read(
         self, const uint8_t *stored, int64_t first, const int64_t[::1] stops, int64_t i, uint8_t role, uint8_t *out):
@@ -152,7 +159,7 @@ cdef class BytePairs:
                 raise ValueError("its tokens were made to be slow to find")
         self.slots[slot] = tag_of(hash) | <uint32_t>(id + 1)
 
-    cdef inline bint holds(self, uint64_t slot, uint64_t hash, const uint8_t *piece, int64_t size) noexcept:
+    cdef inline bint holds(self, uint64_t slot, uint64_t hash, const uint8_t *piece, int64_t size) noexcept nogil:
         """Whether this slot has the token of piece [size]."""
         cdef uint32_t id = (self.slots[slot] & ID) - 1, start
         if self.slots[slot] & ~<uint32_t>ID != tag_of(hash):
@@ -160,7 +167,7 @@ cdef class BytePairs:
         start = self.end[id - 1] if id else 0
         return self.end[id] - start == size and memcmp(self.data + start, piece, size) == 0
 
-    cdef int32_t find(self, const uint8_t *piece, int64_t size) noexcept:
+    cdef int32_t find(self, const uint8_t *piece, int64_t size) noexcept nogil:
         """The token of piece [size], or -1."""
         cdef uint64_t slot, hash
         if size > self.longest:
@@ -221,14 +228,23 @@ cdef class BytePairs:
             PyBuffer_Release(&buffer)
         return -1
 
-    def encode(self, pieces):
-        """Token ids of texts (a list of str) that a pattern has split: no token reaches from one text into the next."""
+    def encode(self, pieces, look=None):
+        """Token ids of texts (a list of str) that a pattern has split: no token reaches from one text into the next.
+
+        ``look``: called every few milliseconds of work, with the GIL; what it raises ends the work.  Other threads may
+        encode meanwhile.
+        """
         cdef list out = []
         cdef const char *piece
         cdef Py_ssize_t size
+        cdef int64_t read = 0
         cdef int32_t id
         for text in pieces:
             piece = PyUnicode_AsUTF8AndSize(text, &size)
+            read += size
+            if read >= BLOCK and look is not None:
+                read = 0
+                look()
             if size == 1:
                 id = self.single[<uint8_t>piece[0]]
                 if id >= 0:
@@ -238,64 +254,92 @@ cdef class BytePairs:
             if id >= 0 and self.rank[id] != NONE:
                 out.append(id)
             elif size:
-                self.join(<const uint8_t *>piece, size, out)
+                self.join(<const uint8_t *>piece, size, out, look)
         return out
 
-    cdef join(self, const uint8_t *piece, int64_t n, list out):
+    cdef join(self, const uint8_t *piece, int64_t n, list out, look):
         """Start with the single bytes of piece [n], join neighbours as long as possible, append the tokens to out."""
-        cdef int64_t i, left, middle, right, n_heap = 0
-        cdef uint64_t top
+        cdef int64_t i, right, pause
         cdef int32_t id
+        cdef Parts parts
+        cdef Arena arena
         if n >= 1 << 30:
             raise ValueError(f"a piece of text has {n} bytes, more than {(1 << 30) - 1}")
-        if n > self.room:
-            self.make_room(n)
-        for i in range(n):
-            self.next[i], self.before[i] = <int32_t>i + 1, <int32_t>i - 1
-        for i in range(n):
-            self.consider(piece, n, i, &n_heap)
-        while n_heap:
-            top = self.heap[0]
-            n_heap = pop(self.heap, n_heap)
-            left = <int64_t>(top & 0xffffffff)
-            if self.joined[left] != <int32_t>(top >> 32):
-                continue  # one of the two has been joined to another meanwhile
-            middle = self.next[left]
-            right = self.next[middle]
-            self.next[left], self.joined[middle] = <int32_t>right, NONE
-            if right < n:
-                self.before[right] = <int32_t>left
-            self.consider(piece, n, left, &n_heap)
-            if left:
-                self.consider(piece, n, self.before[left], &n_heap)
-        i = 0
+        arena = self.scratch if n <= SHORT else room(n)
+        parts.piece, parts.n, parts.n_heap = piece, n, 0
+        parts.heap = <uint64_t *>arena.data
+        parts.next = <int32_t *>(parts.heap + 3 * n)
+        parts.before = parts.next + n
+        parts.joined = parts.before + n
+        if n <= SHORT:
+            self.begin(&parts, 0, n)
+            self.go_on(&parts, 3 * n)  # as many as the heap ever gets
+        else:
+            for i in range(0, n, BLOCK):
+                with nogil:
+                    self.begin(&parts, i, min(n, i + BLOCK))
+                if look is not None:
+                    look()
+            while parts.n_heap:
+                with nogil:
+                    self.go_on(&parts, BLOCK)
+                if look is not None:
+                    look()
+        i, pause = 0, BLOCK
         while i < n:
-            right = self.next[i]
+            right = parts.next[i]
             id = self.single[piece[i]] if right == i + 1 else self.find(piece + i, right - i)
             if id >= 0:
                 out.append(id)
             i = right
+            if i >= pause and look is not None:
+                pause = i + BLOCK
+                look()
 
-    cdef void consider(self, const uint8_t *piece, int64_t n, int64_t left, int64_t *n_heap) noexcept:
-        """Add the pair of the part at ``left`` and the next one to the heap [n_heap], if they can be joined."""
-        cdef int64_t middle = self.next[left]
+    cdef void begin(self, Parts *parts, int64_t start, int64_t stop) noexcept nogil:
+        """The parts of the bytes from start to stop, and which of them join the byte after them."""
+        cdef int64_t i
+        for i in range(start, min(stop + 1, parts.n)):
+            parts.next[i], parts.before[i] = <int32_t>i + 1, <int32_t>i - 1
+        for i in range(start, stop):
+            self.consider(parts, i)
+
+    cdef void go_on(self, Parts *parts, int64_t most) noexcept nogil:
+        """Take at most this many pairs from the heap and join them; all are done when it is empty."""
+        cdef int64_t left, middle, right
+        cdef uint64_t top
+        while parts.n_heap and most:
+            most -= 1
+            top = parts.heap[0]
+            parts.n_heap = pop(parts.heap, parts.n_heap)
+            left = <int64_t><uint32_t>top
+            if parts.joined[left] != <int32_t>(top >> 32):
+                continue  # one of the two has been joined to another meanwhile
+            middle = parts.next[left]
+            right = parts.next[middle]
+            parts.next[left], parts.joined[middle] = <int32_t>right, NONE
+            if right < parts.n:
+                parts.before[right] = <int32_t>left
+            self.consider(parts, left)
+            if left:
+                self.consider(parts, parts.before[left])
+
+    cdef void consider(self, Parts *parts, int64_t left) noexcept nogil:
+        """Add the pair of the part at ``left`` and the next one to the heap, if they can be joined."""
+        cdef int64_t middle = parts.next[left]
         cdef int32_t id
-        self.joined[left] = NONE
-        if middle == n:
+        parts.joined[left] = NONE
+        if middle == parts.n:
             return
-        id = self.find(piece + left, self.next[middle] - left)
+        id = self.find(parts.piece + left, parts.next[middle] - left)
         if id >= 0 and self.rank[id] != NONE:
-            self.joined[left] = self.rank[id]
-            n_heap[0] = push(self.heap, n_heap[0], <uint64_t>self.rank[id] << 32 | <uint64_t>left)
+            parts.joined[left] = self.rank[id]
+            parts.n_heap = push(parts.heap, parts.n_heap, <uint64_t>self.rank[id] << 32 | <uint64_t>left)
 
-    cdef make_room(self, int64_t n):
-        """Make room for pieces of n bytes: n pairs at first, and two for each that is joined."""
-        self.scratch = Arena(n * (3 * 8 + 3 * 4))
-        self.room = n
-        self.heap = <uint64_t *>self.scratch.data
-        self.next = <int32_t *>(self.heap + 3 * n)
-        self.before = self.next + n
-        self.joined = self.before + n
+
+cdef Arena room(int64_t n):
+    """Memory for the Parts of a piece of n bytes."""
+    return Arena(n * (3 * 8 + 3 * 4))
 
 
 cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except -1:
@@ -315,7 +359,7 @@ cdef int64_t check(const int64_t[::1] stops, int64_t first, int64_t size) except
     return total
 
 
-cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
+cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept nogil:
     """FNV-1a of piece [size], with the upper bits mixed into those that index the hash table."""
     cdef uint64_t h = 0xcbf29ce484222325
     cdef int64_t i
@@ -324,12 +368,12 @@ cdef uint64_t hash_of(const uint8_t *piece, int64_t size) noexcept:
     return h ^ h >> 32
 
 
-cdef inline uint32_t tag_of(uint64_t hash) noexcept:
+cdef inline uint32_t tag_of(uint64_t hash) noexcept nogil:
     """Bits of the hash that a slot stores: most other tokens are told apart without reading their bytes."""
     return <uint32_t>(hash >> 57) << TAG
 
 
-cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
+cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept nogil:
     """Add a key to heap [n], which has the smallest on top.  Returns n + 1."""
     cdef int64_t at = n, above
     while at:
@@ -342,7 +386,7 @@ cdef int64_t push(uint64_t *heap, int64_t n, uint64_t key) noexcept:
     return n + 1
 
 
-cdef int64_t pop(uint64_t *heap, int64_t n) noexcept:
+cdef int64_t pop(uint64_t *heap, int64_t n) noexcept nogil:
     """Remove the smallest key of heap [n].  Returns n - 1."""
     cdef int64_t at = 0, below = 1
     cdef uint64_t key = heap[n - 1]

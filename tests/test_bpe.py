@@ -159,6 +159,82 @@ def test_texts_that_begin_so(texts, prefix):
     assert stored.starting(prefix) == [i for i, text in enumerate(texts) if text.startswith(prefix)]
 
 
+# ---- one word as long as a book --------------------------------------------------------------------------------------
+
+WORDS = {"ab": b"ab" * 100_000, "a": b"a" * 200_000, "bytes": bytes(i * i // 7 % 251 % 26 + 97 for i in range(200_000))}
+TOKENS = [bytes([i]) for i in range(256)] + [b"ab", b"abab", b"aa", b"aaaa", b"th", b"he", b"abababab"]
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_long_word_is_interrupted_everywhere(name):
+    """At each look, and what is encoded next is right: long words between short ones, looked at all the way."""
+    pairs, word = pairs_of(TOKENS), WORDS[name].decode()
+    whole = pairs.encode([word])
+    data = [TOKENS[id] for id in whole]
+    assert b"".join(data) == WORDS[name]
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == most:
+            raise KeyError(most)
+
+    most = 0
+    assert pairs.encode([word], look) == whole
+    # 16384 bytes, joins or tokens between two looks: each byte begins, and each token is given out
+    n = looks
+    assert n >= (len(word) + len(word) - len(whole)) // 16384
+    for most in range(1, n + 1):
+        looks = 0
+        with pytest.raises(KeyError):
+            pairs.encode([word], look)
+        assert looks == most and pairs.encode(["abab", "th"]) == [257, 260]
+    looks, most = 0, 0
+    assert pairs.encode(["th ab"] * 40_000, look) == pairs.encode(["th ab"]) * 40_000 and looks >= 40_000 * 5 // 16384
+
+
+def test_other_threads_go_on_beside_a_long_word():
+    """They run while it is joined although nobody lets them: no switch is due for a thousand seconds."""
+    import threading
+    import time
+
+    pairs, word, counted, over = pairs_of(TOKENS), WORDS["a"].decode() * 5, 0, False
+
+    def count() -> None:
+        nonlocal counted
+        while not over:
+            counted += 1
+            time.sleep(0)
+
+    other = threading.Thread(target=count)
+    interval = sys.getswitchinterval()
+    other.start()
+    sys.setswitchinterval(1000)
+    try:
+        for _ in range(50):
+            before = counted
+            pairs.encode([word])
+            after = counted
+            if after > before:
+                break
+        assert after > before
+    finally:
+        over = True
+        sys.setswitchinterval(interval)
+        other.join()
+
+
+def test_threads_encode_long_words_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    pairs = pairs_of(TOKENS)
+    texts = [[word.decode()[i:], "ththe", "ab" * i] for i in range(4) for word in WORDS.values()]
+    expected = [pairs.encode(each) for each in texts]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda each: pairs.encode(each, lambda: None), texts * 2)) == expected * 2
+
+
 # ---- the split -------------------------------------------------------------------------------------------------------
 
 

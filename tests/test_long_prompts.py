@@ -281,3 +281,32 @@ def test_a_cancel_comes_through_in_the_middle(engine, monkeypatch):
         monkeypatch.setattr("edge.prompt.template.look", look)
         monkeypatch.setattr(byte_level, "look", look)
         assert list(answer) == [] and answer.finish_reason == "cancelled" and count == 10
+
+
+@pytest.mark.parametrize("text", ["ab" * 1_000_000, "a" * 2_000_000, "!?" * 1_000_000, "日" * 700_000], ids=len)
+def test_one_long_word_is_interrupted(text, monkeypatch):
+    """It is looked for at least once in so many bytes."""
+    from edge.prompt.tokenizer import byte_level
+
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(byte_level, "look", look)
+    with edge.load(threads=1, ctx=256, overflow="stop") as engine, engine.session() as session:
+        with pytest.raises(ContextFull):
+            session.ask(text, max_tokens=1).text  # noqa: B018
+    assert looks >= len(text.encode()) / 20_000
+
+
+def test_looking_for_markers_is_interrupted():
+    """In a text of nothing but the letter with which they begin, each letter may be one."""
+    from edge.prompt.interrupt import Interrupted, interruptible
+    from tests.test_tokenizer import BPE
+
+    text = "<" * 10_000
+    assert BPE.split(text) == [text]
+    with interruptible(lambda: "cancelled"), pytest.raises(Interrupted):
+        BPE.split(text)

@@ -203,12 +203,15 @@ class Template:
                 run.clear()
                 ids.append(piece)
         ids += tokenizer.encode("".join(run))
+        look()
         bos = tokenizer.bos_id
         if bos is None:
             return ids
         first = next((i for i, number in enumerate(ids) if number != bos), len(ids))
         wanted = first > 0 or self._bos or (self._bos is None and tokenizer.add_bos)
-        return [bos, *ids[first:]] if wanted else ids
+        if wanted:
+            ids[:first] = [bos]
+        return ids
 
     def stop_ids(self, tokenizer: Tokenizer) -> set[int]:
         """The token ids that end an answer."""

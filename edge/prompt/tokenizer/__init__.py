@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from edge.errors import InvalidFile, UsageError
 from edge.formats.mapped import located, shown
 from edge.formats.texts import StringArray
+from edge.prompt.interrupt import look
 from edge.prompt.tokenizer.vocabulary import (
     CONTROL,
     END_OF_TURN,
@@ -52,8 +53,11 @@ class _Finder:
     def split(self, text: str) -> list[str | int]:
         """Pieces of text and token ids, in order, without empty texts."""
         out: list[str | int] = []
-        start = at = 0
+        start = at = n_found = 0
         while self._first and (match := self._first.search(text, at)):
+            n_found += 1
+            if not n_found % 4096:
+                look()
             at = match.start()
             for n in self._lengths[text[at]]:
                 number = self.tokens.get(text[at : at + n])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_PATTERN = 8192
 #: longest run of white space given to a pattern at once; its look-ahead fails somewhere above 100 thousand
 MAX_BLANKS = 16384
-#: number of characters, and of pieces, between two checks for an interrupt
+#: number of characters that the pattern splits between two checks for an interrupt
 BLOCK = 1 << 16
 #: number of pieces at the end of a block that are split again
 OVERLAP = 8
@@ -141,14 +141,7 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
     cut = cutter(pattern)
 
     def encode(text: str) -> list[int]:
-        pieces = cut(text)
-        if len(pieces) <= BLOCK:
-            return pairs.encode(pieces)
-        ids: list[int] = []
-        for at in range(0, len(pieces), BLOCK):
-            look()
-            ids += pairs.encode(pieces[at : at + BLOCK])
-        return ids
+        return pairs.encode(cut(text), look)
 
     return pairs.ends, pairs.blob, encode
 
