@@ -184,7 +184,7 @@ class Engine:
         """Free memory for an answer that needs it: of conversations that wait, then of shared prefixes, then of idle
         sessions.
         """
-        return self.space.shelf.give_way() or self.prefixes.give_way() or self.space.give_way()
+        return self.space.drop_aside() or self.prefixes.give_way() or self.space.give_way()
 
     def settle(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages

@@ -74,6 +74,7 @@ def load(
     kv_hadamard: str = "auto",
     parallel: int | None = None,
     system: str | None = None,
+    aside: int = 0,
     constrained: bool = False,
     reserve: int = 0,
     progress: Callable[[float, float], None] | None = None,
@@ -94,6 +95,7 @@ def load(
     overflow: when the context is full, "slide" drops the oldest tokens, "stop" ends the answer.
     positions: of the sinks, once tokens were dropped: "absolute", or "cache" (directly before the window).
     parallel: number of answers at a time, each with its own context; None: as many as the memory allows.
+    aside: without a limit, conversations that wait may take the memory of so many contexts more, if it is free.
     reserve: bytes that the calling program itself needs; part of the plan.
     constrained: include the memory for answers that follow a grammar in the plan.
     kv_policy: what is dropped first: "recent" (the oldest tokens), "heavy" (the least attended pages) or "quarter".
@@ -131,7 +133,7 @@ def load(
     given = KVConfig(
         ctx, kv if isinstance(kv, str) else "int8", window, sinks, memory, overflow, force_memory, positions, kv_policy,
         None if kv_budget is None else os.fspath(kv_budget), kv_drop_layers,
-        None if kv_offload is None else os.fspath(kv_offload), kv_offload_size, kv_hadamard, parallel,
+        None if kv_offload is None else os.fspath(kv_offload), kv_offload_size, kv_hadamard, parallel, aside,
     )  # fmt: skip
     if isinstance(kv, KVConfig) and given != KVConfig():
         raise UsageError("kv is a KVConfig, which has all settings of the cache; set them there")
@@ -215,7 +217,7 @@ def load(
     placement.release_pages(checkpoint)
     trim()
     measured = _measure(transformer, checkpoint, program, place == "huge", drafting)
-    plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))
+    plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))._replace(aside=plan.aside)
     report(10, 10)
     loaded = Model(
         checkpoint.config,

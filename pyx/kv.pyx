@@ -8,6 +8,8 @@ query at ``pos`` sees the same bytes however the tokens arrived: one by one or i
 """
 
 cimport cython
+import os
+
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -339,6 +341,14 @@ cdef class KVCache:
     def nbytes(self):
         """Bytes of pages that this cache alone has room for."""
         return self.bytes_for(self.p.n_layer, self.p.n_kv_head, self.p.head_dim, **self.plan)
+
+    @property
+    def beside(self):
+        """Bytes that this cache takes at most beside its pages: its tables, and what the first and the last of each
+        head's pages leave unused of the system's pages.
+        """
+        ends = 2 * self.p.n_layer * self.p.n_kv_head * os.sysconf("SC_PAGE_SIZE")
+        return self.block_tables.nbytes + 4 * self.p.pool.n_place + ends
 
     @property
     def window(self):

@@ -53,7 +53,7 @@ cdef class PagePool:
     cdef list arenas            # one [data, refs] per slab; data None for those given back
     cdef list owned             # a cache uses the slab
     cdef bint huge
-    cdef readonly object limit  # most bytes of pages in use, None: no limit
+    cdef public object limit    # most bytes of pages in use, None: no limit
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1
     cdef leave(self, int64_t slab)
     cdef _give_back(self, int64_t slab)

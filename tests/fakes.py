@@ -81,6 +81,7 @@ class KV:
     """Behaves as pyx.kv.KVCache with 8 tokens a page; remembers the ids it was given."""
 
     PAGE = 8
+    beside = 0
 
     def __init__(self, n_ctx: int = 4096, window: int = 0, sealed: bool = True) -> None:
         self.n_ctx, self.window, self.sealed, self.nbytes = n_ctx, window, sealed, 1000

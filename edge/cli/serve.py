@@ -124,6 +124,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     import uvicorn
 
     from edge.serve.connections import Connection
+    from edge.serve.conversations import ASIDE
     from edge.serve.exchange import RESERVE
 
     ended = threading.Event()
@@ -144,7 +145,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
                 return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
 
-            with options.loaded(out, flags, constrained=True, reserve=RESERVE) as engine:
+            with options.loaded(out, flags, constrained=True, reserve=RESERVE, aside=ASIDE) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
                 ready()

@@ -33,6 +33,8 @@ HADAMARD = ("auto", "on", "off")
 
 DEFAULT_CTX = 2048
 DEFAULT_SINKS = 4
+#: of the memory that is free with everything planned, one in so many bytes may be taken for conversations that wait
+FREE_SHARE = 4
 LEAST_CTX = 256  # `memory` never picks a context shorter than this by itself
 SENSIBLE = 64  # tokens that a short question takes, with its template and its answer
 PAGE = 32
@@ -98,13 +100,14 @@ class KVPlan(NamedTuple):
     limit: int | None = None  # bytes that the whole process may take
     offload: tuple[str, int] | None = None  # folder and bytes of a file for each session: pages that left the window
     parallel: int | None = None  # contexts held at the same time; None: one is planned, and more may be
+    aside: int = 0  # bytes for conversations that wait to be continued; with a limit, they take what it leaves
 
     @property
     def room(self) -> int | None:
         """Most bytes for the KV pages of all sessions together; None: limited only by each session's own cache."""
         if self.limit is not None:
             return max(0, self.limit - self.footprint.total - (self.sessions - self.kv_total))
-        return None if self.parallel is None else self.kv_total
+        return None if self.parallel is None else self.kv_total + self.aside
 
     @property
     def recalled(self) -> int:
@@ -139,7 +142,7 @@ class KVPlan(NamedTuple):
     @property
     def total_bytes(self) -> int:
         """Resident bytes of the process once all planned sessions have been used."""
-        return self.footprint.total + self.sessions
+        return self.footprint.total + self.sessions + self.aside
 
     @property
     def sessions(self) -> int:
@@ -169,6 +172,7 @@ class KVPlan(NamedTuple):
             ("head", f.head_mapped, "mapped from the file"),
             ("head", f.head_allocated, "converted"),
             ("kv", self.kv_total, f"{several}{self.n_ctx} tokens, {self.kv_type}{ring}"),
+            ("aside", self.aside, "conversations that wait to be continued"),
             ("scratch", f.scratch + self.sessions - self.kv_total, "activations, logits"),
             ("grammar", f.vocabulary, "vocabulary and forms for --schema, --regex, --choice, --grammar"),
             ("program", f.program, "interpreter, libraries, tokenizer"),
@@ -196,7 +200,8 @@ class KVConfig:
     at most ``kv_offload_size``, so that undo need not read the text again.  ``kv_hadamard``: whether keys are rotated
     before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
     with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
-    many run as the memory allows.
+    many run as the memory allows.  ``aside``: without a limit, conversations that wait may take the memory of so many
+    contexts more, but no more than a quarter of what is free.
 
     Raises UsageError for values that are not valid or cannot be combined.
     """
@@ -216,6 +221,7 @@ class KVConfig:
     kv_offload_size: str | int = DEFAULT_OFFLOAD
     kv_hadamard: str = "auto"
     parallel: int | None = None
+    aside: int = 0
 
     def __repr__(self) -> str:
         changed = (each for each in dataclasses.fields(self) if getattr(self, each.name) != each.default)
@@ -250,6 +256,7 @@ class KVConfig:
             ("window", self.window or None, 1, 1 << 24),
             ("sinks", self.sinks, 0, 1 << 20),
             ("parallel", self.parallel, 1, 1 << 10),
+            ("aside", self.aside, 0, 1 << 10),
         ):
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most
@@ -320,6 +327,9 @@ class KVConfig:
 
         first = make(self.ctx or default, wanted)
         if fits(first):
+            if limit is None and available is not None:
+                free = max(0, available - footprint.coming - first.sessions)
+                return first._replace(aside=min(self.aside * first.kv_bytes, free // FREE_SHARE))
             return first
         if limit is not None:
             best = self._largest(make, fits, smaller(wanted, config), first.n_ctx)

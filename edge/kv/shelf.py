@@ -1,7 +1,8 @@
 """Shelf: conversations that stay in memory to be continued, until their pages are needed.
 
 Each is a fork of a session's KV cache and the tokens it holds.  It has no logits and no sampler, and shares its pages
-with the sessions that continue it.  The one that has waited longest is dropped first.
+with the sessions that continue it.  The one that has waited longest is dropped first; it is not written to a file, as
+the disk of a board is often a card, which wears out, and talks are private.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ class Shelf:
         """Bytes of KV pages, each conversation counted as if it shared none."""
         with self._lock:
             return sum(each.kv.stats["bytes"] for each in self._asides)
+
+    @property
+    def beside(self) -> int:
+        """Bytes that the caches take beside their pages."""
+        with self._lock:
+            return sum(each.kv.beside for each in self._asides)
 
     def put(self, aside: Aside) -> None:
         """Keep a conversation."""

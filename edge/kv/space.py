@@ -14,7 +14,7 @@ from typing import Any
 
 from edge.errors import MemoryRefused
 from edge.kv.config import KVPlan
-from edge.kv.shelf import Shelf
+from edge.kv.shelf import Aside, Shelf
 from edge.kv.state import KVState
 from edge.model.model import Model
 from edge.session.drafting import OFF, Drafting
@@ -94,11 +94,33 @@ class KVSpace:
             self._clock += 1
             state.used, state.busy = self._clock, False
 
+    def set_aside(self, aside: Aside) -> None:
+        """Keep a conversation in memory until its pages are needed."""
+        self.shelf.put(aside)
+        self._charge()
+
+    def take_up(self, messages: list[dict[str, Any]]) -> Aside | None:
+        """Remove and return the longest kept conversation that ``messages`` continue, or None."""
+        found = self.shelf.take(messages)
+        self._charge()
+        return found
+
+    def drop_aside(self) -> bool:
+        """Drop the conversation that was kept longest.  Returns False if there is none."""
+        dropped = self.shelf.give_way()
+        self._charge()
+        return dropped
+
+    def _charge(self) -> None:
+        """Conversations that are kept pay for their tables: the plan counts only those of the states."""
+        if self.pool is not None and self.plan.room is not None:
+            self.pool.limit = self.plan.room - self.shelf.beside
+
     def give_way(self) -> bool:
         """Free the memory of a conversation that waits, else of the state that was idle longest.  Returns False if
         there is none.
         """
-        return self.shelf.give_way() or self._drop_idle()
+        return self.drop_aside() or self._drop_idle()
 
     def _drop_idle(self) -> bool:
         with self._lock:

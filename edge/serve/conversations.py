@@ -3,7 +3,8 @@
 Clients send the whole conversation with every request.  A place holds one session and its KV cache.  A request goes to
 the free place whose conversation it continues, else to an unused one, else to the least recently used.  The
 conversation that was there stays in memory (edge/kv/shelf.py) until its pages are needed, and is saved if there is a
-folder.  There are as many places as contexts are planned, so the memory plan holds whatever clients do.
+folder.  There are as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is
+free, so the memory plan holds whatever clients do.
 
 Each place has a thread that makes its answers and then waits for the next request; the scheduler evaluates the segments
 of all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from edge.session.answer import Answer
     from edge.session.session import Session
 
+ASIDE = 8  # contexts' worth of memory, at most, for conversations that wait
 SAVED = ".bes"
 GATHER = 0.002  # seconds in which what is written goes to its reader together
 MOST_UNREAD = 4096  # pieces that may wait for their reader

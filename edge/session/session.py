@@ -243,7 +243,7 @@ class Session:
         try:
             state.check()
             if state.tokens:
-                self._space.shelf.put(
+                self._space.set_aside(
                     Aside(list(self.messages), self.forgotten, state.tokens[:], state.sampled[:], state.fork())
                 )
         except MemoryError:
@@ -254,7 +254,7 @@ class Session:
     def take_up(self, messages: list[dict[str, Any]]) -> bool:
         """Continue the longest kept conversation that ``messages`` continue.  Returns False if there is none."""
         self._not_busy()
-        aside = self._space.shelf.take(messages)
+        aside = self._space.take_up(messages)
         if aside is None:
             return False
         state = self._begin()
