@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -167,7 +168,7 @@ def test_slow_readers_slow_nobody(path: Path) -> None:
             client.send({"op": "info"})
             for ident in range(40):
                 client.send({"op": "ping", "id": ident})
-                client.send(b"rubbish\n" * 90)
+                client.send(b"rubbish\n" * 25)
             client.ask("hello", "last")
         with Talk(path) as one:
             assert one.next()["ev"] == "ready"
@@ -176,6 +177,78 @@ def test_slow_readers_slow_nobody(path: Path) -> None:
             events = client.until("done")
             assert [event["id"] for event in events if event["ev"] == "pong"] == list(range(40))
         assert process.poll() is None
+
+
+def test_what_all_clients_leave_unread_is_limited(path: Path) -> None:
+    """Each stays below its own limit; those that leave most are disconnected, the others are not."""
+    with service(path, command=program("service.UNREAD = 60_000")), contextlib.ExitStack() as stack:
+        one = stack.enter_context(Talk(path))
+        deaf = [stack.enter_context(Talk(path)) for _ in range(8)]
+        for client in deaf:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.send(b"rubbish\n" * 2000)
+            client.send({"op": "ping"})
+        one.next()
+        assert one.answer("hello") == reply("hello")
+        heard: list[str | None] = []
+        for client in deaf:
+            kind = None
+            with contextlib.suppress(OSError):
+                while (kind := client.next().get("ev")) not in (None, "pong"):
+                    kind = None
+            heard.append(kind)
+        assert None in heard  # they got what had been sent, then the end
+        assert one.answer("hello") == reply("hello")
+
+
+def test_requests_of_all_clients_are_limited_together(path: Path) -> None:
+    """Long requests that wait, and lines that never end: "busy" for their clients; a short request is answered."""
+    long = json.dumps({"op": "chat", "id": "long", "messages": [{"role": "user", "content": "x" * (3 << 20)}]}).encode()
+    with service(path, command=FAKE, FAKE_DELAY="0.01"), contextlib.ExitStack() as stack:
+        first, *rest = (stack.enter_context(Talk(path)) for _ in range(6))
+        first.ask("long", "first", max_tokens=8000, ignore_eos=True)
+        first.until("text")
+        for client in rest[:3]:
+            client.send(long + b"\n")
+            client.send({"op": "ping"})
+        codes = [client.until("pong")[-2].get("code") for client in rest[:3]]
+        assert codes == [None, None, "busy"]
+        for client in rest[3:]:
+            client.send(long)
+        with Talk(path) as short:
+            short.ask("hello")
+            codes = [client.until("ready", "error")[-1].get("code") for client in rest[3:]]
+            codes = [client.until("error")[-1]["code"] for client in rest[3:]]
+            assert codes == ["busy", "busy"]
+            first.send({"op": "cancel"})
+            assert short.until("done")
+
+
+def peak(process: subprocess.Popen[bytes]) -> int:
+    """Most bytes that were resident at a time."""
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())[1])
+
+
+def test_the_memory_limit_holds_whatever_clients_do(path: Path, bundled_model: Path) -> None:
+    """Conversations of many clients, events that nobody reads, and long requests: all are part of the plan."""
+    code, line = refused(str(path), "-m", str(bundled_model), "--memory", "42M")
+    assert code == 5 and "the limit is 42 MB" in line
+    text = "Two teas and some cake by the window for me, please. " * 20
+    with service(path, "-m", str(bundled_model), "--memory", "72M") as process, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Talk(path)) for _ in range(40)]
+        for turn in range(2):
+            for n, client in enumerate(clients):
+                client.answer(f"Client {n}, {turn}: {text}", max_tokens=60, ignore_eos=True)
+        assert peak(process) <= 72e6
+        for client in clients[:20]:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with contextlib.suppress(OSError):
+                client.send(b"rubbish\n" * 10_000)
+        for client in clients[20:]:
+            with contextlib.suppress(OSError):
+                client.ask("tea and cake " * 250_000, max_tokens=2)
+        assert clients[-1].until("done", "error")
+        assert peak(process) <= 72e6
 
 
 def test_several_are_answered_at_once(path: Path) -> None:
@@ -210,6 +283,23 @@ def test_interleaved_clients_do_not_read_their_histories_again(path: Path) -> No
                 if turn:
                     assert usage["prompt"] - usage["cached"] <= len(question) + 3, (turn, n, usage)
                 history[n].append({"role": "assistant", "content": answer})
+
+
+def test_more_conversations_than_a_context_holds(path: Path, bundled_model: Path) -> None:
+    """Twelve conversations in turn, without a limit: none is read again from its beginning."""
+    history: list[list[dict[str, str]]] = [[] for _ in range(12)]
+    with service(path, "-m", str(bundled_model), "-n", "30"), contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Talk(path)) for _ in history]
+        for turn in range(5):
+            for n, client in enumerate(clients):
+                question = f"Client {n}: two teas and {turn} scones please, and some cake by the window for me."
+                history[n].append({"role": "user", "content": question})
+                client.send({"op": "chat", "messages": history[n]})
+                events = client.until("done")
+                usage = events[-1]["usage"]
+                assert not turn or usage["cached"] > usage["prompt"] // 2, (turn, n, usage)
+                text = "".join(event["text"] for event in events if event["ev"] == "text")
+                history[n].append({"role": "assistant", "content": text})
 
 
 def test_a_request_may_wait_no_longer_than_its_timeout(path: Path) -> None:

@@ -91,19 +91,23 @@ def chat(
         stats = out.verbose
     if socket_path is not None:
         from edge.cli.services import serve_socket
-        from edge.serve.socket import Listener
+        from edge.serve.conversations import ASIDE
+        from edge.serve.socket import RESERVE, Listener
 
-        with closing(Listener(socket_path)) as listener, options.loaded(out, flags) as engine:
+        with closing(Listener(socket_path)) as listener, options.loaded(
+            out, flags, reserve=RESERVE, aside=ASIDE
+        ) as engine:
             arguments = options.advised(arguments, flags, engine)
             return serve_socket(out, engine, arguments, system, stats, listener)
-    if not as_jsonl:
-        del flags["parallel"]  # one conversation, which takes what memory there is
+    if as_jsonl:
+        from edge.cli.services import serve_pipe
+        from edge.serve.conversations import ASIDE
+
+        with options.loaded(out, flags, aside=ASIDE) as engine:
+            return serve_pipe(out, engine, options.advised(arguments, flags, engine), system, stats)
+    del flags["parallel"]  # one conversation, which takes what memory there is
     with options.loaded(out, flags) as engine:
         arguments = options.advised(arguments, flags, engine)
-        if as_jsonl:
-            from edge.cli.services import serve_pipe
-
-            return serve_pipe(out, engine, arguments, system, stats)
         session = keeper.open(engine, system)
         commands = {name: command.help for name, command in COMMANDS.items()}
         reader = choose_reader(out, commands, None if no_history else history_path())

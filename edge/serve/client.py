@@ -15,11 +15,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 LINE_LIMIT = 4 << 20  # bytes of one request; a longer line is a mistake or an attack
 QUEUE_LIMIT = 64  # requests of one client that may wait
-QUEUE_BYTES = 2 * LINE_LIMIT  # of these
+QUEUE_BYTES = 2 * LINE_LIMIT  # of these; also of all clients of a service together
 
 
 class Channel(Protocol):
     """The connection to a client."""
+
+    @property
+    def others(self) -> int:
+        """Bytes of the waiting requests of the other clients of the service."""
 
     def send(self, event: dict[str, Any]) -> None:
         """Write one event as a line; returns at once."""
@@ -32,7 +36,7 @@ class Channel(Protocol):
 
 
 class Full(Exception):
-    """Too many requests of this client are waiting."""
+    """Too many requests are waiting."""
 
 
 class Lines:
@@ -55,8 +59,17 @@ class Lines:
         if not self._skipping:
             self._held += rest
             if len(self._held) > LINE_LIMIT:
-                self._held, self._skipping = bytearray(), True
+                self.give_up()
                 yield None
+
+    @property
+    def held(self) -> int:
+        """Bytes of the line that is not complete yet."""
+        return len(self._held)
+
+    def give_up(self) -> None:
+        """Leave out the line that is not complete yet."""
+        self._held, self._skipping = bytearray(), True
 
     def rest(self) -> Iterator[bytes]:
         """A last line without a newline."""
@@ -88,7 +101,7 @@ class Client(Generic[J]):
         self.channel = channel
         self.finished = self.gone = False
         self.jobs: deque[J] = deque()  # waiting or running, the oldest first
-        self._lines = Lines()
+        self.lines = Lines()
         self._task: asyncio.Task[None] | None = None
 
     # ---- what a protocol says ----------------------------------------------------------------------------------------
@@ -109,6 +122,11 @@ class Client(Generic[J]):
 
     # ---- what a service does -----------------------------------------------------------------------------------------
 
+    @property
+    def queued(self) -> int:
+        """Bytes of the requests of this client that wait or run."""
+        return sum(job.nbytes for job in self.jobs)
+
     def emit(self, event: dict[str, Any], ident: str | int | None = None) -> None:
         """Send one event."""
         if not self.gone:
@@ -116,7 +134,7 @@ class Client(Generic[J]):
 
     def feed(self, data: bytes) -> None:
         """Handle data that the client has sent."""
-        for line in self._lines.feed(data):
+        for line in self.lines.feed(data):
             if self.gone:
                 return
             self.handle(line)
@@ -125,7 +143,7 @@ class Client(Generic[J]):
         """The client sends nothing more; the channel is closed after all requests are answered."""
         if not self.finished:
             self.finished = True
-            for line in self._lines.rest():
+            for line in self.lines.rest():
                 self.handle(line)
             if not self.jobs:
                 self.channel.close()
@@ -145,8 +163,11 @@ class Client(Generic[J]):
 
     def enqueue(self, job: J) -> None:
         """Answer a request after those that wait already.  Raises Full."""
-        if len(self.jobs) >= QUEUE_LIMIT or job.nbytes + sum(each.nbytes for each in self.jobs) > QUEUE_BYTES:
+        if len(self.jobs) >= QUEUE_LIMIT:
             raise Full(f"{len(self.jobs)} requests are already waiting")
+        if (waiting := self.queued + self.channel.others) + job.nbytes > QUEUE_BYTES:
+            raise Full(f"{waiting} bytes of requests are already waiting, this one has {job.nbytes}, and the limit is "
+                       f"{QUEUE_BYTES}")
         self.jobs.append(job)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())

@@ -36,6 +36,11 @@ class Pipe:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
+    @property
+    def others(self) -> int:
+        """There are no other clients."""
+        return 0
+
     def send(self, event: dict[str, Any]) -> None:
         """Write one event as a line, in the thread of the output; returns at once."""
         data = json.dumps(event, ensure_ascii=self._ascii_only).encode() + b"\n"

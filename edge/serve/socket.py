@@ -1,7 +1,8 @@
 """A JSONL protocol for many clients on a Unix socket, as a service of systemd.
 
 One event loop reads and writes for all clients and never waits for one: output that a client does not read is kept, up
-to BUFFER bytes, then the client is disconnected. docs/service.md describes the service.
+to BUFFER bytes, then the client is disconnected.  What waits for all clients together is limited, too, and part of the
+memory plan (RESERVE).  docs/service.md describes the service.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from edge.errors import Busy, EdgeError, UsageError
 from edge.serve import records
-from edge.serve.client import Channel, Client
+from edge.serve.client import QUEUE_BYTES, Channel, Client
 from edge.serve.notify import Notifier
 
 #: most bytes of a path in sockaddr_un.sun_path, without its terminating NUL (unix(7))
@@ -28,6 +29,9 @@ PATH_LIMIT = 107
 CLIENTS = 64  # connections at a time
 BACKLOG = 1024  # connections that wait to be accepted, if only to receive an error because all places are taken
 BUFFER = 512 << 10  # bytes that may wait for a client to read them
+UNREAD = 8 * BUFFER  # bytes that may wait for all clients together
+#: bytes in the memory plan for the service and its connections, for requests (as text, and parsed), and for events
+RESERVE = (4 << 20) + 2 * QUEUE_BYTES + UNREAD
 TICK = 0.2  # seconds between two checks of clients that send nothing, and of the watchdog
 LAST_SECONDS = 5.0  # for the last events: when the service ends, and for clients that are done
 
@@ -126,6 +130,8 @@ class Connection(asyncio.Protocol):
         """Called by asyncio for data of the client."""
         if self.client is not None:
             self.client.feed(data)
+            if self.client.lines.held:
+                self._server.shorten()
 
     def eof_received(self) -> bool:
         """The client has closed its side, or disconnected."""
@@ -148,14 +154,28 @@ class Connection(asyncio.Protocol):
         if hung_up or late:
             self.drop()
 
+    @property
+    def others(self) -> int:
+        """Bytes of the waiting requests of the other clients."""
+        return self._server.queued - (self.client.queued if self.client is not None else 0)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the client to read them."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def send(self, event: dict[str, Any]) -> None:
-        """Write one event as a line; a client that leaves more than BUFFER bytes unread is disconnected."""
+        """Write one event as a line; a client that leaves more than BUFFER bytes unread is disconnected, and if all
+        together leave more than UNREAD, the one that leaves most.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         transport.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-        if transport.get_write_buffer_size() > BUFFER:
-            self.drop()
+        if unread := self.unread:
+            if unread > BUFFER:
+                self.drop()
+            self._server.drain()
 
     async def room(self) -> None:
         """Returns at once: a client that does not read is disconnected."""
@@ -206,6 +226,33 @@ class Server:
         """Remove a connection that has ended."""
         self._connections.discard(connection)
 
+    @property
+    def queued(self) -> int:
+        """Bytes of the requests of all clients that wait or run."""
+        return sum(client.queued for client in self._clients())
+
+    def _clients(self) -> list[Client[Any]]:
+        return [each.client for each in self._connections if each.client is not None]
+
+    def shorten(self) -> None:
+        """Give up the longest unfinished lines if they and all requests have more than QUEUE_BYTES together."""
+        clients = self._clients()
+        while sum(client.queued + client.lines.held for client in clients) > QUEUE_BYTES:
+            longest = max(clients, key=lambda client: client.lines.held)
+            if not longest.lines.held:
+                return
+            longest.lines.give_up()
+            longest.emit(records.error("busy", "the requests of all clients are too long together; try again later"))
+
+    def drain(self) -> None:
+        """Disconnect the clients that leave most unread if all leave more than UNREAD bytes together."""
+        unread = sum(each.unread for each in self._connections)
+        for most in sorted(self._connections, key=lambda each: -each.unread):
+            if unread <= UNREAD:
+                return
+            unread -= most.unread
+            most.drop()
+
     async def run(self, ready: Callable[[], object]) -> None:
         """Listen; ``ready`` is called when clients can connect."""
         loop = asyncio.get_running_loop()
@@ -228,8 +275,7 @@ class Server:
 
     async def _farewell(self) -> None:
         """End all answers and tell the clients."""
-        clients = [each.client for each in self._connections if each.client is not None]
-        stopping = [asyncio.ensure_future(client.stop()) for client in clients]
+        stopping = [asyncio.ensure_future(client.stop()) for client in self._clients()]
         until = time.monotonic() + LAST_SECONDS
         if stopping:
             await asyncio.wait(stopping, timeout=LAST_SECONDS)
