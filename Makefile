@@ -30,7 +30,7 @@ help:
 	@echo "make faults  test full disks, refused memory and kills while saving for MINUTES (3); SEED repeats a run"
 	@echo "make service   test hostile clients of chat --socket for MINUTES (3); SEED repeats a run"
 	@echo "make routes    test random requests to serve for MINUTES (3); SEED repeats a run"
-	@echo "make sanitize   test kernels with ASan and UBSan, threads with TSan for MINUTES (1)"
+	@echo "make sanitize   test kernels and engine with ASan and UBSan, threads with TSan for MINUTES (1)"
 	@echo "make test-load   run the suite COUNT (20) times on a busy machine"
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file program and one-folder program for this architecture, in dist/"
@@ -67,6 +67,7 @@ faults service routes: $(VENV)/.tools $(VENV)/.compiled
 
 sanitize: $(VENV)/.tools $(VENV)/.compiled
 	@$(PY) -m pytest -m sanitize $(ARGS)
+	@$(PY) tests/asan.py --minutes $(or $(MINUTES),1)
 	@$(PY) tests/tsan.py --minutes $(or $(MINUTES),1)
 
 test-load: $(VENV)/.tools $(VENV)/.compiled
