@@ -200,7 +200,7 @@ def test_sigterm_before_each_command_of_the_shell_script(folder: Path) -> None:
             env=os.environ | variables, start_new_session=True,
         ) as process:  # fmt: skip
             code = process.wait(300)
-            deadline = time.monotonic() + 10  # the programs' own children may end a little later
+            deadline = time.monotonic() + 300  # the programs' own children may end a little later
             while (left := group(process.pid)) and time.monotonic() < deadline:
                 time.sleep(0.02)
             for pid in left:

@@ -355,6 +355,40 @@ def test_every_room_is_in_the_architecture() -> None:
         )
 
 
+CLOCKS = {f"time.{name}" for name in ("monotonic", "perf_counter", "process_time", "thread_time", "time")}
+
+
+def timed_asserts(text: str) -> list[int]:
+    """Lines of the asserts that compare an elapsed time: a difference to a clock, or a name that was given one."""
+
+    def elapsed(part: ast.AST, names: set[str]) -> bool:
+        for each in ast.walk(part):
+            if isinstance(each, ast.Name) and each.id in names:
+                return True
+            if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub):
+                if any(isinstance(call, ast.Call) and ast.unparse(call.func) in CLOCKS for call in ast.walk(each.left)):
+                    return True
+        return False
+
+    found = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            given = [each for each in ast.walk(function) if isinstance(each, ast.Assign) and elapsed(each.value, set())]
+            names = {name.id for each in given for name in each.targets if isinstance(name, ast.Name)}
+            for each in ast.walk(function):
+                if isinstance(each, ast.Assert) and isinstance(each.test, ast.Compare) and elapsed(each.test, names):
+                    found.add(each.lineno)
+    return sorted(found)
+
+
+def test_no_test_asserts_a_time() -> None:
+    """A machine may be busy; bounds of waiting (``time.monotonic() < deadline``) are no measurements."""
+    assert timed_asserts("def test():\n took = time.time() - begun\n assert took < 5\n assert 1 < 2") == [3]
+    assert timed_asserts("def test():\n assert time.perf_counter() - begun < 0.5") == [2]
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert timed_asserts(path.read_text()) == [], path.relative_to(ROOT)
+
+
 def test_continuous_integration_runs_something() -> None:
     """An empty script would pass."""
     script = (ROOT / ".ci" / "run").read_text()
