@@ -310,3 +310,13 @@ def test_looking_for_markers_is_interrupted():
     assert BPE.split(text) == [text]
     with interruptible(lambda: "cancelled"), pytest.raises(Interrupted):
         BPE.split(text)
+
+
+def test_an_interrupt_from_further_out_counts_too():
+    from edge.prompt.interrupt import Interrupted, interruptible, look
+
+    for reasons in (("timeout", None), (None, "timeout")):
+        with interruptible(lambda: reasons[0]), interruptible(lambda: reasons[1]):  # noqa: B023
+            with pytest.raises(Interrupted, match="timeout"):
+                look()
+    look()

@@ -596,6 +596,42 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
     assert before is None and trouble is not None and "made no progress" in trouble
 
 
+def test_a_long_prompt_gives_signs_of_life_while_it_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each look, long before a token of it is read: the service is not ill."""
+    import asyncio
+
+    from edge.errors import ContextFull
+    from edge.prompt import interrupt
+    from edge.prompt.tokenizer import byte_level
+    from edge.serve import conversations
+    from edge.serve.calls import Call
+
+    renewed: list[bool] = []
+
+    async def scene(engine: Any) -> None:
+        desk = conversations.Conversations(engine, 1, 1)
+        job = conversations.Job(Call(messages=[{"role": "user", "content": "ab" * 100_000}]))
+        ticket = job.ticket(job.call)
+
+        def look() -> None:
+            ticket.touched = -1.0
+            interrupt.look()
+            renewed.append(ticket.touched > 0)
+
+        monkeypatch.setattr(byte_level, "look", look)
+        try:
+            desk.submit(ticket)
+            with pytest.raises(ContextFull):
+                async for _ in job.pieces():
+                    pass
+        finally:
+            desk.close()
+
+    with edge.load(ctx=64, threads=1, overflow="stop") as engine:
+        asyncio.run(scene(engine))
+    assert len(renewed) > 10 and all(renewed)
+
+
 def test_an_answer_that_nobody_reads_waits_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: a reader that has stopped reading stops the writer, and after a while ends it."""
     import asyncio

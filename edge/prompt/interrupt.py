@@ -28,8 +28,11 @@ _here = _Here()
 
 @contextmanager
 def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
-    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason`` returns a text."""
-    before, _here.reason = _here.reason, reason
+    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason`` returns a text, or that of
+    another one around it does.
+    """
+    before = _here.reason
+    _here.reason = reason if before is None else lambda: reason() or before()
     try:
         yield
     finally:

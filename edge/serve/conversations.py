@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
+from edge.prompt.interrupt import interruptible
 from edge.serve.calls import Call, Refusal
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
@@ -171,16 +172,20 @@ class Ticket:
         """Whether the deadline has passed."""
         return self.call.deadline is not None and time.monotonic() >= self.call.deadline
 
+    def touch(self) -> None:
+        """A sign of life, while nothing is put."""
+        self.touched = time.monotonic()
+
     def give_up(self) -> None:
         """End the ticket because its deadline passed before it began."""
         self._why = "timeout"
 
     def put(self, event: Any) -> None:
         """Add a piece, an error, or None for the end; may be called from any thread."""
-        self.touched = time.monotonic()
+        self.touch()
         if not self._mailbox.put(self._index, event):
             self.cancel()
-        self.touched = time.monotonic()
+        self.touch()
 
 
 class Job:
@@ -445,7 +450,7 @@ class Conversations:
         place.key = call.key
 
         def reading(*counts: int) -> None:
-            ticket.touched = time.monotonic()
+            ticket.touch()
             if call.progress:
                 ticket.put(Prefill(*counts))
 
@@ -458,7 +463,7 @@ class Conversations:
             answer = session.complete(call.prompt or "", **options)
         tools = call.options.get("tools")
         reader = None if tools is None else tools.form(self.engine.template, self.engine.tokenizer).reader()
-        with answer:
+        with answer, interruptible(ticket.touch):  # a long prompt takes long before anything of it is read
             ticket.answer = answer
             if ticket.cancelled:
                 answer.cancel()
