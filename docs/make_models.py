@@ -77,6 +77,13 @@ the short factors of longrope)."""
 COST = """Models marked "int8 per 128 values" were trained with float activations; here these are rounded to int8 with a
 scale per 128 values. On the bundled model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
 likely token in 98.9% of places (`python benchmarks/activations.py`); the published weights were not measured."""
+SAMPLING = """Sampling: options of the user come first. Where none is given, each value that the model file recommends
+is used: `general.sampling.temp`, `top_k`, `top_p` and `min_p` of a GGUF file, `temperature`, `top_k`, `top_p` and
+`min_p` in the generation_config.json of a folder; `convert` keeps them. A generation_config.json without `do_sample:
+true` recommends nothing: `transformers` then takes the likeliest token and does not look at these values. A value
+that is not valid is ignored, with a note. Then comes the advice of the makers for the architecture (Qwen3, Hunyuan,
+Gemma 3; Qwen3 with `--no-think` always uses the one for answers without thoughts), and last temperature 0.7, top-k
+40, top-p 0.95 and min-p 0.05."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
 PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose
 values are ternary; `convert --ternarise` rounds latent weights. `bitnet-edge model check FILE` tests whether a file is
@@ -148,6 +155,8 @@ def page() -> str:
         fill(COST, 120),
         "",
         fill(TYPES, 120),
+        "",
+        fill(SAMPLING, 120),
         "",
         "## Not supported, and what to use instead",
         "",

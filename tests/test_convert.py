@@ -280,6 +280,20 @@ def test_values_beyond_f16_are_named(tmp_path: Path) -> None:
     convert(tmp_path / "m", tmp_path / "m.gguf", embedding="F32")
 
 
+def test_recommended_sampling_survives(tmp_path: Path) -> None:
+    """From a folder into a GGUF, and from there into another."""
+    generation = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0}
+    source = hf_directory(tmp_path / "hf", generation_config__json=generation)
+    convert(source, tmp_path / "m.gguf")
+    convert(tmp_path / "m.gguf", tmp_path / "again.gguf", embedding="Q8_0")
+    for name in ("m.gguf", "again.gguf"):
+        checkpoint = open_checkpoint(tmp_path / name)
+        assert checkpoint.sampling == {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.0}
+        keys = {key: each for key, each in checkpoint.metadata.items() if key.startswith("general.sampling.")}
+        assert set(keys) == {f"general.sampling.{name}" for name in ("temp", "top_p", "top_k", "min_p")}
+        assert isinstance(keys["general.sampling.temp"], float) and keys["general.sampling.top_k"] == 20
+
+
 def test_sentencepiece_survives(tmp_path: Path) -> None:
     """A Hugging Face directory with tokenizer.model and an added token becomes GGUF arrays."""
     data = (VECTORS / "tiny_gguf" / "spm512.model").read_bytes()

@@ -689,3 +689,32 @@ def test_parts_that_do_not_belong_together(tmp_path: Path) -> None:
     (tmp_path / "m-00001-of-00003.gguf").rename(tmp_path / "other.gguf")
     with pytest.raises(InvalidFile, match="open the first"):
         open_checkpoint(tmp_path / "other.gguf")
+
+
+# ---- sampling that the file recommends -------------------------------------------------------------------------------
+
+
+def test_recommended_sampling(tmp_path: Path) -> None:
+    keys = {"temp": value(F32, 0.6), "top_k": value(I32, 20), "top_p": value(F32, 0.95), "min_p": value(F64, 0.0)}
+    data = handmade.model(keys={f"general.sampling.{name}": each for name, each in keys.items()})
+    checkpoint = open_checkpoint(write(tmp_path, data))
+    assert checkpoint.sampling == {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0}
+    assert open_checkpoint(write(tmp_path, handmade.model())).sampling == {}
+
+
+@pytest.mark.parametrize("bad", [
+    ("temp", value(F32, float("nan"))), ("temp", value(F32, float("inf"))), ("temp", value(F32, -1.0)),
+    ("temp", value(STR, "hot")), ("temp", value(BOOL, True)), ("temp", value(ARR, (F32, [0.6]))),
+    ("top_k", value(I32, -1)), ("top_k", value(U64, 1 << 63)), ("top_k", value(F32, 1.5)),
+    ("top_p", value(F32, 1.5)), ("min_p", value(F32, -0.1)),
+], ids=str)  # fmt: skip
+def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, bytes]) -> None:
+    """The others still count."""
+    good = {"temp": value(F32, 0.5), "top_k": value(I32, 3)}
+    keys = {f"general.sampling.{name}": each for name, each in {**good, bad[0]: bad[1]}.items()}
+    checkpoint = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    expected = {"temperature": 0.5, "top_k": 3}
+    expected.pop({"temp": "temperature"}.get(bad[0], bad[0]), None)
+    assert checkpoint.sampling == expected
+    notes = [note for note in checkpoint.notes if "recommendation" in note]
+    assert len(notes) == 1 and notes[0].startswith(f"general.sampling.{bad[0]} is ") and "\n" not in notes[0]

@@ -523,3 +523,43 @@ def test_floats() -> None:
     upper = (values.view(np.uint32) >> 16).astype(np.uint16)
     expected = (upper.astype(np.uint32) << 16).view(np.float32).tolist()
     assert list(floats("BF16", memoryview(upper.tobytes()))) == expected
+
+
+# ---- sampling that the folder recommends -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("generation", "expected"),
+    [
+        ({"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20},
+         {"temperature": 0.6, "top_p": 0.95, "top_k": 20}),
+        ({"do_sample": True, "temperature": 1, "min_p": None, "top_k": 20.0}, {"temperature": 1, "top_k": 20}),
+        ({"do_sample": True}, {}),
+        ({"do_sample": False, "temperature": 0.6}, {}),
+        ({"do_sample": "true", "temperature": 0.6}, {}),
+        ({"temperature": 0.6, "top_k": 20}, {}),
+        (None, {}),
+    ],
+)
+def test_recommended_sampling(tmp_path: Path, generation: Any, expected: dict[str, Any]) -> None:
+    files = {} if generation is None else {"generation_config__json": generation}
+    checkpoint = open_checkpoint(hf_directory(tmp_path / "m", **files))
+    assert checkpoint.sampling == expected and not any("recommendation" in note for note in checkpoint.notes)
+    assert type(checkpoint.sampling.get("top_k", 0)) is int
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [("temperature", "0.6"), ("temperature", -0.1), ("temperature", 10**400), ("temperature", True),
+     ("temperature", [0.6]), ("temperature", float("nan")), ("top_p", float("inf")), ("top_p", {"a": "\n" * 99}),
+     ("top_k", 2.5), ("top_k", -5), ("min_p", 2)],
+    ids=str,
+)  # fmt: skip
+def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, Any]) -> None:
+    generation = {"do_sample": True, "temperature": 0.5, "top_k": 3, bad[0]: bad[1]}
+    checkpoint = open_checkpoint(hf_directory(tmp_path / "m", generation_config__json=generation))
+    expected = {"temperature": 0.5, "top_k": 3}
+    expected.pop(bad[0], None)
+    assert checkpoint.sampling == expected
+    notes = [note for note in checkpoint.notes if "recommendation" in note]
+    assert len(notes) == 1 and notes[0].startswith(f"{bad[0]} is ") and "\n" not in notes[0] and len(notes[0]) < 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,23 @@ def test_the_advice_of_the_makers() -> None:
     assert FAMILIES["bitnet-b1.58"].sampling is None
 
 
+@pytest.mark.parametrize(
+    ("name", "arch", "temperature", "top_p", "top_k"),
+    [("hunyuan", "hunyuan-dense", 0.7, 0.6, 20), ("gemma3", "gemma3", 1.0, 0.95, 64)],
+)
+def test_the_advice_for_other_families(
+    tmp_path: Path, name: str, arch: str, temperature: float, top_p: float, top_k: int
+) -> None:
+    from edge.loading import load
+    from tests.test_family_oracles import gguf_file
+
+    row = FAMILIES[arch]
+    assert row.sampling and row.thinking is None
+    with load(gguf_file(tmp_path, name, "Q2_0 of 64"), ctx=64, threads=1) as engine:
+        sampling = engine.model.sampling
+        assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (temperature, top_p, top_k, 0)
+
+
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny Qwen3 with a byte-level vocabulary."""
@@ -161,6 +179,25 @@ def test_a_loaded_model_takes_the_advice(qwen: str) -> None:
             session = engine.session()
             said = session.ask("Hi", max_tokens=8, seed=1)
             assert isinstance(said.text, str) and said.usage.completion <= 8
+
+
+@pytest.mark.parametrize("name", ["qwen3", "hunyuan", "llama3_rope"])
+def test_what_the_file_recommends_comes_first(tmp_path: Path, name: str) -> None:
+    """Before the advice for the family and our own default, value by value; behind what the caller says."""
+    from edge.loading import load
+    from tests.handmade import F32, I32, value
+    from tests.test_family_oracles import gguf_file
+
+    keys = {"general.sampling.temp": value(F32, 0.35), "general.sampling.top_k": value(I32, 7)}
+    (tmp_path / "plain").mkdir()
+    silent, path = gguf_file(tmp_path / "plain", name, "Q2_0 of 64"), gguf_file(tmp_path, name, "Q2_0 of 64", keys=keys)
+    with load(silent, ctx=64, threads=1) as plain, load(path, ctx=64, threads=1) as engine:
+        assert engine.model.sampling == replace(plain.model.sampling, temperature=0.35, top_k=7)
+        request = engine.session().request({"top_k": 9, "max_tokens": 1})
+        assert request.sampling == replace(engine.model.sampling, top_k=9)
+    if name == "qwen3":  # what the file says is for answers with thoughts
+        with load(path, ctx=64, threads=1, think=False) as engine:
+            assert engine.model.sampling.temperature == 0.7
 
 
 def test_the_command_line(qwen: str, tmp_path: Path) -> None:

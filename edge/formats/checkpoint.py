@@ -93,6 +93,7 @@ class Checkpoint:
     options: Mapping[str, Any] = field(default_factory=dict)  # of open_checkpoint, as it was opened
     #: what the file does not state: option of open_checkpoint -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # recommended by the file: field of Sampling -> value
     maps: tuple[Map, ...] = field(init=False)  # of the files that hold the tensors
 
     def __post_init__(self) -> None:

@@ -28,10 +28,11 @@ from edge.formats.gguf_header import (
     read_header,
     tensor_bytes,
 )
-from edge.formats.gguf_keys import KEY_EOS_IDS, KEY_IGNORE_MERGES, KEY_INNER_EPS, KEY_PATTERN
+from edge.formats.gguf_keys import KEY_EOS_IDS, KEY_IGNORE_MERGES, KEY_INNER_EPS, KEY_PATTERN, KEYS_SAMPLING
 from edge.formats.gguf_writer import Entry, write
 from edge.formats.mapped import located, shown
 from edge.model.families import FAMILIES, Family, refusal, supported
+from edge.session.sampling import recommended
 
 __all__ = [
     "TYPES",
@@ -159,6 +160,7 @@ def read(
         metadata=header.metadata,
         notes=notes,
         open=_open(header, family, tensors, config, i2s_layout, activation, inverted),
+        sampling=recommended(KEYS_SAMPLING, header.metadata, notes),
     )
 
 

@@ -21,6 +21,14 @@ KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
 KEY_EOS_IDS = "bitnet_edge.tokenizer.eos_token_ids"
 
+#: what the makers recommend (llama.cpp's names): field of Sampling -> key
+KEYS_SAMPLING = {
+    "temperature": "general.sampling.temp",
+    "top_k": "general.sampling.top_k",
+    "top_p": "general.sampling.top_p",
+    "min_p": "general.sampling.min_p",
+}
+
 
 def architecture(config: ModelConfig) -> str:
     """The GGUF architecture of a model: its own if it has one, else the one with the same sub-norms and activation, or
@@ -88,6 +96,8 @@ def model_keys(checkpoint: Checkpoint, type: str) -> dict[str, Any]:
         value = checkpoint.metadata.get(key)
         if checkpoint.format == "gguf" and isinstance(value, str):
             metadata[key] = value
+    for name, value in checkpoint.sampling.items():
+        metadata[KEYS_SAMPLING[name]] = value if name == "top_k" else float(value)
     return metadata
 
 

@@ -25,6 +25,7 @@ from edge.formats.mapped import located, shown
 from edge.formats.safetensors import Stored
 from edge.formats.side_files import MAX_TOKENIZER, fail, read_json
 from edge.model.families import BY_HUGGINGFACE, Family, refusal
+from edge.session.sampling import recommended
 
 #: "model." is missing if the checkpoint is of the model without its head
 _TOP = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output"}
@@ -60,6 +61,8 @@ _LAYER |= {
 }
 #: hidden_act -> our name
 _ACTIVATIONS = {"relu2": "relu2", "silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
+#: of generation_config.json
+_SAMPLING = {field: field for field in ("temperature", "top_k", "top_p", "min_p")}
 _LAYER_NAME = re.compile(r"layers\.(0|[1-9]\d{0,3})\.(.+)\.(weight|weight_scale|bias)")
 
 
@@ -112,6 +115,8 @@ def read(
         metadata=raw,
         notes=notes,
         open={"inverted": (inverted, not inverted)} if packed and "linear_class" not in quantization else {},
+        # without do_sample, transformers takes the likeliest token and does not look at the others: no recommendation
+        sampling=recommended(_SAMPLING, generation, notes) if generation.get("do_sample") is True else {},
     )
 
 

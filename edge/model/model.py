@@ -111,8 +111,11 @@ class Model:
         #: whether answers in a conversation may begin with thinking
         self.thinks = family is not None and family.thinking is not None
         advised = family and (family.sampling if not self.thinks or template.think is False else family.thinking)
-        #: the sampling that the makers of the model recommend, else the usual one
-        self.sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
+        sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
+        unthinking = self.thinks and template.think is False  # what a file recommends is for answers with thoughts
+        said = {} if checkpoint is None or unthinking else checkpoint.sampling
+        #: what the file recommends, else the makers of the architecture; else the usual
+        self.sampling = dataclasses.replace(sampling, **said)
         self.closed = False
         self._lock = threading.Lock()
         self._making = threading.Lock()  # of the vocabulary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from reprlib import repr as short
 from typing import Any
@@ -86,6 +87,29 @@ class Sampling:
             return first
         lowers = self.repeat_penalty >= 1 and self.presence_penalty >= 0 and self.frequency_penalty >= 0
         return first + self.repeat_last_n if lowers and self.repeat_last_n > 0 else 0
+
+
+def recommended(keys: Mapping[str, str], values: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The settings that a model file recommends, as field -> value.
+
+    ``keys``: field of Sampling -> its key among ``values``, which are not trusted.  A value that is not valid is
+    ignored, and ``notes`` gets a line about it: the model runs as well without.
+    """
+    found: dict[str, Any] = {}
+    for field, key in keys.items():
+        value: Any = values.get(key)
+        if isinstance(value, float):
+            whole = field in _WHOLE and value.is_integer()
+            value = int(value) if whole else float(f"{value:.7g}")  # the digits that float32, as in GGUF, has
+        if value is None:
+            continue
+        try:
+            replace(Sampling(), **{field: value})
+        except UsageError:
+            notes.append(f"{key} is {short(value)}, which is not a valid recommendation, and is ignored")
+        else:
+            found[field] = value
+    return found
 
 
 #: small models repeat themselves: the more varied presets counteract that
