@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,20 @@ def test_2_requests_are_part_of_the_plan_too(sliding: Server) -> None:
     while sliding.ask("POST", "/v1/chat/completions", b" " * 100_000)[0] != 400:  # their room is free again
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("overflow", ["stop", "slide"])
+def test_2_long_texts_are_part_of_the_plan_too(overflow: str) -> None:
+    """Tokens take many times the memory of their letters: of a text that cannot be read whole, not all become any."""
+    text = "Two teas and scones by the sea, please. " * 75_000
+    talk = {"messages": [{"role": "user", "content": text}], **GREEDY}
+    requests = [("/v1/chat/completions", talk), ("/v1/completions", {"prompt": text, **GREEDY})] * 4
+    with serving("--ctx", "2048", "--overflow", overflow, "--queue", "8", "--metrics") as server:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda each: server.ask("POST", *each)[0], requests))
+        assert set(found) <= ({400, 503} if overflow == "stop" else {200, 503}) and set(found) != {503}
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        assert int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10 < gauge(server, "memory_planned_bytes")  # type: ignore[index]
 
 
 def test_3_silent_truncation_with_200(server: Server) -> None:

@@ -12,7 +12,7 @@ from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
 from edge.session.request import has_calls
-from edge.session.session import refuse_long_system
+from edge.session.session import refuse_long
 
 if TYPE_CHECKING:
     from array import array
@@ -59,7 +59,7 @@ class Service:
         """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow."""
         s = self.settings
         if s.system:
-            refuse_long_system(engine.model, engine.plan, [{"role": "system", "content": s.system}])
+            refuse_long(engine.model, engine.plan, [{"role": "system", "content": s.system}])
         self.name = s.name or engine.config.name
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
         self.engine = engine
@@ -127,9 +127,13 @@ class Service:
         if call.options.keys() & {*openai.FORMS, "tools"}:
             with engine.session("") as session:
                 session.request(call.options)
+        n_ctx, stops = engine.plan.n_ctx, engine.plan.overflow == "stop"
         if call.messages is not None:
-            refuse_long_system(engine.model, engine.plan, call.messages)
+            refuse_long(engine.model, engine.plan, call.messages)
             tools, messages, definitions = call.options.get("tools"), call.messages, None
+            if not stops:  # nothing is counted: only the template may refuse them, whatever their length
+                messages = [{**each, "content": text[:n_ctx]} if isinstance(text := each.get("content"), str) else each
+                            for each in messages]  # fmt: skip
             if tools is None and has_calls(messages):
                 from edge.constrain.tools import Tools
 
@@ -139,11 +143,11 @@ class Service:
                 messages, definitions = form.messages(messages), form.definitions
             n = len(engine.model.encode(messages, definitions))
         elif isinstance(call.prompt, str):
-            n = len(engine.tokenizer.encode(call.prompt)) + 1
+            refuse_long(engine.model, engine.plan, [{"role": "user", "content": call.prompt}])
+            n = len(engine.tokenizer.encode(call.prompt)) + 1 if stops else 0
         else:
             n = len(call.prompt or ())
-        n_ctx = engine.plan.n_ctx
-        if n >= n_ctx and engine.plan.overflow == "stop":
+        if stops and n >= n_ctx:
             raise bad(f"the prompt has {n} tokens, and the context {n_ctx}; shorten it, or start the server with a "
                       "larger --ctx", "messages" if call.messages is not None else "prompt",
                       "context_length_exceeded")

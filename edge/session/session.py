@@ -31,27 +31,41 @@ if TYPE_CHECKING:
     from edge.session.scheduler import Need, Place
 
 
-def refuse_long_system(model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ContextFull for a system prompt that is longer than the context: nothing would be left of a conversation,
-    and a context that slides would not even hold its beginning.
+def refuse_long(model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ContextFull for messages that no answer can follow, before anything is read.
 
-    Of a very long one only the beginning is encoded.
+    That is a system prompt longer than the context: a context that slides would not even hold its beginning.  And, if
+    the context does not slide, messages that are together far longer than it, of which not all are encoded: tokens take
+    many times the memory of their letters.
     """
     n_ctx = plan.n_ctx
-    for message in messages:
-        text = message["content"]
-        if message["role"] != "system" or len(text if text.isascii() else text.encode()) <= n_ctx:
-            continue  # a token has at least one byte
-        for size in (8 * n_ctx, len(text)):  # characters: most texts have fewer than 8 for each token
-            n = len(model.tokenizer.encode(text[:size]))
-            if n > n_ctx:
-                about = "more than " if size < len(text) else ""
-                raise ContextFull(
-                    f"the system prompt has {about}{n} tokens, the context {n_ctx}; a shorter one or a larger --ctx "
-                    "helps"
-                )
-            if size >= len(text):
-                break
+    by_role = [(each["role"], text) for each in messages if isinstance(text := each.get("content"), str)]
+    texts = [text for _, text in by_role]
+    for role, text in by_role:
+        if role == "system" and _n_bytes(text) > n_ctx:
+            _refuse_more(model, [text], n_ctx, "the system prompt", "a shorter one or a larger --ctx helps")
+    if plan.overflow == "stop" and sum(map(_n_bytes, texts)) > 64 * n_ctx:
+        _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --overflow slide helps")
+
+
+def _refuse_more(model: Model, texts: Sequence[str], most: int, what: str, help: str) -> None:
+    """Raise ContextFull if texts have more than ``most`` tokens.
+
+    They are encoded in parts, up to where that is certain: a cut through a token may make two of it.
+    """
+    n = cuts = 0
+    for i, text in enumerate(texts):
+        for at in range(0, len(text), 8 * most):
+            n += len(model.tokenizer.encode(text[at : at + 8 * most]))
+            if n > most + cuts:
+                more = "more than " if i + 1 < len(texts) or at + 8 * most < len(text) else ""
+                raise ContextFull(f"{what} has {more}{n - cuts} tokens, the context {most}; {help}")
+            cuts += 1
+
+
+def _n_bytes(text: str) -> int:
+    """The length of a text in UTF-8; a token has at least one byte of it."""
+    return len(text if text.isascii() else text.encode())
 
 
 class Session:
@@ -412,7 +426,7 @@ class Session:
         """Read what the next turn begins with.  Returns the number of tokens held."""
         place = self._enter(outcome)
         try:
-            refuse_long_system(self.model, self.plan, self.messages)
+            refuse_long(self.model, self.plan, self.messages)
             while not place.granted and not outcome.interrupted():
                 yield place
             if not place.granted:
@@ -440,11 +454,12 @@ class Session:
         """Read the question, then each option after it."""
         place = self._enter(outcome)
         try:
-            refuse_long_system(self.model, self.plan, self.messages)
+            messages = [*self.messages, {"role": "user", "content": question}]
+            refuse_long(self.model, self.plan, messages)
             while not place.granted:
                 yield place
             state = self._begin()
-            ids = state.splice(self._encode([*self.messages, {"role": "user", "content": question}]))
+            ids = state.splice(self._encode(messages))
             self._fits(ids)
             self._borrow(state, ids)
             yield from state.prefill(ids, lambda: None)
@@ -515,8 +530,9 @@ class Session:
         asked = False
         try:
             with interruptible(outcome.interrupted):
-                if prompt is None:
-                    refuse_long_system(self.model, self.plan, self.messages if messages is None else messages)
+                new = [{"role": "user", "content": text} for text in (message, prompt) if isinstance(text, str)]
+                before = messages if messages is not None else self.messages if prompt is None else []
+                refuse_long(self.model, self.plan, [*before, *new])
             while not place.granted:
                 if reason := outcome.interrupted():
                     outcome.finish_reason = reason
@@ -562,7 +578,7 @@ class Session:
     def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
         """A message as it will be read; see :meth:`_shortened`."""
         text, n_ctx = message["content"], self.plan.n_ctx
-        if message["role"] not in ("user", "tool") or len(text if text.isascii() else text.encode()) <= n_ctx // 2:
+        if message["role"] not in ("user", "tool") or _n_bytes(text) <= n_ctx // 2:
             return message
         around = [] if self.system is None else [self.messages[0]]
         text = self._shortened(text, len(self._encode_all([*around, {"role": "user", "content": ""}])), outcome)
