@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from edge.model.threads import refuse_after_fork, start, with_locks
 from edge.session.answer import Answer
 from edge.session.scheduler import Place
 from edge.session.stream import Piece
@@ -60,6 +61,7 @@ class Pieces:
         return self
 
     async def __anext__(self) -> Piece:
+        refuse_after_fork()
         reader = self._reader
         if self._driver is None:
             self._driver = _driver(reader)
@@ -76,6 +78,7 @@ class Pieces:
 
     async def aclose(self) -> None:
         """End the answer now."""
+        refuse_after_fork()
         self._leave()
         while self._driver is not None and not self._reader.ended:
             self._reader.waiting.clear()
@@ -146,15 +149,21 @@ class _Driver:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = weakref.ref(scheduler)
         self._readers: list[_Reader] = []
-        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
+        self._changed = threading.Condition()
 
     def add(self, reader: _Reader) -> None:
+        """Run its answer.  Raises EdgeError if the system does not start the thread."""
         with self._changed:
-            self._readers.append(reader)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="answers", daemon=True)
+                start(thread)
+                self._thread = thread
+            self._readers.append(reader)
             self._changed.notify()
 
     def go_on(self) -> None:

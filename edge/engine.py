@@ -3,7 +3,8 @@
     load(path) -> Engine -> .session() -> Session.ask(text) -> Answer -> pieces
 
 Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many threads: the
-tokens of all running answers are evaluated in one step (edge/session/scheduler.py).  It cannot be used after fork().
+tokens of all running answers are evaluated in one step (edge/session/scheduler.py).  In a forked child every use of it
+but close() raises UsageError.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from edge.errors import UsageError
 from edge.kv.prefixes import Prefixes
 from edge.kv.space import KVSpace
 from edge.model.model import Model
+from edge.model.threads import refuse_after_fork, with_locks
 from edge.session.scheduler import Scheduler
 from edge.session.session import Session
 
@@ -32,7 +34,7 @@ class Engine:
     """A loaded model, made by :func:`edge.load`.
 
     ``system``: the system prompt of sessions that have none of their own.  ``notes``: remarks about the file and the
-    plan.
+    plan.  ``warnings``: what makes it slower than was asked for.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Engine:
         *,
         system: str | None = None,
         notes: Sequence[str] = (),
+        warnings: Sequence[str] = (),
         load_seconds: float = 0.0,
     ) -> None:
         self.model = model
@@ -49,9 +52,14 @@ class Engine:
         self.prefixes = Prefixes(space)
         self.system = system
         self.notes = list(notes)
+        self.warnings = list(warnings)
         self.load_seconds = load_seconds
         self.scheduler = Scheduler(model, self._give_way, space.plan.parallel)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
         self._listing = threading.Lock()  # of the sessions: a set must not grow while somebody walks it
 
     # ---- what it is --------------------------------------------------------------------------------------------------
@@ -100,6 +108,7 @@ class Engine:
         """Sizes in bytes: the parts of the plan, ``kv`` (of all open sessions), and ``rss`` (resident bytes of the
         process).
         """
+        refuse_after_fork()
         f = self.plan.footprint
         return {
             "weights_mapped": f.mapped,
@@ -140,6 +149,7 @@ class Engine:
 
         ``system``: the system prompt; None is that of the engine, "" is none.  Raises UsageError after :meth:`close`.
         """
+        refuse_after_fork()
         if self.closed:
             raise UsageError("the engine is closed")
         session = Session(self.space, self.scheduler, self.prefixes, self.system if system is None else system)
@@ -177,6 +187,7 @@ class Engine:
         ``folder_bytes``.  See :class:`edge.kv.prefixes.Prefixes`.  Raises UsageError for a size that is not valid, or
         if the folder cannot be made.
         """
+        refuse_after_fork()
         most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
         return self.prefixes.share(most or 0, folder, on_disk or 0)
 
@@ -193,7 +204,10 @@ class Engine:
         self.model.settle()
 
     def close(self) -> None:
-        """Free all memory.  Running answers end with an error at their next token."""
+        """Free all memory.  Running answers end with an error at their next token.
+
+        The only thing that a forked child may do with the engine of its parent, in which nothing changes.
+        """
         if self.closed:
             return
         self.model.close()

@@ -22,7 +22,7 @@ from edge.kv.space import KVSpace
 from edge.model.cores import choose
 from edge.model.footprint import Footprint, available_memory
 from edge.model.model import MAP, Model
-from edge.model.threads import claim, refuse_after_fork
+from edge.model.threads import claim, refuse_after_fork, start
 from edge.session.drafting import OFF, Drafting
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ def load(
         loaded,
         KVSpace(loaded, plan, drafting),
         system=system,
-        notes=[*checkpoint.notes, *plan.notes, *few],
+        notes=[*checkpoint.notes, *plan.notes],
+        warnings=few,
         load_seconds=time.perf_counter() - begun,
     )
     _engines.add(engine)
@@ -337,7 +338,7 @@ class Ahead(threading.Thread):
         self._make = make
         self._made: Any = None
         self._error: BaseException | None = None
-        self.start()
+        start(self)
 
     def run(self) -> None:
         """Called in the thread: runs the function and stores its result or exception."""

@@ -24,7 +24,7 @@ from pyx.page cimport attend_page, page_format, page_scratch, rotate_hadamard, s
 from pyx.policy cimport (
     CHUNK_PAGES, attended, pages, seal_newest, sinks_of, stream, weigh, writable_page)
 from pyx.pool cimport is_ring, page_at
-from pyx.team cimport team, team_barrier
+from pyx.team cimport claim, team, team_barrier
 
 cdef extern from "numbers.h" nogil:
     float kernel_expf(float x)
@@ -430,6 +430,7 @@ def attention(KVCache kv not None, int64_t layer, q, k, v, int n_threads=1, bint
     workspace.aim(&one, 1, n_head)
     p.segments, p.n_segment, p.n_token, p.n_head, p.n_kv_head, p.head_dim = &one, 1, n, n_head, H, D
     p.q, p.q8, p.qs, p.k, p.v, p.out = &query[0], q8, qs, &key[0], &value[0], &out[0]
+    n_threads = claim(n_threads)
     with nogil, parallel(num_threads=n_threads):
         attend(&p, layer, threadid(), omp_get_num_threads())
     kv.check()

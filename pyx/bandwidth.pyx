@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from pyx.team cimport claim
+
 cdef extern from "bandwidth.h" nogil:
     uint64_t sum_words(const uint64_t *x, int64_t n, int n_thread)
 
@@ -22,6 +24,7 @@ def sum_of(const unsigned char[::1] data not None, int n_threads):
     words = <const uint64_t *>&data[0]
     if <size_t>words % 8:
         raise ValueError("the data must start at a multiple of 8 bytes")
+    n_threads = claim(n_threads)
     with nogil:
         total = sum_words(words, n, n_threads)
     return total

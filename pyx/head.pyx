@@ -32,7 +32,7 @@ from pyx.memory cimport Arena
 from pyx.bit_planes cimport BitPlanes, answer
 from pyx.bit_planes import sizes
 from pyx.stored_rows cimport STORED_F16, StoredRows
-from pyx.team cimport team_barrier
+from pyx.team cimport claim, team_barrier
 from pyx.projection cimport group_rows
 from pyx.ternary cimport TernaryMatrix
 
@@ -199,7 +199,8 @@ cdef class Head:
         cdef uint8_t *codes     # [k_pad]
         cdef uint8_t *out = <uint8_t *>self.rows    # [n_row][k] of the head's type
         cdef BitPlanes bit_planes = self.bit_planes
-        with nogil, parallel(num_threads=self.n_threads):
+        cdef int n_threads = claim(self.n_threads)
+        with nogil, parallel(num_threads=n_threads):
             row_floats = <float *>(self.row_arena.data + threadid() * self.row_room)
             codes = <uint8_t *>(row_floats + padded(k))
             # handed out: another thread may need one of the cores for the tokenizer meanwhile
@@ -348,6 +349,7 @@ cdef class Head:
         for t in range(n):
             answers[t].h, answers[t].out, answers[t].top = NULL, &out[t * n_row], top
             self.ask(kernel, t, &vectors[t * self.k])
+        n_threads = claim(n_threads)
         with nogil, parallel(num_threads=n_threads):
             tid, team = threadid(), omp_get_num_threads()
             self.logits(

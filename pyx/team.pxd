@@ -9,6 +9,9 @@ cdef extern from "barrier.h" nogil:
     # Each of the n threads calls it, and returns when all have called it.
     void team_barrier(team *, int n)
 
+# The number of threads, at most n, for the next parallel region of the calling thread, which must take as many.
+cdef int claim(int n) noexcept
+
 cdef extern from "hold.h" nogil:
     enum:
         MOST_CORES

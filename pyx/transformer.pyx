@@ -34,7 +34,7 @@ from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.bit_planes cimport answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
-    EMBED, HEAD, MOST_CORES, WAIT, core_ns, core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns,
+    EMBED, HEAD, MOST_CORES, WAIT, claim, core_ns, core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns,
     stage_clock, team_barrier)
 from pyx.ternary cimport TernaryMatrix
 
@@ -425,7 +425,7 @@ cdef class Transformer:
         cdef step_plan *p = &self.plan
         cdef attention_plan *a = &p.attention
         cdef int64_t n = 0, i, j
-        cdef int n_threads = self.n_threads
+        cdef int most, n_threads
         cdef int64_t begun = 0, begun_core = 0
         cdef StoredRows embedding = self.embedding
         cdef Head head = self.head
@@ -461,11 +461,13 @@ cdef class Transformer:
         a.segments, a.n_segment, a.n_token = p.w.segments, len(segments), n
         a.q, a.q_sink, a.q8, a.qs, a.k, a.v = p.w.q, p.w.q_sink, p.w.q8, p.w.qs, p.w.k, p.w.v
         a.out, a.state, a.team = p.w.attn, p.w.state, &p.team
+        most = self.n_threads if self.pace is None else self.pace.threads()
+        n_threads = claim(most)
         if self.pace is not None:
-            n_threads, begun, begun_core = self.pace.threads(), now_ns(), core_ns()
+            begun, begun_core = now_ns(), core_ns()
         with nogil, parallel(num_threads=n_threads):
             run_on(&self.cores, p, embedding, head, threadid(), omp_get_num_threads())
-        if self.pace is not None:
+        if self.pace is not None and n_threads == most:
             self.pace.took(n, begun, now_ns(), core_ns() - begun_core)
         for given in segments:
             (<KVCache>given.kv).advance(given.tokens.shape[0])

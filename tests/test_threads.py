@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import json
 import mmap
 import os
 import re
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,8 @@ from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment, Transformer
 from tests import handmade
+from tests.limits import can_limit_threads, few_threads
+from tests.services import REAL, environment, short_folder
 from tests.test_transformer import IDS, TINY, layout_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,21 +183,214 @@ def test_a_child_of_a_process_without_a_model_may_load_one():
     assert done.returncode == 0, done.stderr
 
 
+BUSY_FORK = """
+import os, signal, sys, threading, edge
+from edge.errors import UsageError
+
+engine = edge.load(threads=2, parallel=4)
+idle, stop = engine.session(), threading.Event()
+idle.ask("Hi", max_tokens=2).text
+half = engine.session().ask("Hi", max_tokens=1000, ignore_eos=True)
+next(half)
+writing = [threading.Event(), threading.Event()]
+
+
+def write(begun):
+    while not stop.is_set():
+        for piece in engine.session().ask("Hi", max_tokens=1000, ignore_eos=True):
+            begun.set()
+            engine.memory()
+            if stop.is_set():
+                break
+
+
+def refused(what):
+    try:
+        what()
+    except UsageError as error:
+        assert "forked" in str(error)
+    else:
+        raise AssertionError("not refused")
+
+
+workers = [threading.Thread(target=write, args=(begun,)) for begun in writing]
+for worker in workers:
+    worker.start()
+for begun in writing:
+    begun.wait()
+ends = []
+for i in range(12):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        try:
+            if i % 2:
+                refused(lambda: idle.ask("Hi", max_tokens=2).text)
+                refused(lambda: next(half))
+                refused(lambda: idle.choose("Hi", ["yes"]))
+                refused(idle.undo)
+                refused(engine.session)
+                refused(engine.memory)
+                refused(lambda: engine.share_prefixes("1M"))
+                refused(engine.model.alone().__enter__)
+            engine.template.encode(engine.tokenizer, [{"role": "user", "content": "Hi"}])
+            half.close()
+            engine.close()
+            assert engine.closed
+        except BaseException as error:
+            print("child", i, repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+for worker in workers:
+    worker.join()
+next(half)
+engine.close()
+sys.exit(f"children ended with {ends}" if any(ends) else 0)
+"""
+
+
+@pytest.mark.timeout(1000)
+def test_a_child_of_a_process_that_answers_is_told_so_and_can_close():
+    """Its parent's other threads may have held any lock, and post nothing there."""
+    done = subprocess.run([sys.executable, "-c", BUSY_FORK], capture_output=True, text=True, timeout=900, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- a system that starts no more threads ----------------------------------------------------------------------------
+
+
 def test_fewer_threads_where_the_system_starts_no_more(monkeypatch):
-    started, start = [], threading.Thread.start
-
-    def limited(self):
-        if self.name == "claim" and len(started) == 3:
-            raise RuntimeError("can't start new thread")
-        started.append(self)
-        start(self)
-
-    monkeypatch.setattr(threading.Thread, "start", limited)
-    n, notes = threads.claim(8)
-    assert n == 2 and len(notes) == 1 and "only 3 more threads" in notes[0]
-    assert not any(thread.is_alive() for thread in started)
-    monkeypatch.undo()
     assert threads.claim(3) == (3, [])
+    monkeypatch.setattr("pyx.team.startable", lambda n: min(n, 3))
+    n, notes = threads.claim(8)
+    assert n == 2 and len(notes) == 1 and "2 instead of 8" in notes[0] and "only 3 more" in notes[0]
+
+
+LIMITED = """
+import resource, threading, edge
+from edge.errors import EdgeError
+from pyx.pace import Pace
+
+most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+
+
+def limit(n):
+    resource.setrlimit(resource.RLIMIT_NPROC, (n, most))
+
+
+def numbers(engine):
+    answer = engine.session().ask("Hi", max_tokens=8, temperature=0, logprobs=3)
+    answer.text
+    return answer.logprobs
+
+
+def elsewhere(engine):
+    got = []
+    other = threading.Thread(target=lambda: got.append(numbers(engine)))
+    other.start()
+    other.join()
+    return got[0]
+
+
+with edge.load(threads=1) as engine:
+    expected = numbers(engine)
+"""
+
+SECOND_CALLER = """
+limit(6)
+with edge.load(threads=4) as engine:
+    assert engine.n_threads == 4 and not engine.warnings
+    assert numbers(engine) == expected
+    for _ in range(3):  # beside this one and its three there is room for the next caller and one more
+        assert elsewhere(engine) == expected
+"""
+
+FEWER_AND_MORE = """
+class Chosen(Pace):
+    n = 4
+
+    def threads(self):
+        return self.n
+
+
+with edge.load(threads=4) as engine:
+    chosen = engine.model.transformer.pace = Chosen(4)
+    assert numbers(engine) == expected
+    chosen.n = 2  # ends the other two
+    assert numbers(engine) == expected
+    limit(2)
+    for chosen.n in (4, 1, 4, 2):
+        assert numbers(engine) == expected
+"""
+
+OWN_THREADS = """
+with edge.load(threads=1, parallel=4) as engine:
+    first, second = (engine.session().ask("Hi", max_tokens=8, temperature=0) for _ in range(2))
+    next(first)
+    limit(1)
+    try:
+        next(second)
+    except EdgeError as error:
+        assert "starts no more threads" in str(error) and error.exit_code == 1
+    else:
+        raise AssertionError("one thread did for two answers")
+    limit(most)  # nothing is left half begun
+    both = [engine.session().ask("Hi", max_tokens=8, temperature=0) for _ in range(2)]
+    assert [next(each).text for each in both] and both[0].text == both[1].text
+"""
+
+
+@pytest.fixture(scope="module")
+def limited() -> Callable[..., tuple[int, str, str]]:
+    """limited(n, command ...): (exit code, output, errors) of a program that may have n threads."""
+    if not can_limit_threads():
+        pytest.skip("needs Linux, and root's right to become another user")
+
+    def run(n: int, *command: str) -> tuple[int, str, str]:
+        done = subprocess.run(command, preexec_fn=few_threads(n), capture_output=True, text=True, timeout=300, cwd=ROOT,
+                              env=environment())
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what", [SECOND_CALLER, FEWER_AND_MORE, OWN_THREADS],
+                         ids=["second caller", "fewer and more", "own threads"])
+def test_a_limit_on_threads_leaves_the_answer_as_it_is(limited, what):
+    """OpenMP's library would end the process."""
+    code, _, error = limited(1000, sys.executable, "-c", LIMITED + what)
+    assert code == 0, error
+
+
+@pytest.mark.timeout(600)
+def test_who_gets_fewer_threads_than_asked_for_is_told_so(limited):
+    ask = ("-n", "4", "--greedy", "Hi")
+    code, said, error = limited(1, *REAL, "run", "-t", "4", *ask)
+    assert (code, said, "") == limited(1000, *REAL, "run", "-t", "1", *ask)
+    assert error.count("\n") == 1 and "1 instead of 4" in error
+    assert limited(1, *REAL, "-q", "run", "-t", "4", *ask) == (0, said, "")
+
+
+@pytest.mark.timeout(1000)
+def test_a_batch_under_a_limit_on_threads_ends_with_answers_or_one_line(limited):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
+    request = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    with short_folder() as folder:
+        folder.chmod(0o777)  # the command asks what its real user may do
+        requests = folder / "requests"
+        requests.write_text(3 * (json.dumps(request) + "\n"))
+        for n in (1, 3, 5, 6, 7, 8, 9, 10, 12, 50):
+            code, _, error = limited(n, *REAL, "batch", "-t", "4", str(requests), str(folder / f"answers {n}"))
+            *before, last = error.splitlines()
+            assert all("instead of 4" in line for line in before), error
+            assert code in (0, 1) and ("starts no more threads" if code else "3 answered") in last, (n, code, error)
+    assert code == 0
+
+
+# ---- one process, many callers ---------------------------------------------------------------------------------------
 
 
 def test_the_instruction_set_of_an_open_engine_is_not_changed(no_open_engine):

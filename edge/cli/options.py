@@ -413,7 +413,7 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
 
             if lies_in_memory(engine.plan.offload[0]):
                 out.warn(f"{engine.plan.offload[0]} is in memory (tmpfs): offloading to it frees no memory")
-        for warning in engine.plan.warnings:
+        for warning in (*engine.plan.warnings, *engine.warnings):
             out.warn(warning)
         for note in engine.notes if out.verbose else ():
             if note not in engine.plan.warnings:

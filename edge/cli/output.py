@@ -6,6 +6,7 @@ being a terminal, so ``bitnet-edge run ... | tee log`` keeps its progress line b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -194,7 +195,8 @@ class Progress:
         if self._active:
             self._timer = threading.Timer(self.DELAY, self._label_alone)
             self._timer.daemon = True
-            self._timer.start()
+            with contextlib.suppress(RuntimeError):  # can't start new thread: no label then
+                self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:

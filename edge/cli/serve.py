@@ -14,7 +14,7 @@ import click
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.output import Output
-from edge.errors import Busy, UsageError
+from edge.errors import Busy, EdgeError, UsageError
 
 #: shown at the start without -m
 BUNDLED = "without -m the bundled model answers; it is for demonstrations only (try bitnet-edge pull bonsai-1.7b)"
@@ -123,6 +123,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     import uvicorn
 
+    from edge.model.threads import start
     from edge.serve.connections import Connection
     from edge.serve.conversations import ASIDE
     from edge.serve.exchange import RESERVE
@@ -154,6 +155,13 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
             service.failure = str(error)
             server.should_exit = True
 
+    def begin() -> None:
+        try:
+            start(threading.Thread(target=load, name="loading", daemon=True))
+        except EdgeError as error:
+            failure.append(error)
+            server.should_exit = True
+
     wyoming = None
     if flags["wyoming"]:
         from edge.serve.wyoming import Door
@@ -161,7 +169,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
         wyoming = Door(flags["wyoming"], service)
     most = flags["parallel"] + flags["queue"] + SPARE
     config = uvicorn.Config(
-        application(service, load, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
+        application(service, begin, wyoming), log_level="critical", access_log=False, lifespan="on", ws="none",
         http=Connection, loop="asyncio", timeout_keep_alive=30, server_header=False, limit_concurrency=most,
         h11_max_incomplete_event_size=1 << 16, timeout_graceful_shutdown=5,
     )  # fmt: skip

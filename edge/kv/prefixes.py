@@ -25,6 +25,7 @@ from edge.errors import EdgeError, UsageError
 from edge.kv.config import PAGE
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState, common
+from edge.model.threads import with_locks
 
 _NAME = re.compile(r"(\d{8})-[0-9a-f]{32}\.bes")
 
@@ -51,6 +52,10 @@ class Prefixes:
         self.hits = self.misses = 0
         self._space = space
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()  # tokens as bytes -> entry, the latest used last
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
         self._lock = threading.RLock()
 
     def share(

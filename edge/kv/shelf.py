@@ -12,6 +12,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+from edge.model.threads import with_locks
+
 MOST = 256  # conversations
 
 
@@ -31,6 +33,10 @@ class Shelf:
 
     def __init__(self) -> None:
         self._asides: list[Aside] = []  # the latest last
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:

@@ -17,6 +17,7 @@ from edge.kv.config import KVPlan
 from edge.kv.shelf import Aside, Shelf
 from edge.kv.state import KVState
 from edge.model.model import Model
+from edge.model.threads import with_locks
 from edge.session.drafting import OFF, Drafting
 
 
@@ -33,9 +34,13 @@ class KVSpace:
         self.shelf = Shelf()
         self._new_cache = new_cache
         self._pooled = plan.room is not None
-        self._lock = threading.Lock()
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
         self._clock = 0
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
+        self._lock = threading.Lock()
 
     def share_pages(self) -> None:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import human
 from edge.errors import MemoryRefused, UsageError
 from edge.model.families import FAMILIES
-from edge.model.threads import refuse_after_fork
+from edge.model.threads import refuse_after_fork, with_locks
 from edge.session.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Model:
         #: what the file recommends, else the makers of the architecture; else the usual
         self.sampling = dataclasses.replace(sampling, **said)
         self.closed = False
-        self._lock = threading.Lock()
-        self._making = threading.Lock()  # of the vocabulary
+        with_locks(self)
         self._checkpoint = checkpoint
         self._fingerprint: str | None = None
         self._vocabulary: Vocabulary | None = None
@@ -127,6 +126,11 @@ class Model:
             from edge.model.placement import start
 
             self.moving = start(placement, transformer, self._lock, lambda: self.closed)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
+        self._lock = threading.Lock()
+        self._making = threading.Lock()  # of the vocabulary
 
     def step(self, batch: Sequence[Segment]) -> None:
         """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
@@ -159,6 +163,7 @@ class Model:
 
         Raises UsageError after the model was closed, and InvalidFile at the end if the model's file was cut.
         """
+        refuse_after_fork()
         with self._lock:
             if self.closed:
                 raise UsageError("the engine is closed")

@@ -2,22 +2,44 @@
 
 OpenMP's library ends the whole process if it cannot start a thread.  Its threads do not exist in a forked process,
 where the first step would wait for them for ever.  So both are checked before it is used.
+
+Our own threads do not exist there either, and a lock that one of them held is never released.  So the owners of locks
+make new ones in the child: everything can still be closed there, and what needs a thread is refused.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import weakref
+from typing import Protocol
 
-from edge.errors import UsageError
+from edge.errors import EdgeError, UsageError
+
+
+class Owner(Protocol):
+    """What has locks."""
+
+    def make_locks(self) -> None:
+        """Make them."""
+
 
 _used = False  # this process has loaded a model
 _forked = False  # or the one that it was forked off had
+_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
+
+
+def with_locks(owner: Owner) -> None:
+    """Have an object make its locks, now and again in each forked child."""
+    owner.make_locks()
+    _owners.add(owner)
 
 
 def _after_fork() -> None:
     global _forked
     _forked = _used
+    for owner in _owners:
+        owner.make_locks()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -34,24 +56,26 @@ def refuse_after_fork() -> None:
 def claim(wanted: int) -> tuple[int, list[str]]:
     """(number of threads that can be used, at most ``wanted``; notes, if it is fewer).
 
-    Tests this by starting ``wanted`` threads that wait for each other.
+    Each thread that runs steps has as many threads of its own, and claims them before its first step (pyx.team).
     """
     global _used
+    from pyx.team import startable
+
     _used = True
-    done = threading.Event()
-    started = []
-    try:
-        for _ in range(wanted - 1):
-            thread = threading.Thread(target=done.wait, name="claim")
-            thread.start()
-            started.append(thread)
-    except RuntimeError:  # can't start new thread
-        pass
-    finally:
-        done.set()
-        for thread in started:
-            thread.join()
-    if len(started) == wanted - 1:
+    started = startable(wanted - 1)
+    if started == wanted - 1:
         return wanted, []
-    n = max(1, (len(started) + 1) // 2)  # the rest is for whatever else needs a thread
-    return n, [f"the system starts only {len(started)} more threads (a limit on processes or memory): {n} are used"]
+    n = max(1, (started + 1) // 2)  # the rest is for whatever else needs a thread
+    return n, [
+        f"threads: {n} instead of {wanted}, because the system starts only {started} more; raise its limit on "
+        "processes (ulimit -u) or memory"]
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread.  Raises EdgeError if the system allows no more."""
+    try:
+        thread.start()
+    except RuntimeError:  # can't start new thread
+        raise EdgeError(
+            "the system starts no more threads; raise its limit on processes (ulimit -u) or memory, or use fewer (-t 1)"
+        ) from None

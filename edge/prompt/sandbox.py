@@ -33,6 +33,7 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from edge.errors import InvalidFile, UsageError
+from edge.model.threads import with_locks
 
 MAX_SOURCE = 256 << 10  # characters; the longest known (with tools) have some 20 thousand
 MAX_WEIGHT = 2 << 20
@@ -286,13 +287,17 @@ class Renderer:
         if len(source) > MAX_SOURCE:
             raise InvalidFile(f"{where} has {len(source)} characters (limit {MAX_SOURCE}); "
                               "it is damaged or hostile; choose another with --template")
-        self._lock = threading.Lock()
+        with_locks(self)
         self._environment = _Environment()
         try:
             tree = _Guards().visit(self._environment.parse(source))
             self._template = self._environment.from_string(tree)
         except Exception as error:  # any error of the parser or compiler about a file's text
             self._fail(error)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
+        self._lock = threading.Lock()
 
     def _fail(self, error: BaseException) -> NoReturn:
         reason = " ".join(str(error).split())[:160] or type(error).__name__

@@ -42,7 +42,7 @@ PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 def application(service: Service, startup: Callable[[], object] | None = None, wyoming: Any = None) -> Any:
     """The ASGI application.
 
-    ``startup`` loads the model; it runs in its own thread once the port is open.  ``wyoming``: a second service
+    ``startup`` starts to load the model; it is called once the port is open.  ``wyoming``: a second service
     (:class:`edge.serve.wyoming.Door`), opened and closed with this one.
     """
 
@@ -179,7 +179,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         if startup is not None:
-            threading.Thread(target=startup, name="loading", daemon=True).start()
+            startup()
         if wyoming is not None:
             await wyoming.start()
         yield

@@ -23,6 +23,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import EdgeError
+from edge.model.threads import start
 from edge.prompt.interrupt import interruptible
 from edge.serve.calls import Call, Refusal
 from edge.session.stream import Piece
@@ -270,7 +271,7 @@ class Conversations:
             for place in self._places
         ]
         for thread in self._threads:
-            thread.start()
+            start(thread)
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 

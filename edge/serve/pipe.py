@@ -14,6 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from edge.model.threads import start
 from edge.serve.client import Channel, Client
 
 READ = 1 << 16
@@ -34,7 +35,7 @@ class Pipe:
         self._waiting = 0  # bytes
         self._written = asyncio.Event()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        threading.Thread(target=self._run, name="output", daemon=True).start()
+        start(threading.Thread(target=self._run, name="output", daemon=True))
 
     @property
     def others(self) -> int:
@@ -116,7 +117,7 @@ async def speak(
     if source is None:
         client.end()
     else:
-        threading.Thread(target=read, args=(source,), name="input", daemon=True).start()
+        start(threading.Thread(target=read, args=(source,), name="input", daemon=True))
     try:
         await asyncio.shield(channel.ended)
     except asyncio.CancelledError:

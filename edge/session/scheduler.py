@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from edge.errors import Busy, MemoryRefused
 from edge.model.model import Model, Segment
+from edge.model.threads import refuse_after_fork, start, with_locks
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -111,13 +112,17 @@ class Scheduler:
         self.steps = self.most_segments = self.most_rows = 0  # of answers that did not run alone
         self._model = model
         self._give_way = give_way
-        self._turn = threading.Lock()  # held while a step runs
         self._inside: set[Place] = set()  # running calls
         self._queue: deque[Place] = deque()
-        self._door = threading.Lock()  # of the two above
         self._posted: SimpleQueue[Segment | Driven] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pace = Pace()
+        with_locks(self)
+
+    def make_locks(self) -> None:
+        """New locks, see :mod:`edge.model.threads`."""
+        self._turn = threading.Lock()  # held while a step runs
+        self._door = threading.Lock()  # of the running and the waiting calls, and of the stepping thread
 
     # ---- who runs ----------------------------------------------------------------------------------------------------
 
@@ -164,7 +169,8 @@ class Scheduler:
     def step(self, need: Need) -> None:
         """Evaluate a segment (of a prompt at least a part), or wait a while for a place.
 
-        Raises MemoryRefused at the memory limit, UsageError if the engine was closed, and Busy instead of waiting for a
+        Raises MemoryRefused at the memory limit, UsageError if the engine was closed or in a forked child, EdgeError if
+        the system starts no thread for several answers, and Busy instead of waiting for a
         place if this thread itself runs all answers that hold one.
         """
         if type(need) is Place:
@@ -184,6 +190,7 @@ class Scheduler:
                 del error
 
     def _wait(self, place: Place) -> None:
+        refuse_after_fork()
         with self._door:
             stuck = not place.granted and all(each.thread == place.thread for each in self._inside)
         if stuck:
@@ -202,9 +209,7 @@ class Scheduler:
             segment.done.acquire()
             waits.append(segment.done)
         try:
-            for segment in segments:
-                self._posted.put(segment)
-            self._start()
+            self._post(segments)
             for done in waits:
                 done.acquire()
         except BaseException:
@@ -220,8 +225,7 @@ class Scheduler:
         Raises what iterating over it would raise.
         """
         driven = Driven(answer)
-        self._posted.put(driven)
-        self._start()
+        self._post((driven,))
         try:
             driven.ended.acquire()
         except BaseException:
@@ -247,11 +251,16 @@ class Scheduler:
 
     # ---- the stepping thread -----------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _post(self, work: Sequence[Segment | Driven]) -> None:
+        """Give work to the stepping thread.  Raises EdgeError if the system does not start it."""
+        refuse_after_fork()
         with self._door:  # it ends in here, too, when nothing is posted
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="steps", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name="steps", daemon=True)
+                start(thread)
+                self._thread = thread
+            for each in work:
+                self._posted.put(each)
 
     def _serve(self) -> None:
         latest: set[int] = set()  # caches that took part in the step before

@@ -13,6 +13,7 @@ from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.kv.shelf import Aside
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState, common
+from edge.model.threads import refuse_after_fork
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
@@ -483,6 +484,7 @@ class Session:
             state.adopt(*found)
 
     def _not_busy(self) -> None:
+        refuse_after_fork()
         if self._running is not None:
             raise UsageError("the session is still answering: finish or close its answer first")
         if self._closed or self.model.closed:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
 from edge.model.footprint import available_memory
+from edge.model.threads import start
 from edge.serve import openai
 from edge.serve.calls import Refusal, bad, refusal_of
 
@@ -88,15 +89,20 @@ class Batch:
             raise
 
     def run(self, progress: Callable[[float, float], None] = lambda done, total: None) -> Summary:
-        """Answer all lines that have no answer yet.  ``progress``: called with (lines done, lines in all)."""
+        """Answer all lines that have no answer yet.  ``progress``: called with (lines done, lines in all).
+
+        Raises what ends it early: an EdgeError if the answers cannot be written, or the system starts no threads.
+        """
         begun, before = time.monotonic(), sum(self._done)
         progress(before, self.total)
         work = ((number, line) for number, line in self._lines() if not self._done[number])
         self._engine.scheduler.unhurried = True
-        threads = [threading.Thread(target=self._answer, args=(work,), name="batch") for _ in range(self.at_once)]
-        for thread in threads:
-            thread.start()
+        threads: list[threading.Thread] = []
         try:
+            for _ in range(self.at_once):
+                thread = threading.Thread(target=self._answer, args=(work,), name="batch")
+                start(thread)
+                threads.append(thread)
             while any(thread.is_alive() for thread in threads):
                 threads[0].join(0.1)
                 threads = [thread for thread in threads if thread.is_alive()] or threads[:1]
