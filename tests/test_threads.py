@@ -12,16 +12,21 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import edge
+from edge.cli.group import cli
 from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
+from edge.kv.state import common
 from edge.model import threads
+from edge.model.cores import Cores
 from edge.model.weights import build
 from pyx import cpu
 from pyx.attention import attention
@@ -33,6 +38,7 @@ from pyx.stored_rows import StoredRows
 from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment, Transformer
 from tests import handmade
+from tests.handmade import ARR, F32, STR, value
 from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment, short_folder
 from tests.test_transformer import IDS, TINY, layout_of
@@ -126,6 +132,37 @@ def test_halves_at_odd_addresses_are_read_right():
     x = array.array("f", [((i * 7) % 13 - 6) / 4 for i in range(64)])
     for kind in ("int8", "two-stage", "f16", "f32"):
         assert Head(odd, kind).apply(x) == Head(even, kind).apply(x)
+
+
+BAD = [0.0, float("nan"), float("inf")]
+MULTIPLIERS = {"embedding_scale": 12.0, "residual_scale": 0.5, "logit_scale": 0.25}
+
+
+def ends(tmp_path, **model) -> tuple[int, str]:
+    """(exit code, standard error) of an answer by a model made by hand, of letters and two pairs of them."""
+    tokens = [*map(chr, range(97, 97 + handmade.VOCAB - 2)), "ab", "cd"]
+    keys = {"tokenizer.ggml.tokens": value(ARR, (STR, tokens)), **model.pop("keys", {})}
+    path = tmp_path / "m.gguf"
+    path.write_bytes(handmade.model(keys=keys, **model))
+    done = CliRunner().invoke(cli, ["run", "-m", str(path), "-n", "1", "ab"])
+    return done.exit_code, done.stderr
+
+
+@pytest.mark.parametrize("bad", [1.0, *BAD])
+def test_a_file_whose_rotation_divides_by_no_number_ends_with_exit_4(tmp_path, bad):
+    divisors = np.ones(handmade.HEAD_DIM // 2, np.float32)
+    divisors[-1] = bad
+    code, said = ends(tmp_path, tensors={"rope_freqs.weight": (divisors.shape, 0, divisors.tobytes())})
+    assert (code, said) == (0, "") if bad == 1.0 else code == 4 and "rope_freqs" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("bad", [None, *BAD])
+@pytest.mark.parametrize("name", MULTIPLIERS)
+def test_a_file_whose_multipliers_are_no_numbers_to_multiply_by_ends_with_exit_4(tmp_path, name, bad):
+    numbers = MULTIPLIERS if bad is None else {**MULTIPLIERS, name: bad}
+    keys = {f"minicpm.{key}": value(F32, number) for key, number in numbers.items()}
+    code, said = ends(tmp_path, arch="minicpm", sub_norm=False, keys=keys)
+    assert (code, said) == (0, "") if bad is None else code == 4 and name in said and said.count("\n") == 1
 
 
 # ---- nothing waits for ever ------------------------------------------------------------------------------------------
@@ -440,6 +477,85 @@ def test_memory_can_be_asked_while_sessions_come_and_go():
     finally:
         sys.setswitchinterval(interval)
     assert not errors
+
+
+def test_the_list_of_sessions_does_not_grow_while_somebody_walks_it(monkeypatch):
+    walking, added = threading.Event(), threading.Event()
+
+    class Slow(weakref.WeakSet):
+        """Whoever walks it waits at its first entry until something was added, or half a second."""
+
+        def __iter__(self):
+            for each in super().__iter__():
+                if not walking.is_set():
+                    walking.set()
+                    added.wait(0.5)
+                yield each
+
+    with monkeypatch.context() as patch:
+        patch.setattr("edge.engine.weakref.WeakSet", Slow)
+        engine = edge.load(threads=1)
+    with engine:
+        held = [engine.session() for _ in range(3)]
+        errors = meanwhile(engine.memory, walking, lambda: held.append(engine.session()), added)
+        assert not errors and len(held) == 4
+        assert "4 sessions" in repr(engine)
+
+
+def test_shared_prefixes_do_not_change_while_somebody_looks_one_up(monkeypatch):
+    looking, added = threading.Event(), threading.Event()
+
+    def slow(a, b):
+        if not looking.is_set():
+            looking.set()
+            added.wait(0.5)
+        return common(a, b)
+
+    with edge.load(threads=1) as engine:
+        prefixes = engine.share_prefixes("64M")
+        states = []
+        for text in ("one", "two", "three"):
+            session = engine.session()
+            list(session.complete(text, max_tokens=1))
+            states.append(session.state)
+        for state in states[:2]:
+            prefixes.add(state)
+        monkeypatch.setattr("edge.kv.prefixes.common", slow)
+        ids = array.array("i", states[0].tokens)
+        errors = meanwhile(lambda: prefixes.find(ids), looking, lambda: prefixes.add(states[2]), added)
+        assert not errors and len(prefixes) == 3
+
+
+def meanwhile(first, begun, second, done) -> list[BaseException]:
+    """The errors of ``first``, and of ``second`` in another thread once ``begun`` is set; ``done``: it has ended."""
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            assert begun.wait(60)
+            second()
+        except BaseException as error:
+            errors.append(error)
+        done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        first()
+    except BaseException as error:
+        errors.append(error)
+    thread.join()
+    return errors
+
+
+@pytest.mark.parametrize(("wanted", "n", "adapts"), [(None, 4, True), (-1, 3, True), (2, 2, False), (4, 4, False)])
+def test_threads_that_nobody_chose_follow_a_busy_machine(monkeypatch, wanted, n, adapts):
+    four = (0, 1, 2, 3)
+    monkeypatch.setattr("edge.model.cores.find", lambda: Cores(four, four, None, None))
+    with edge.load(threads=wanted) as engine:
+        pace = engine.model.transformer.pace
+        assert engine.n_threads == n and (pace is not None) == adapts
+        assert pace is None or pace.most == n
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp's own setting")
