@@ -113,7 +113,8 @@ def load(
     weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
         between steps if there is enough memory).
     draft: tokens drafted from the conversation and checked in one step: "auto", "off" or their number.
-    isa: instruction set, such as "avx2"; None: the best that the processor has.
+    isa: instruction set, such as "avx2", for the whole process: it stays in use for later engines, and cannot change
+        while an engine is open; None: the one in use, at first the best that the processor has.
     template: a chat template by name; None: the model's own.
     think: whether models that can think before they answer do so; None: the model decides.
     i2s_layout: byte order of I2_S files: "auto", "128", "64" or "1x4".
