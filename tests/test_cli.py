@@ -276,7 +276,8 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
                         "0", "--kv-offload", "/d", "--kv-offload-size", "1", "--overflow", "stop",
                         "--kv-hadamard", "off", "--regex", "a", "--no-think") | {"parallel": 2}  # fmt: skip
     known = set(inspect.signature(load).parameters)
-    assert set(options.load_arguments(everything)) == known - {"model", "progress", "on_plan", "system", "reserve"}
+    set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "aside"}
+    assert set(options.load_arguments(everything)) == known - set_by_commands
     asked = set(options.ask_arguments(parsed("-n", "5", "--ignore-eos")))
     for form in (("--schema", "{}"), ("--regex", "a"), ("--choice", "a"), ("--grammar", str(grammar))):
         asked |= set(options.ask_arguments(parsed(*form)))
