@@ -1,8 +1,9 @@
 /* The oldest GNU C library our extensions run on: 2.17 on aarch64, 2.14 on x86-64 (tests/test_glibc_floor.py).
  *
  * glibc 2.27 and 2.29 gave these functions new versions that differ from the old ones in errno on errors alone, which
- * nothing here reads; 2.34 gave those of threads new ones when they moved from libpthread, which libgomp loads.  Linked on a new system without this, the extensions would refuse to load on an older one.
- * setup.py includes this file first in every compiled file. */
+ * nothing here reads; 2.34 gave those of threads new ones when they moved from libpthread, which libgomp loads.
+ * Linked on a new system without this, the extensions would refuse to load on an older one. setup.py includes this
+ * file first in every compiled file. */
 #ifndef EDGE_GLIBC_FLOOR_H
 #define EDGE_GLIBC_FLOOR_H
 
