@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
@@ -22,6 +21,12 @@ class Map(mmap.mmap):
 
     file: BinaryIO
     number: int | None = None  # the guard's, see pyx.memory.watch
+    forget: Callable[[int], None]
+
+    def __del__(self) -> None:
+        """Unregister it while it is still mapped; a weak reference would end later, when the next map may lie there."""
+        if self.number is not None:
+            self.forget(self.number)
 
     def check(self) -> None:
         """Raise InvalidFile if the file is shorter than it was, or was when some of its bytes were read.
@@ -72,9 +77,7 @@ def _watch(whole: Map) -> None:
         from pyx.memory import forget, watch
     except ImportError:  # not built: nothing will run over it
         return
-    whole.number = watch(whole)
-    # not at exit, when threads may still read it
-    weakref.finalize(whole, forget, whole.number).atexit = False
+    whole.forget, whole.number = forget, watch(whole)
 
 
 def shown(name: object) -> str:
