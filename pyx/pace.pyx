@@ -9,7 +9,8 @@ wrote 180 tokens/s on two threads and 7,000 on one (benchmarks/SPEED.md).  So th
   fewer threads for some milliseconds; keep them if they are faster.
 * While fewer run, try more every 0.75 s; keep them if they are faster, or as fast and undisturbed.
 * A trial changes the number by one; after a lost one, the next changes it by two, then by four.
-* A clear result ends a trial early.  What a lost one cost decides how soon the next may come: 2 % of the time.
+* A clear result ends a trial early, but one step of a large model, which is longer than a trial, is not clear enough.
+  What a lost one cost decides how soon the next may come: 2 % of the time.
 
 A step is compared with recent steps of about as many rows.  The answer is the same bits on any number of threads.
 """
@@ -111,14 +112,16 @@ cdef class Pace:
         cdef bint upwards = self.trial > self.settled, undisturbed = quiet(&self.trying), won, is_long
         cdef double lost = self.took_ns - self.expected_ns, share
         share = self.took_ns / self.expected_ns if self.expected_ns else 1
-        is_long = self.trying.ns >= LONG_TRIAL and self.trying.steps >= 3
+        is_long = self.trying.ns >= LONG_TRIAL and self.trying.steps >= (8 if upwards else 3)
         if lost > LOSS and share > CLEAR_LOSS:
             won = False
         elif self.trying.ns < TRIAL:
             return
-        elif share < CLEAR_WIN or upwards and undisturbed and share < EQUAL:
+        elif share < CLEAR_WIN and self.trying.steps >= 3:
             won = True
-        elif is_long or share > 1:
+        elif upwards and undisturbed and share < EQUAL and self.trying.steps >= 2:
+            won = True
+        elif is_long or share > 1 and (upwards or self.trying.steps >= 3):
             won = share < WIN
         else:
             return

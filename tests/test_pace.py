@@ -130,3 +130,26 @@ def test_the_number_of_threads_changes_between_steps_and_no_bit_does(chunk):
 def test_a_number_that_was_asked_for_is_kept():
     checkpoint = open_checkpoint(TINY[0], i2s_layout=layout_of(TINY[0]))
     assert build(checkpoint, n_threads=2).pace is None
+
+
+class Large(Machine):
+    """Two cores, both busy, and a large model: a step is longer than a trial, and longer still if more threads ran
+    before it, since the system gives the others their turn first.
+    """
+
+    MEAN = {1: 45e6, 2: 61e6}  # nanoseconds, measured with 2B-4T beside two loops
+    before = 2
+
+    def step(self, pace: Pace, n_row: int = 1) -> int:
+        n = pace.threads()
+        ns = self.MEAN[n] * (1.6 if n < self.before else 1)
+        begun, self.now, self.before = self.now, self.now + int(ns), n
+        pace.took(n_row, begun, self.now, int(0.6 * ns))
+        return n
+
+
+def test_one_long_step_decides_nothing():
+    pace, machine = Pace(2), Large(2, 0)
+    machine.run(pace, 5.0)
+    _, threads = machine.run(pace, 60.0)
+    assert threads.count(1) > 0.9 * len(threads)
