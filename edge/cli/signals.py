@@ -37,8 +37,10 @@ _terminated = False  # SIGTERM has arrived within handle_sigterm
 
 
 def _terminate(_signum: int, _frame: FrameType | None) -> None:
-    note_terminated()
-    raise Terminated
+    # The parent of a one-file program forwards the signal once more; it must not interrupt the clean-up.
+    if not _terminated:
+        note_terminated()
+        raise Terminated
 
 
 def note_terminated() -> None:
@@ -48,7 +50,7 @@ def note_terminated() -> None:
 
 
 def check_terminated() -> None:
-    """Raise Terminated if SIGTERM has arrived: an exception raised while Python destroys an object is lost."""
+    """Raise Terminated if SIGTERM has arrived."""
     if _terminated:
         raise Terminated
 
@@ -156,16 +158,43 @@ class interrupting(on_sigint):  # noqa: N801 - a context manager, used like a fu
 
 
 class handle_sigterm:  # noqa: N801 - a context manager, used like a function
-    """A context manager: SIGTERM raises :class:`Terminated` in the main thread."""
+    """A context manager: the first SIGTERM raises :class:`Terminated` in the main thread; later ones do nothing.
+
+    While Python destroys an object it prints and drops every exception; one from SIGTERM or Ctrl-C is raised again.
+    """
+
+    RETRY_SECONDS = 0.02
 
     def __enter__(self) -> None:
         global _terminated
         _terminated = False
-        self._old: Any = signal.signal(signal.SIGTERM, _terminate) if in_main_thread() else None
+        self._hook = sys.unraisablehook
+        self._old: Any = None
+        if in_main_thread():
+            self._old = signal.signal(signal.SIGTERM, _terminate)
+            sys.unraisablehook = self._dropped
 
     def __exit__(self, *_: object) -> None:
         if self._old is not None:
+            sys.unraisablehook = self._hook
             signal.signal(signal.SIGTERM, self._old)
+
+    def _dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Called by Python with an exception that it drops."""
+        global _terminated, _wished
+        if dropped.exc_type is Terminated:
+            number, _terminated = signal.SIGTERM, False
+        elif dropped.exc_type is KeyboardInterrupt:
+            number, _wished = signal.SIGINT, -ECHO_SECONDS
+        else:
+            return self._hook(dropped)
+        # by another thread: raised here, the exception would be dropped as well
+        again = threading.Timer(self.RETRY_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+        again.daemon = True
+        try:
+            again.start()
+        except RuntimeError:  # no thread can be started: the next signal has to do
+            pass
 
 
 class stopping(on_sigint):  # noqa: N801
