@@ -35,12 +35,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1, help="of random sessions, and about as long of files")
     parser.add_argument("--sessions", type=int, default=100, help="at once")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the mutated files")
     arguments = parser.parse_args()
-    count, seed = max(100, int(FILES * arguments.minutes)), int(time.time())
+    count, seed = max(100, int(FILES * arguments.minutes)), arguments.seed
+    record = ROOT / "build" / "fuzz-asan.json"  # the file that was being read when a sanitizer ends the program
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         instrumented.build(copy, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-        record = ["--record", str(copy / "record.json")]
         python = {
             "PYTHONPATH": folder,
             "PYTHONMALLOC": "malloc",  # else small buffers lie inside larger blocks, and the sanitizer cannot see ends
@@ -51,7 +52,8 @@ def main() -> int:
         commands = (
             *([sys.executable, "-c", text] for text in (instrumented.SESSIONS, instrumented.MODEL)),
             instrumented.many(arguments.minutes, arguments.sessions),
-            [sys.executable, "-c", READERS, str(ROOT / "tests" / "fuzz_files.py"), str(count), str(seed), *record],
+            [sys.executable, "-c", READERS, str(ROOT / "tests" / "fuzz_files.py"), str(count), str(seed),
+             "--record", str(record)],
         )
         return next(filter(None, (instrumented.run(copy, command, **python) for command in commands)), 0)
 

@@ -35,11 +35,15 @@ sys.exit(guard(Output(), work))
 """
 
 
-def run(work: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a program that does ``work``."""
-    code = PROGRAM.format(work=work.replace("\n", "\n        "))
+def python(code: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a program."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
+
+
+def run(work: str) -> tuple[int, str, str]:
+    """The same of a program that does ``work`` as a command does."""
+    return python(PROGRAM.format(work=work.replace("\n", "\n        ")))
 
 
 @pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
@@ -58,6 +62,64 @@ finally:
 def test_a_second_sigterm_does_not_interrupt_the_clean_up(second: str) -> None:
     """The parent of a one-file program forwards SIGTERM: sent to both, it arrives twice, the second a little later."""
     assert run(CLEAN_UP.format(second=second)) == (143, "cleaned up\n", "")
+
+
+def test_a_signal_that_was_dropped_at_the_end_is_raised_there() -> None:
+    """The time for which it waits would end behind the program's own handlers: killed, it would lose its output."""
+    assert run("sys.stdout.write('text'); Object(signal.SIGTERM)") == (143, "text", "")
+
+
+LATE = """
+import os, signal, sys, time
+from edge.cli import group, main
+
+def guard(out, work):
+    code = real(out, work)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0)
+    return code
+
+real, group.guard = group.guard, guard
+sys.argv = ["bitnet-edge", "--help"]
+main.main()
+"""
+
+
+def test_ctrl_c_behind_the_last_handler_prints_no_traceback() -> None:
+    """A frozen program exits with 1 then: seen when the copy of a Ctrl-C from its parent came late."""
+    code, _, err = python(LATE)
+    assert (code, err) == (130, "")
+
+
+SERVICE = """
+import asyncio, os, signal, sys, time
+from edge.cli.signals import Terminated, run_until_signal
+
+def send():
+    os.kill(os.getpid(), signal.{number})
+    time.sleep(0)
+
+async def work():
+    asyncio.get_running_loop().call_later(0.1, send)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        send()
+        await asyncio.sleep(0.1)
+        print("said farewell")
+
+try:
+    run_until_signal(work())
+except (KeyboardInterrupt, Terminated) as error:
+    send()
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("number", "error"), [("SIGTERM", "Terminated"), ("SIGINT", "KeyboardInterrupt")])
+def test_a_second_signal_does_not_interrupt_the_clean_up_of_a_service(number: str, error: str) -> None:
+    """systemd sends SIGTERM to both processes of a one-file program, and the parent forwards its own."""
+    assert python(SERVICE.format(number=number)) == (0, f"said farewell\n{error}\n", "")
 
 
 def test_other_exceptions_that_python_drops_are_still_printed() -> None:

@@ -1,4 +1,4 @@
-"""One line after another, from a person or a pipe: which are messages, which /commands, and when the dialogue ends."""
+"""The input loop of chat and kiosk: reads lines, tells messages from /commands, and decides when the dialogue ends."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ class Counter(Dialogue):
 
     def answer(self, text: str) -> int | None:
         """Print the reply.  On a terminal a turn is not interrupted, since its order could then be delivered twice:
-        Ctrl-C counts after it, and the second one quits.
+        the first Ctrl-C takes effect after the turn, and a second one quits.
         """
         if not self.reader.interactive:
             self.out.line(self.visit.turn(text).say)

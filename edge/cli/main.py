@@ -28,14 +28,15 @@ def main() -> None:
 
     # What imports make is not garbage; looking for some took 6 % of the start. Afterwards cycles are rare: it may stay.
     gc.set_threshold(30_000)
-    try:
-        from edge.cli.group import cli
-    except KeyboardInterrupt:  # Ctrl-C in the first moments: no traceback for it either
-        raise SystemExit(130) from None
     import signal
 
     try:
+        from edge.cli.group import cli
+
         cli.main(prog_name="bitnet-edge")
+    except KeyboardInterrupt:  # Ctrl-C in the first or last moments: no traceback for it either
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise SystemExit(130) from None
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # leaving: one more Ctrl-C must not end in a traceback
 

@@ -94,7 +94,7 @@ T = TypeVar("T")
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a new event loop; SIGTERM and Ctrl-C cancel it.
+    """Run a coroutine in a new event loop; the first SIGTERM or Ctrl-C cancels it, later ones do nothing.
 
     Raises Terminated or KeyboardInterrupt after it was cancelled by one of them.
     """
@@ -106,7 +106,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
 
         def stop(number: int) -> None:
-            if number != signal.SIGINT or is_wish():
+            if not got:  # cancelled again, the task could not finish its clean-up
                 got.append(number)
                 task.cancel()
 
@@ -120,7 +120,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         finally:
             for number, old in kept.items():
                 loop.remove_signal_handler(number)
-                signal.signal(number, old)
+                signal.signal(number, signal.SIG_IGN if got else old)  # what follows is clean-up, too
 
     try:
         return asyncio.run(main())
@@ -169,32 +169,45 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
         global _terminated
         _terminated = False
         self._hook = sys.unraisablehook
+        self._dropped: type[BaseException] | None = None  # and not raised again yet
         self._old: Any = None
         if in_main_thread():
             self._old = signal.signal(signal.SIGTERM, _terminate)
-            sys.unraisablehook = self._dropped
+            sys.unraisablehook = self._drop
 
     def __exit__(self, *_: object) -> None:
         if self._old is not None:
             sys.unraisablehook = self._hook
             signal.signal(signal.SIGTERM, self._old)
+            if dropped := self._dropped:
+                self._dropped = None
+                raise dropped
 
-    def _dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+    def _drop(self, lost: sys.UnraisableHookArgs) -> None:
         """Called by Python with an exception that it drops."""
-        global _terminated, _wished
-        if dropped.exc_type is Terminated:
-            number, _terminated = signal.SIGTERM, False
-        elif dropped.exc_type is KeyboardInterrupt:
-            number, _wished = signal.SIGINT, -ECHO_SECONDS
-        else:
-            return self._hook(dropped)
+        global _terminated
+        if lost.exc_type is not Terminated and lost.exc_type is not KeyboardInterrupt:
+            return self._hook(lost)
+        self._dropped = lost.exc_type
+        _terminated = False
         # by another thread: raised here, the exception would be dropped as well
-        again = threading.Timer(self.RETRY_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+        again = threading.Timer(self.RETRY_SECONDS, self._raise_again)
         again.daemon = True
         try:
             again.start()
-        except RuntimeError:  # no thread can be started: the next signal has to do
+        except RuntimeError:  # no thread can be started: it is raised at the end
             pass
+
+    def _raise_again(self) -> None:
+        global _wished
+        dropped, self._dropped = self._dropped, None
+        main = threading.main_thread().ident
+        assert main is not None
+        if dropped is Terminated:
+            signal.pthread_kill(main, signal.SIGTERM)
+        elif dropped is KeyboardInterrupt:
+            _wished = -ECHO_SECONDS  # it is no copy
+            signal.pthread_kill(main, signal.SIGINT)
 
 
 class stopping(on_sigint):  # noqa: N801

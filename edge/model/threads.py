@@ -67,7 +67,7 @@ def claim(wanted: int) -> tuple[int, list[str]]:
         return wanted, []
     n = max(1, (started + 1) // 2)  # the rest is for whatever else needs a thread
     return n, [
-        f"threads: {n} instead of {wanted}, because the system starts only {started} more; raise its limit on "
+        f"threads: {n} instead of {wanted}, because the system allows only {started} more; raise its limit on "
         "processes (ulimit -u) or memory"]
 
 
@@ -77,5 +77,5 @@ def start(thread: threading.Thread) -> None:
         thread.start()
     except RuntimeError:  # can't start new thread
         raise EdgeError(
-            "the system starts no more threads; raise its limit on processes (ulimit -u) or memory, or use fewer (-t 1)"
+            "the system allows no more threads; raise its limit on processes (ulimit -u) or memory, or use fewer (-t 1)"
         ) from None

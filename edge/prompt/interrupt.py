@@ -28,8 +28,8 @@ _here = _Here()
 
 @contextmanager
 def interruptible(reason: Callable[[], str | None]) -> Iterator[None]:
-    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason`` returns a text, or that of
-    another one around it does.
+    """A context manager: inside it, :func:`look` raises Interrupted as soon as ``reason``, or that of an enclosing
+    one, returns a text.
     """
     before = _here.reason
     _here.reason = reason if before is None else lambda: reason() or before()
