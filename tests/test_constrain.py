@@ -5,6 +5,7 @@ Random logits take the place of a model where only validity counts: they try wha
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import json
@@ -174,12 +175,17 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "many repetitions": ({"regex": ".*" * 8000}, "more than 400 repetitions"),
     "a long text": ({"grammar": 'start: "' + "x" * 20000 + '"'}, "the limit is 16384"),
     "long choices": ({"choices": [str(i) for i in range(200_000)]}, "the limit is 16384"),
-    "a long schema": ({"schema": {"enum": [str(i) for i in range(200_000)]}}, "the limit is 32768"),
+    "a long schema": ({"schema": {"enum": [str(i) for i in range(20_000)]}}, "the limit is 32768"),
     "many properties": ({"schema": {"properties": {str(i): {} for i in range(401)}}}, "401 properties, items and alt"),
     "objects to choose from": ({"schema": {"enum": [{"a": i} for i in range(3000)]}}, "the limit is 400"),
     "a large multiple": ({"schema": {"type": "integer", "multipleOf": 1 << 20}}, "multipleOf that are too large"),
     "multiples": ({"schema": {"prefixItems": [{"type": "integer", "multipleOf": 997}] * 50}}, "too large; the limit"),
     "multiples at once": ({"schema": {"allOf": [{"multipleOf": each} for each in (7, 11, 13, 17)]}}, "too large; the"),
+    "many values": ({"schema": {"enum": [0] * 200_000, "x-r": [{"$ref": f"#/enum/{i}"} for i in range(700)]}},
+                    "more than 65536 values"),
+    "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
+    "a pattern that backtracks": ({"schema": {"properties": {"a" * 40 + "!": {}, "aa": {}}, "patternProperties": {
+                                       "^(a+)+$": {}}}}, "also holds for the property 'aa'"),
     "a power of ten": ({"schema": {"type": "number", "multipleOf": 1e9}}, "too large; the limit"),
 }
 
@@ -394,6 +400,7 @@ def test_objects_that_list_their_properties_are_closed(given, closed) -> None:
         A | {"additionalProperties": {"type": "null"}},
         A | {"required": ["a", "b"]},
         A | {"minProperties": 2},
+        {"properties": {"a": False, "b": {}}, "minProperties": 2},
         {"allOf": [A, B]},
         A | EITHER,
         {"items": B, "allOf": [{"items": A | {"required": ["a"]}}]},
@@ -462,7 +469,7 @@ def test_references_by_identifiers_are_as_deep_as_they_can_be(lead) -> None:
         chain = {f"a{i}": deep({"$ref": f"#a{i + 1}"}) | {"$anchor": f"a{i}"} for i in range(48)}
         chain["a48"] = {"type": "null", "$anchor": "a48"}
     first = "#a0" if "$anchor" in lead else "#/$defs/a0"
-    with pytest.raises(UsageError, match="too deep"):
+    with pytest.raises(UsageError, match="levels, objects and lists are more than 768"):
         Spec.of(schema={"properties": {"p": lead | {"$defs": chain, "$ref": first}}})
 
 
@@ -505,6 +512,37 @@ def test_properties_that_a_pattern_also_holds_for_are_refused() -> None:
     for pattern in ("^f", r"\p{Letter}"):
         with pytest.raises(UsageError, match="also holds for the property 'foo'"):
             Spec.of(schema={"properties": {"foo": {}}, "patternProperties": {pattern: {"minItems": 2}}})
+
+
+@pytest.mark.parametrize("name", ["bar", "of", "a\u00e9"])
+def test_properties_that_no_pattern_holds_for_are_taken(name: str) -> None:
+    Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^f": {}, "^(b+)+$": {}}})
+
+
+@pytest.mark.parametrize("name", ['f"', "f\n", "\u2028"])
+def test_names_with_several_spellings_are_refused_beside_patterns(name: str) -> None:
+    with pytest.raises(UsageError, match="also holds for"):
+        Spec.of(schema={"properties": {name: {}}, "patternProperties": {"^x": {}}})
+
+
+NUMBERS = (True, 0, -1, 0.5, 10**400, -(10**400), float("inf"), float("nan"), 1e308, 5e-324, "1", None, [], {})
+KEYS = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems", "minLength", "maxLength",
+        "minProperties", "maxProperties", "pattern", "format", "required", "enum", "type", "$ref")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_wrong_values_are_the_callers_mistake(key: str) -> None:
+    """Anything but UsageError would be reported as a bug of the program."""
+    for value in NUMBERS:
+        for kind in ("number", "string", "array", "object"):
+            with contextlib.suppress(UsageError):
+                Spec.of(schema={"type": kind, key: value})
+
+
+@pytest.mark.parametrize("ref", ["#/anyOf/\u00b2", "#/anyOf/-1", "#/anyOf/" + "9" * 5000, "#/anyOf/2", "#/anyOf/x"])
+def test_an_index_that_is_none_leads_nowhere(ref: str) -> None:
+    with pytest.raises(UsageError, match="does not lead to a schema"):
+        Spec.of(schema={"anyOf": [{}, {"$ref": ref}]})
 
 
 def test_regex_choices_and_grammar(engine) -> None:

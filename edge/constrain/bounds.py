@@ -21,6 +21,7 @@ MOST_SCHEMA = 1 << 15  # characters of a schema, and of all functions' schemas, 
 MOST_PARTS = 400  # properties, items and alternatives of these: llguidance may continue at each of them
 MOST_RULES = 512  # rules and terminals of a grammar, and so the longest chain of them; a few thousand overflow a stack
 MOST_LEVELS = 768  # levels of a schema, including everything its references name
+MOST_VALUES = 1 << 16  # values in a schema, remarks included: the time of the checks grows with them
 MOST_REPEATS = 400  # signs of repetition; memory grows with their square
 MOST_MULTIPLES = 5000  # the sum of all multipleOf without their points: a state for each remainder
 
@@ -99,16 +100,19 @@ def check_lark(text: str, name: str = "grammar") -> None:
 
 def check_schema(schema: Any, name: str = "schema") -> None:
     """Check a JSON schema, given as JSON's own types.  Raises UsageError."""
-    levels, parts, n_values = 0, 0, 0
+    levels, parts, n_values, n_nested = 0, 0, 0, 0
     multiples: list[int] = []
-    merged = False  # schemas are laid over each other: remainders of several numbers have to be right at once
+    merged = False  # schemas are combined: remainders of several numbers have to be right at once
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     while waiting:
         value, depth = waiting.pop()
         levels = max(levels, depth)
-        n_values += isinstance(value, (list, dict))
+        n_nested += isinstance(value, (list, dict))
         if depth > MOST_LEVELS:
             break
+        n_values += len(value) if isinstance(value, (list, dict)) else 0
+        if n_values > MOST_VALUES:
+            raise UsageError(f"has more than {MOST_VALUES} values", argument=name)
         if isinstance(value, list):
             waiting += ((each, depth + 1) for each in value)
         elif isinstance(value, dict):
@@ -118,7 +122,7 @@ def check_schema(schema: Any, name: str = "schema") -> None:
             if isinstance(held := value.get("enum"), list):
                 parts += sum(isinstance(each, (dict, list)) for each in held)
             multiple = value.get("multipleOf")
-            if isinstance(multiple, (int, float)) and math.isfinite(multiple):
+            if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
                 multiples.append(_states(multiple))
             for key in ("pattern", "patternProperties"):
                 given = value.get(key)
@@ -127,7 +131,10 @@ def check_schema(schema: Any, name: str = "schema") -> None:
                         check_regex(pattern, name)
     places = targets(schema) if levels <= MOST_LEVELS else set()
     if places is None:
-        levels += n_values
+        # where a reference leads is not known here: it can name each object and list once
+        if levels + n_nested > MOST_LEVELS:
+            raise UsageError("has a $ref with an $id or $anchor, and its levels, objects and lists are more than "
+                             f"{MOST_LEVELS} together; use references of the form #/$defs/name", argument=name)
     else:
         for place in places:
             if levels <= MOST_LEVELS:
@@ -144,8 +151,10 @@ def check_schema(schema: Any, name: str = "schema") -> None:
 
 def _states(multiple: int | float) -> int:
     """The number of states of an automaton that accepts the multiples of a number, from its digits without the
-    point.
+    point; one more than is allowed for infinity and NaN.
     """
+    if isinstance(multiple, float) and not math.isfinite(multiple) or abs(multiple) > MOST_MULTIPLES:
+        return MOST_MULTIPLES + 1
     number = Decimal(str(multiple)).normalize()
     digits = int("".join(map(str, number.as_tuple().digits)))
     exponent = int(number.as_tuple().exponent)
@@ -263,8 +272,9 @@ def pointer(ref: str) -> tuple[str, ...] | None:
 def part_at(schema: Any, place: Sequence[str]) -> Any:
     """The part of a schema at a place; None if there is none."""
     for part in place:
-        if isinstance(schema, list) and part.isdigit() and len(part) < 10:
-            schema = dict(enumerate(schema)).get(int(part))
+        if isinstance(schema, list):
+            index = int(part) if re.fullmatch("[0-9]{1,9}", part) else len(schema)
+            schema = schema[index] if index < len(schema) else None
         else:
             schema = schema.get(part) if isinstance(schema, dict) else None
     return schema

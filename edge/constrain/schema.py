@@ -70,8 +70,8 @@ def parse(given: Any) -> Schema:
     unknown = sorted(set(_unsupported(given, "", 0)))
     patterns, names = set[str](), set[str]()
     _collect(given, patterns, names)
-    for pattern in sorted(patterns):
-        if (name := next((name for name in sorted(names) if _matches(pattern, name)), None)) is not None:
+    for pattern in sorted(patterns) if names else ():
+        if (name := _matching(pattern, sorted(names))) is not None:
             raise UsageError(f"schema: patternProperties {pattern!r} also holds for the property {name!r}, "
                              "which is not supported")  # fmt: skip
     if unknown:
@@ -136,7 +136,7 @@ def _closed(schema: Any) -> Any:
 def _joined(schema: Any) -> set[Place]:
     """The places of all schemas that describe a value, or a part of one, together with others.
 
-    Raises UsageError for a $ref that leads to no schema: what is there was not checked.
+    Raises UsageError for a $ref to something that is not a schema, because it was not checked.
     """
     joined, places, targets = set[Place](), set[Place](), list[Place]()
     refs = dict[Place, str]()
@@ -194,7 +194,7 @@ def _lists_all(schema: dict[str, Any]) -> bool:
     """Whether the properties can be all that there are, and nothing is said about others."""
     least = schema.get("minProperties", 0)
     return "additionalProperties" not in schema and _has_names(schema, schema.get("required", [])) and \
-        isinstance(least, (int, float)) and least <= len(schema["properties"])  # fmt: skip
+        isinstance(least, (int, float)) and least <= sum(each is not False for each in schema["properties"].values())
 
 
 def _has_names(schema: dict[str, Any], names: Any) -> bool:
@@ -238,10 +238,22 @@ def _collect(schema: Any, patterns: set[str], names: set[str]) -> None:
             _collect(each, patterns, names)
 
 
-def _matches(pattern: str, name: str) -> bool:
-    import re
+def _matching(pattern: str, names: list[str]) -> str | None:
+    """The first name that the pattern holds for, or may hold for; None if there is none.
 
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:  # a pattern that only llguidance can read: better refused than wrong
-        return True
+    llguidance decides: the time of its expressions is linear, that of Python's may grow exponentially.
+    """
+    from llguidance import LLMatcher, LLTokenizer
+
+    from edge.constrain.spec import limits
+
+    rules = LLMatcher.grammar_from_json_schema(json.dumps({"type": "string", "pattern": pattern}))
+    matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=limits())
+    for name in names:
+        text = json.dumps(name, ensure_ascii=False)
+        if matcher.is_error() or text != f'"{name}"' or not text.isprintable():
+            return name  # the pattern is wrong, or JSON has several spellings of the name: better refused than wrong
+        data = text.encode()
+        if matcher.validate_tokens(list(data)) == len(data):
+            return name
+    return None
