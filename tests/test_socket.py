@@ -19,6 +19,10 @@ import pytest
 from fake_engine import reply
 from services import FAKE, REAL, ROOT, Manager, Talk, environment, service, short_folder
 
+from edge.serve import received
+from edge.serve.calls import Refusal
+from edge.serve.client import Lines
+
 JOKE = "tell me a joke"
 
 
@@ -111,7 +115,7 @@ def test_a_client_that_only_listens_on_gets_everything(path: Path) -> None:
 def test_rubbish_harms_nobody(path: Path) -> None:
     """Every bad line is one error event for its own client."""
     rubbish = [b"\n", b"hello\n", b"\xff\xfe\x00\n", b"[]\n", b'{"op":"chat","messages":7}\n', b"GET / HTTP/1.1\r\n",
-               b"[" * 100_000 + b"\n", b"x" * (5 << 20) + b"\n"]  # fmt: skip
+               b"[" * 60_000 + b"\n", b"x" * (5 << 20) + b"\n"]  # fmt: skip
     with service(path, command=FAKE) as process, Talk(path) as bad, Talk(path) as good:
         for line in rubbish:
             bad.send(line)
@@ -217,7 +221,8 @@ def test_requests_of_all_clients_are_limited_together(path: Path) -> None:
             client.send(long)
         with Talk(path) as short:
             short.ask("hello")
-            codes = [client.until("ready", "error")[-1].get("code") for client in rest[3:]]
+            for client in rest[3:]:
+                client.until("ready")
             codes = [client.until("error")[-1]["code"] for client in rest[3:]]
             assert codes == ["busy", "busy"]
             first.send({"op": "cancel"})
@@ -249,6 +254,43 @@ def test_the_memory_limit_holds_whatever_clients_do(path: Path, bundled_model: P
                 client.ask("tea and cake " * 250_000, max_tokens=2)
         assert clients[-1].until("done", "error")
         assert peak(process) <= 72e6
+        wide = "tea and cake " * 70_000 + "\U0001f375"
+        for client in clients[20:]:
+            with contextlib.suppress(OSError):
+                client.ask(wide, max_tokens=2)
+                client.send(b'{"op": "ping", "x": [' + b"{}," * 1_300_000 + b"{}]}\n")
+        assert clients[-1].until("done", "error")
+        for _ in range(40):  # they leave in the middle of a line
+            with Talk(path) as client, contextlib.suppress(OSError):
+                client.next()
+                client.send(b"x" * (3 << 20))
+        with Talk(path) as client:
+            assert client.answer("tea", max_tokens=2) is not None
+        assert peak(process) <= 72e6
+
+
+def test_the_size_of_a_request_is_that_in_memory() -> None:
+    """Few bytes can be many values, or characters of four bytes each."""
+    for text in ("", "tea", "Tee für zwei", "茶", "tea \U0001f375", "\uffff"):
+        width = 1 if text.isascii() else 4 if max(text) > "\uffff" else 2
+        assert received.size_of(text.encode()) == len(text) * width
+        assert received.size_of(json.dumps(text).encode()) >= len(text) * width
+    limit = 1 << 20
+    signs, escapes = '"' + "[,{" * 100_000 + '"', '["' + "\\" * 50_000 + '", "' + '\\"' * 70_000 + '"]'
+    for fine in (signs, escapes, "[" + "0," * 250_000 + "0]"):
+        assert received.parse(fine.encode(), limit, "long") == json.loads(fine)
+    wide = '"' + "x" * 300_000 + "\U0001f375" + '"'
+    for large in ("[" + "{}," * 80_000 + "{}]", "[" + '"",' * 310_000 + '""]', '["\\"",' + "[]," * 80_000 + "0]", wide):
+        with pytest.raises(Refusal) as refused:
+            received.parse(large.encode(), limit, "long")
+        assert (refused.value.status, refused.value.code) == (413, "long")
+
+
+def test_a_line_at_the_end_of_the_input_counts_once() -> None:
+    lines = Lines()
+    assert list(lines.feed(b"one")) == []
+    for line in lines.rest():
+        assert (line, lines.held) == (b"one", 0)
 
 
 def test_several_are_answered_at_once(path: Path) -> None:

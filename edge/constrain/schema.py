@@ -241,19 +241,21 @@ def _collect(schema: Any, patterns: set[str], names: set[str]) -> None:
 def _matching(pattern: str, names: list[str]) -> str | None:
     """The first name that the pattern holds for, or may hold for; None if there is none.
 
-    llguidance decides: the time of its expressions is linear, that of Python's may grow exponentially.
+    llguidance decides, within its limits: the time of Python's expressions may grow exponentially.
     """
-    from llguidance import LLMatcher, LLTokenizer
+    if not _may_match(pattern, names):
+        return None
+    return next((name for name in names if _may_match(pattern, [name])), names[0])
+
+
+def _may_match(pattern: str, names: list[str]) -> bool:
+    """Whether a text can have the pattern and be one of the names; also if llguidance cannot read the pattern or
+    gives up: better refused than wrong.
+    """
+    from llguidance import LLMatcher
 
     from edge.constrain.spec import limits
 
-    rules = LLMatcher.grammar_from_json_schema(json.dumps({"type": "string", "pattern": pattern}))
-    matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=limits())
-    for name in names:
-        text = json.dumps(name, ensure_ascii=False)
-        if matcher.is_error() or text != f'"{name}"' or not text.isprintable():
-            return name  # the pattern is wrong, or JSON has several spellings of the name: better refused than wrong
-        data = text.encode()
-        if matcher.validate_tokens(list(data)) == len(data):
-            return name
-    return None
+    both = {"allOf": [{"enum": names}, {"type": "string", "pattern": pattern}]}
+    error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(json.dumps(both)), limits=limits())
+    return not error.startswith("Unsatisfiable schema: ")

@@ -5,6 +5,7 @@
     openai ollama  the two APIs: a request's JSON -> Call, pieces -> response JSON
     app            HTTP: the routes
     guard          which requests reach a route: host, origin, key
+    received       the JSON text of a client: limits of memory
     exchange       requests and responses: bodies, JSON, streams, limits
     service        the model that is served, and what is checked before an answer begins
     answers        a request of either API -> answers -> a response

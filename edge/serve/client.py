@@ -74,12 +74,13 @@ class Lines:
     def rest(self) -> Iterator[bytes]:
         """A last line without a newline."""
         if self._held and not self._skipping:
-            yield bytes(self._held)
+            line, self._held = bytes(self._held), bytearray()
+            yield line
 
 
 @dataclass
 class Job:
-    """One request.  ``nbytes``: length of its line; ``answered``: its last event was sent, so its id can be used
+    """One request.  ``nbytes``: size of its line as text; ``answered``: its last event was sent, so its id can be used
     again.
     """
 
@@ -151,6 +152,7 @@ class Client(Generic[J]):
     def leave(self) -> None:
         """The client reads nothing any more."""
         self.gone = True
+        self.lines.give_up()  # at once: Python collects what is left of a connection much later
         self.cancel()
 
     async def stop(self) -> None:

@@ -39,7 +39,7 @@ SAVED = ".bes"
 GATHER = 0.002  # seconds in which what is written goes to its reader together
 MOST_UNREAD = 4096  # pieces that may wait for their reader
 PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
-STUCK = 120.0  # seconds without a sign of life of an answer after which the service says that it is ill
+STUCK = 120.0  # seconds without a sign of life of an answer after which the service reports itself as unhealthy
 
 
 class Prefill(NamedTuple):
@@ -216,7 +216,10 @@ class Job:
             batch = await self._mailbox.take()
             for _, event in batch:
                 if isinstance(event, BaseException):
-                    raise event
+                    try:
+                        raise event
+                    finally:  # its traceback holds this frame: the request would stay in memory with it
+                        del event, batch, _
                 left -= event is None
             yield batch
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from edge.serve import openai
-from edge.serve.calls import Refusal, bad, dump
+from edge.serve import openai, received
+from edge.serve.bodies import LIMIT
+from edge.serve.calls import Refusal, dump
 
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
 RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
@@ -114,11 +114,5 @@ async def watched(request: Request, work: Awaitable[Any], gone: Callable[[], obj
 async def body_of(request: Request) -> Any:
     """The JSON value of a request's body.  Raises Refusal."""
     data = await request.app.state.bodies.read(request)
-    try:
-        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise bad(f"the request is not JSON: {str(error)[:200]}", code="bad_json") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    request.scope["hold"](received.size_of(data) - len(data))
+    return received.parse(data, LIMIT, "too_large")

@@ -39,19 +39,21 @@ class Guard:
             return
         held = 0
 
-        async def counted() -> Any:
+        def hold(n: int) -> None:
             nonlocal held
-            message = await receive()
-            n = len(message.get("body", b""))
             if self._bodies + n > BODIES_LIMIT:
                 raise Refusal(503, f"requests in progress take {BODIES_LIMIT} bytes; try again later", "memory",
                               retry_after=2)
             held += n
             self._bodies += n
+
+        async def counted() -> Any:
+            message = await receive()
+            hold(len(message.get("body", b"")))
             return message
 
         try:
-            await self._guarded(scope, counted, send)
+            await self._guarded({**scope, "hold": hold}, counted, send)
         finally:
             self._bodies -= held
 

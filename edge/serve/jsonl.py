@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError
-from edge.serve import records
+from edge.serve import received, records
 from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, messages_of, sampling_of
 from edge.serve.client import LINE_LIMIT, Channel, Client, Full, Job
 from edge.serve.conversations import PATIENCE, Conversations, Prefill, Ticket
@@ -99,7 +98,7 @@ class Asker(Client[Question]):
             handler = self.OPS.get(op) if isinstance(op, str) else None
             if handler is None:
                 raise bad(f"op must be one of {', '.join(self.OPS)}", code="unknown_op")
-            handler(self, ident, request, len(line))
+            handler(self, ident, request, received.size_of(line))
         except Refusal as refused:
             self.emit(records.error(refused.code or "bad_request", str(refused)), ident)
         except Full as full:
@@ -235,11 +234,8 @@ class Asker(Client[Question]):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One request object.  Raises Refusal (400) if the line is not a JSON object."""
-    try:
-        request = json.loads(line.decode("utf-8"), parse_int=_whole, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise bad(f"the line is not valid JSON: {str(error)[:200]}", code="bad_json") from None
+    """One request object.  Raises Refusal: 400 if the line is not a JSON object, 413 if it is too large."""
+    request = received.parse(line, LINE_LIMIT, "too_long", _whole)
     if not isinstance(request, dict):
         raise bad("a request must be a JSON object", code="bad_json")
     return request
@@ -248,10 +244,6 @@ def parse(line: bytes) -> dict[str, Any]:
 def _whole(digits: str) -> int | float:
     """A number in JSON. One with thousands of digits is valid JSON, but never a valid option: it becomes infinity."""
     return int(digits) if len(digits) < 400 else float(digits)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def identity(request: dict[str, Any]) -> str | int | None:

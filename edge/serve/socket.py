@@ -146,6 +146,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self.client is not None:
             self.client.leave()
+            self.client = None  # each holds the other
 
     def look(self) -> None:
         """Disconnect if the client has hung up: while it sends nothing, no event tells so."""
@@ -242,7 +243,7 @@ class Server:
             if not longest.lines.held:
                 return
             longest.lines.give_up()
-            longest.emit(records.error("busy", "the requests of all clients are too long together; try again later"))
+            longest.emit(records.error("busy", f"requests of all clients take {QUEUE_BYTES} bytes; try again later"))
 
     def drain(self) -> None:
         """Disconnect the clients that leave most unread if all leave more than UNREAD bytes together."""
