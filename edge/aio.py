@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from edge.errors import EdgeError
 from edge.model.threads import refuse_after_fork, start, with_locks
 from edge.session.answer import Answer
 from edge.session.scheduler import Place
@@ -187,7 +188,11 @@ class _Driver:
             needs = [need for reader in ready if (need := self._advance(reader)) is not None]
             segments = [need for need in needs if type(need) is not Place]
             if segments:
-                scheduler.run(segments)
+                try:
+                    scheduler.run(segments)
+                except EdgeError as error:  # the system starts no thread: the answers end with it, this thread goes on
+                    for each in segments:
+                        each.error = error
             elif needs:
                 needs[0].wait()  # all of them wait for a place
             del scheduler, needs, segments

@@ -373,7 +373,10 @@ def _head_ahead(
         return None
     if expect(checkpoint, head, weights, 0, n_threads).head_allocated < LEAST:
         return None
-    return Ahead(lambda: building.output_head(checkpoint, head, n_threads))
+    try:
+        return Ahead(lambda: building.output_head(checkpoint, head, n_threads))
+    except EdgeError:  # the system starts no more threads: it is made later
+        return None
 
 
 def expect(

@@ -185,6 +185,22 @@ def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None
         assert len(list(tmp_path.iterdir())) == 1  # written anew
 
 
+def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with edge.load(ctx=512, threads=1) as engine:
+        store = engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+        kept = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+
+        def refused(space, path):
+            raise MemoryRefused("no memory for a session")
+
+        monkeypatch.setattr("edge.kv.codec.load", refused)
+        monkeypatch.setattr("edge.kv.codec.save", lambda *_: None)
+        store.clear()
+        assert ask(engine.session(SYSTEM), "Hello") == expected
+        assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == kept
+
+
 def test_files_stay_within_their_bytes(bundled_model, tmp_path) -> None:
     (tmp_path / "notes.txt").write_text("not ours")
     with edge.load(ctx=512, threads=1) as engine:

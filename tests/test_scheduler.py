@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 import time
+from array import array
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import many
 
 import edge
 import edge.aio
-from edge.errors import Busy, InvalidFile, MemoryRefused, UsageError
+from edge.errors import Busy, EdgeError, InvalidFile, MemoryRefused, UsageError
 from edge.model.model import Segment
 from edge.session import scheduler as scheduling
 from edge.session.scheduler import Scheduler
@@ -159,6 +160,60 @@ def test_async_errors_reach_their_reader() -> None:
         assert await edge.aio.text(engine.session().ask("q", max_tokens=3, **GREEDY))
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_answers_whose_thread_cannot_start_end_and_return_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system allows no more threads for a while; later answers are as usual."""
+    engine = fakes.engine()
+    scheduler, others = engine.scheduler, []
+    alone = engine.session().ask("q", max_tokens=20, **GREEDY).text
+
+    def refused(thread: threading.Thread) -> None:
+        raise EdgeError("the system allows no more threads")
+
+    monkeypatch.setattr(scheduling, "start", refused)
+    engine.model.transformer.hook = lambda: others or others.append(scheduler.enter())  # another one comes
+    session = engine.session()
+    answer = session.ask("q", max_tokens=20, **GREEDY)
+    with pytest.raises(EdgeError, match="no more threads"):
+        _ = answer.text
+    assert scheduler.running == 1
+
+    async def main() -> str:
+        with pytest.raises(EdgeError, match="no more threads"):
+            await asyncio.wait_for(edge.aio.text(session.ask("q", max_tokens=20, **GREEDY)), 60)
+        monkeypatch.undo()
+        return await asyncio.wait_for(edge.aio.text(engine.session().ask("q", max_tokens=20, **GREEDY)), 60)
+
+    assert asyncio.run(main()) == alone
+    scheduler.leave(others[0])
+    assert scheduler.running == 0
+
+
+def test_a_step_on_a_cut_file_is_not_tried_again() -> None:
+    """Its caches have grown: the tokens would be in them twice."""
+    engine, steps = fakes.engine(), []
+
+    def cut() -> None:
+        steps.append(1)
+        raise InvalidFile("cut off")
+
+    engine.model.transformer.hook = cut
+    segments = [Segment(engine.space.new_cache(), array("i", [1, 2])) for _ in range(2)]
+    engine.scheduler.run(segments)
+    assert len(steps) == 1 and all(isinstance(each.error, InvalidFile) for each in segments)
+
+
+def test_a_child_waits_for_no_place_of_its_parent() -> None:
+    """Events of places that wait may be locked when the process forks."""
+    engine = bounded(1)
+    running = engine.session().ask("q", max_tokens=20, **GREEDY)
+    next(running)
+    engine.scheduler.enter()
+    assert engine.scheduler.queued == 1
+    engine.scheduler.make_locks()  # what a child does first
+    running.close()
+    assert engine.scheduler.queued == engine.scheduler.running == 0
 
 
 # ---- bounded ---------------------------------------------------------------------------------------------------------

@@ -295,7 +295,7 @@ def test_a_child_of_a_process_that_answers_is_told_so_and_can_close():
     assert done.returncode == 0, done.stderr
 
 
-# ---- a system that starts no more threads ----------------------------------------------------------------------------
+# ---- a system that allows no more threads ----------------------------------------------------------------------------
 
 
 def test_fewer_threads_where_the_system_starts_no_more(monkeypatch):
@@ -370,7 +370,7 @@ with edge.load(threads=1, parallel=4) as engine:
     try:
         next(second)
     except EdgeError as error:
-        assert "starts no more threads" in str(error) and error.exit_code == 1
+        assert "allows no more threads" in str(error) and error.exit_code == 1
     else:
         raise AssertionError("one thread did for two answers")
     limit(most)  # nothing is left half begun
@@ -423,7 +423,7 @@ def test_a_batch_under_a_limit_on_threads_ends_with_answers_or_one_line(limited)
             code, _, error = limited(n, *REAL, "batch", "-t", "4", str(requests), str(folder / f"answers {n}"))
             *before, last = error.splitlines()
             assert all("instead of 4" in line for line in before), error
-            assert code in (0, 1) and ("starts no more threads" if code else "3 answered") in last, (n, code, error)
+            assert code in (0, 1) and ("allows no more threads" if code else "3 answered") in last, (n, code, error)
     assert code == 0
 
 

@@ -173,7 +173,8 @@ NEIGHBOURS = {
 #: commands of other programs for which there is none here -> what to do
 NOT_HERE = {
     **dict.fromkeys(("stop", "kill"), "nothing runs in the background; Ctrl-C or SIGTERM ends serve and chat"),
-    **dict.fromkeys(("cp", "copy", "mv", "rename"), "a model is a file: copy it; bitnet-edge list --json shows its path"),
+    **dict.fromkeys(("cp", "copy", "mv", "rename"), "a model is a file: copy it; bitnet-edge list --json shows its "
+                    "path"),
     **dict.fromkeys(("push", "upload", "publish"), "bitnet-edge does not upload models"),
     **dict.fromkeys(("update", "upgrade"), "bitnet-edge pull MODEL --force downloads a model again; docs/questions.md "
                     "shows how to update the program"),

@@ -175,13 +175,14 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
     MemoryRefused if there is not enough memory.
     """
     name = os.fspath(path)
+    fingerprint = space.model.fingerprint  # its errors are not about this file
     try:
         # a pipe must not make us wait
         with open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise InvalidFile("not a file")
-            return _read(space, _Reader(file, facts.st_size))
+            return _read(space, fingerprint, _Reader(file, facts.st_size))
     except InvalidFile as error:
         raise InvalidFile(f"session file {name}: {error}") from None
     except OSError as error:
@@ -232,7 +233,7 @@ class _Reader:
             raise InvalidFile("damaged (its checksum is wrong)")
 
 
-def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
+def _read(space: KVSpace, fingerprint: str, reader: _Reader) -> tuple[KVState, Talk]:
     if reader.size < _START.size + 2 * _CRC.size:
         raise InvalidFile("not a session file, or cut off at its beginning")
     magic, version, length = _START.unpack(reader.take(_START.size))
@@ -250,7 +251,7 @@ def _read(space: KVSpace, reader: _Reader) -> tuple[KVState, Talk]:
         raise InvalidFile("damaged (the checksum of its header is wrong)")
     facts = _facts(header)
     config = space.model.config
-    if facts["model"] != space.model.fingerprint:
+    if facts["model"] != fingerprint:
         other = _short(facts["name"])
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
         raise InvalidFile(f"made with another model {same}")

@@ -263,6 +263,8 @@ class KVConfig:
             ):
                 hint = f"it must be a whole number from {least} to {most}"
                 raise UsageError(f"is {value!r}", argument=name, hint=hint)
+        if self.aside and self.parallel is None:
+            raise UsageError("limits conversations only with parallel", argument="aside", hint="give both")
         if self.ctx is not None and self.kv_budget is None:
             self._shape(self.ctx)
 

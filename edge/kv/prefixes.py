@@ -21,7 +21,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from edge.errors import EdgeError, UsageError
+from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.kv.config import PAGE
 from edge.kv.space import KVSpace
 from edge.kv.state import KVState, common
@@ -199,8 +199,10 @@ class Prefixes:
                 continue
             try:
                 state, _ = codec.load(self._space, path)
-            except EdgeError:
+            except InvalidFile:
                 state = None
+            except EdgeError:  # no memory, or it cannot be read now
+                continue
             if state is None or state.tokens != ids[:n]:  # damaged, or does not match its name
                 _remove(path)
                 continue

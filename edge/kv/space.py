@@ -40,7 +40,7 @@ class KVSpace:
 
     def make_locks(self) -> None:
         """New locks, see :mod:`edge.model.threads`."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end an answer while it is held
 
     def share_pages(self) -> None:
         """From now on, caches take their pages from one pool, so that several caches can hold the same pages."""
@@ -118,8 +118,9 @@ class KVSpace:
 
     def _charge(self) -> None:
         """Conversations that are kept pay for their tables: the plan counts only those of the states."""
-        if self.pool is not None and self.plan.room is not None:
-            self.pool.limit = self.plan.room - self.shelf.beside
+        with self._lock:
+            if self.pool is not None and self.plan.room is not None:
+                self.pool.limit = self.plan.room - self.shelf.beside
 
     def give_way(self) -> bool:
         """Free the memory of a conversation that waits, else of the state that was idle longest.  Returns False if
@@ -140,4 +141,5 @@ class KVSpace:
     def close(self) -> None:
         """Release the pool; its memory is freed with the last cache that uses it."""
         self.shelf.clear()
-        self.pool = None
+        with self._lock:
+            self.pool = None

@@ -136,7 +136,7 @@ class Model:
         """Evaluate the tokens of all segments and append their keys and values; on an error, of none of them.
 
         Raises UsageError after the model was closed, MemoryError if a cache may take no more pages, and InvalidFile if
-        the model's file was cut.
+        the model's file was cut; then the caches have grown and are useless.
         """
         refuse_after_fork()
         with self._lock:

@@ -152,7 +152,6 @@ class Client(Generic[J]):
     def leave(self) -> None:
         """The client reads nothing any more."""
         self.gone = True
-        self.lines.give_up()  # at once: Python collects what is left of a connection much later
         self.cancel()
 
     async def stop(self) -> None:

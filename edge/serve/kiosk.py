@@ -19,6 +19,7 @@ from edge.serve import records
 from edge.serve.calls import Refusal, checked_text
 from edge.serve.client import LINE_LIMIT, Channel, Client, Full, Job
 from edge.serve.jsonl import identity, parse
+from edge.serve.received import size_of
 
 VISITS = 1000  # kept; the one used longest ago is forgotten first, those without an order before the others
 
@@ -124,7 +125,7 @@ class Guest(Client[Said]):
         """Handle one request line; None: one that was too long.  An invalid one is answered with an error event."""
         if line is not None and not line.strip():
             return
-        job = Said(None, len(line or b""))
+        job = Said(None, size_of(line or b""))
         try:
             if line is None:
                 raise Refusal(413, f"the request is longer than {LINE_LIMIT} bytes", "too_long")

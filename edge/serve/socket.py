@@ -146,7 +146,9 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self.client is not None:
             self.client.leave()
-            self.client = None  # each holds the other
+            # each holds the other, and so they would stay in memory until Python looks for such objects
+            self.client.lines.give_up()
+            self.client = None
 
     def look(self) -> None:
         """Disconnect if the client has hung up: while it sends nothing, no event tells so."""

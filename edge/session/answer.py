@@ -154,7 +154,11 @@ class Answer:
         if self._outcome.finish_reason is None:
             for _ in self:
                 if self.scheduler.running > 1:
-                    self.scheduler.finish(self)
+                    try:
+                        self.scheduler.finish(self)
+                    except EdgeError:  # before its first step, too: it must not keep its place
+                        self.close()
+                        raise
         if said.dropped:
             raise EdgeError(
                 f"the beginning of the answer ({self.usage.completion} tokens) is gone: use its pieces as they come,"

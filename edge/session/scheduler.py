@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from edge.errors import Busy, MemoryRefused
+from edge.errors import Busy, InvalidFile, MemoryRefused
 from edge.model.model import Model, Segment
 from edge.model.threads import refuse_after_fork, start, with_locks
 
@@ -120,9 +120,12 @@ class Scheduler:
         with_locks(self)
 
     def make_locks(self) -> None:
-        """New locks, see :mod:`edge.model.threads`."""
+        """New locks, see :mod:`edge.model.threads`; the threads that wait for a place are not in a child."""
+        self._queue.clear()
         self._turn = threading.Lock()  # held while a step runs
-        self._door = threading.Lock()  # of the running and the waiting calls, and of the stepping thread
+        # of the running and the waiting calls, and of the stepping thread; the garbage collector may end an answer
+        # while it is held
+        self._door = threading.RLock()
 
     # ---- who runs ----------------------------------------------------------------------------------------------------
 
@@ -170,8 +173,8 @@ class Scheduler:
         """Evaluate a segment (of a prompt at least a part), or wait a while for a place.
 
         Raises MemoryRefused at the memory limit, UsageError if the engine was closed or in a forked child, EdgeError if
-        the system starts no thread for several answers, and Busy instead of waiting for a
-        place if this thread itself runs all answers that hold one.
+        the system starts no thread for several answers, and Busy instead of waiting for a place if this thread itself
+        runs all answers that hold one.
         """
         if type(need) is Place:
             return self._wait(need)
@@ -340,7 +343,9 @@ class Scheduler:
             self._pace.took(batch, time.perf_counter() - begun)
 
     def _attempt(self, batch: list[Segment]) -> None:
-        """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error."""
+        """Run one step.  If it fails, each segment is tried alone, so that only those that fail get an error; not if
+        the model's file was cut, since the caches have grown then.
+        """
         while True:
             try:
                 return self._model.step(batch)
@@ -348,6 +353,10 @@ class Scheduler:
                 if self._give_way():
                     continue
                 failure: Exception = MemoryRefused(f"the memory limit is reached: {error}")
+            except InvalidFile as error:
+                for each in batch:
+                    each.error = error
+                return
             except Exception as error:
                 failure = error
             break

@@ -84,7 +84,8 @@ static int claim_threads(int n)
         missing = n - has;
         started = threads_to_start(missing);
         if (started < missing) {
-            n = has + started / 2; /* the rest is for whatever else needs a thread */
+            /* the rest is for whatever else needs a thread; asked again, only all that are wanted are taken */
+            n = has == 1 ? 1 + started / 2 : has;
             most = n;
             until = now_ns() + 1000000000;
         }
