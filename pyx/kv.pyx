@@ -110,6 +110,8 @@ cdef class KVCache:
             if self.pool.used + others > self.pool.limit:
                 raise MemoryError(
                     f"{self.pool.used / 1e6:.1f} MB of KV pages are in use, {self.pool.limit / 1e6:.1f} MB allowed")
+            if self.pool.touched > self.pool.used and self.pool.touched + others > self.pool.limit:
+                self.pool.trim()
         if self.spill is not None and self.spill.s.fd < 0 and self.n_tokens + n > self.spills_from:
             self.spill.open()
         return others

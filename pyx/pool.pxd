@@ -23,8 +23,11 @@ cdef struct slabs:
     int64_t n_slab              # slabs ever mapped; those given back have no data
     int64_t float_used          # pages in use, of each kind
     int64_t ring_used
+    int64_t float_touched       # pages in use, and those whose memory was not given back after use
+    int64_t ring_touched
     uint8_t *data[MAX_SLABS]    # float pages, then ring pages
     int32_t *refs[MAX_SLABS]    # [n_place] block tables that refer to the page; 0: it is free
+    uint8_t *touched[MAX_SLABS] # [n_place] it takes memory
 
 # Address of a page.
 cdef inline uint8_t *page_at(const slabs *pool, int32_t id) noexcept nogil:
@@ -56,6 +59,8 @@ cdef class PagePool:
     cdef public object limit    # most bytes of pages in use, None: no limit
     cdef int64_t admit(self, int64_t n_float, int64_t n_ring, int64_t float_bytes, int64_t ring_bytes) except -1
     cdef leave(self, int64_t slab)
+    cdef trim(self)
     cdef _give_back(self, int64_t slab)
+    cdef _untouch(self, int64_t slab, int64_t first, int64_t last)
     cdef uint8_t *_where(self, int64_t slab, int64_t place)
     cdef view(self, int64_t id, int64_t n)

@@ -16,6 +16,9 @@ class PagePool:
     def used(self) -> int:
         """Bytes of the pages in use; one that several caches share counts once."""
     @property
+    def touched(self) -> int:
+        """Bytes of the pages that take memory: those in use, and free ones that were used."""
+    @property
     def references(self) -> list[list[int]]:
         """How many tables name each page, one list per slab."""
     @property

@@ -39,6 +39,9 @@ cdef int32_t take_page(slabs *pool, int64_t own, int64_t first, int64_t n, int64
             place = first + (hint + j) % n
             if ref_take(&pool.refs[slab][place]):
                 count_add(&pool.float_used if place < pool.n_float else &pool.ring_used, 1)
+                if not pool.touched[slab][place]:
+                    pool.touched[slab][place] = 1
+                    count_add(&pool.float_touched if place < pool.n_float else &pool.ring_touched, 1)
                 return <int32_t>(slab << pool.shift | place)
     return -1
 
@@ -57,8 +60,9 @@ cdef void release_page(slabs *pool, int32_t id) noexcept nogil:
 cdef class PagePool:
     """Pages of any number of caches, all of the same plan.
 
-    limit: bytes of pages in use at which a step is refused with MemoryError; None: limited only by each cache. huge: 2
-    MiB pages for the first slab; a fork's own pages are far apart, so its slab never has them.
+    limit: bytes of pages in use at which a step is refused with MemoryError; None: limited only by each cache. Pages
+    that are free but take memory are given back before those in use and they exceed it. huge: 2 MiB pages for the first
+    slab; a fork's own pages are far apart, so its slab never has them.
     """
 
     def __cinit__(self, limit=None, bint huge=False):
@@ -82,11 +86,12 @@ cdef class PagePool:
             raise MemoryError(f"a pool holds no more than {slab} caches of this size")
         if slab == len(self.owned):
             data = Arena(nbytes, huge=self.huge and slab == 0 and nbytes >= HUGE_SLAB)
-            refs = Arena(4 * s.n_place)
+            refs = Arena(5 * s.n_place)
             self.arenas.append([data, refs])
             self.owned.append(False)
             s.data[slab], s.refs[slab] = data.data, <int32_t *>refs.data
-            count_set(&s.n_slab, slab + 1)  # after the two pointers: other threads may be looking for a page
+            s.touched[slab] = refs.data + 4 * s.n_place
+            count_set(&s.n_slab, slab + 1)  # after the pointers: other threads may be looking for a page
         elif self.arenas[slab][0] is None:
             data = self.arenas[slab][0] = Arena(nbytes)
             s.data[slab] = data.data
@@ -102,6 +107,21 @@ cdef class PagePool:
             if not self.owned[slab] and self.arenas[slab][0] is not None:
                 self._give_back(slab)
 
+    cdef trim(self):
+        """Return the memory of all free pages to the system."""
+        cdef int64_t slab
+        for slab in range(self.s.n_slab):
+            if self.arenas[slab][0] is not None:
+                self._give_back(slab)
+
+    cdef _untouch(self, int64_t slab, int64_t first, int64_t last):
+        cdef slabs *s = &self.s
+        cdef int64_t place
+        for place in range(first, last):
+            if s.touched[slab][place]:
+                s.touched[slab][place] = 0
+                count_add(&s.float_touched if place < s.n_float else &s.ring_touched, -1)
+
     cdef _give_back(self, int64_t slab):
         """Return the memory of a slab without a cache, or of its free pages.  They are taken first, so that no step can
         get them meanwhile.
@@ -113,7 +133,8 @@ cdef class PagePool:
         for place in range(s.n_place):
             ours = ref_take(&s.refs[slab][place])
             taken[place] = ours  # in two steps: Cython evaluates what it puts into a bytearray three times
-        if 0 not in taken:  # the counts stay, so nothing can be taken before there are pages again
+        if 0 not in taken and not self.owned[slab]:  # the counts stay: nothing can be taken before there are pages
+            self._untouch(slab, 0, s.n_place)
             s.data[slab] = NULL
             self.arenas[slab][0] = None
             return
@@ -126,6 +147,7 @@ cdef class PagePool:
             last = <int64_t>self._where(slab, place) // granule * granule
             if first < last:
                 madvise(<void *>first, last - first, MADV_DONTNEED)
+            self._untouch(slab, begin, place)
             while begin < place:
                 ref_set(&s.refs[slab][begin], 0)
                 begin += 1
@@ -169,6 +191,12 @@ cdef class PagePool:
         """Bytes of the pages in use; a shared page counts once."""
         return (
             count_get(&self.s.float_used) * self.s.float_bytes + count_get(&self.s.ring_used) * self.s.ring_bytes)
+
+    @property
+    def touched(self):
+        """Bytes of the pages that take memory: those in use, and free ones that were used."""
+        return (
+            count_get(&self.s.float_touched) * self.s.float_bytes + count_get(&self.s.ring_touched) * self.s.ring_bytes)
 
     @property
     def references(self):

@@ -118,6 +118,27 @@ def test_a_pool_is_for_one_plan_and_keeps_its_limit():
     assert s.run(second, [1]).tobytes() == alone[:, 64:65].tobytes()
 
 
+def test_free_pages_are_given_back_before_the_limit_is_exceeded():
+    """Two caches in turn: one drops what it has, the other takes pages of its own slab.  The pages in use were within
+    the limit, but not the memory that they and the free ones took.
+    """
+    s = Stream(512, 2, 1, 128)
+    need = KVCache.bytes_for(1, 1, 128, 512, "f16")
+    pool = PagePool(limit=need + need // 4)
+    caches = [KVCache(1, 1, 128, 512, "f16", pool=pool) for _ in range(2)]
+    alone = s.run(KVCache(1, 1, 128, 512, "f16"), [512])
+    for turn in range(4):
+        cache, other = caches[turn % 2], caches[1 - turn % 2]
+        assert s.run(cache, [64] * 8).tobytes() == alone.tobytes()
+        assert pool.used <= pool.touched <= pool.limit
+        cache.crop(100)
+        s.run(other, [32])
+        assert pool.touched <= pool.limit
+        for each in caches:
+            each.reset()
+        assert pool.used == 0
+
+
 def test_ring_with_limit_goes_on_for_ever():
     """Pages that are dropped are counted as free before new ones are taken."""
     s = Stream(600, 2, 1, 32)

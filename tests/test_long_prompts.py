@@ -239,6 +239,99 @@ def test_a_service_refuses_a_long_system_prompt():
                 assert re.fullmatch(TOO_LONG, found["error"]["message"])
 
 
+# ---- long texts besides questions ------------------------------------------------------------------------------------
+
+HUGE = "ab" * 1_000_000
+ARGUMENTS = '{"text": "' + HUGE + '"}'
+
+
+def calling(arguments: object) -> dict:
+    return {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+
+
+def function(**more: object) -> list[dict]:
+    return [{"type": "function", "function": {"name": "f", **more}}]
+
+
+SAID = {
+    "answer": {"role": "assistant", "content": HUGE},
+    "arguments": calling(ARGUMENTS),
+    "name of a person": {"role": "assistant", "content": HUGE, "name": HUGE},
+    "arguments as an object": calling({"text": HUGE}),
+}
+FUNCTIONS = {
+    "description": function(description=HUGE),
+    "parameters": function(parameters={"type": "object", "properties": {"a": {"type": "string", "description": HUGE}}}),
+    "just too long": function(description="Tea and scones by the sea. " * 80),
+}
+
+
+@pytest.fixture
+def longest(monkeypatch):
+    """The lengths of all texts that are encoded."""
+    from edge.prompt.tokenizer import Tokenizer
+
+    lengths, encode = [0], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: lengths.append(len(text)) or encode(self, text))
+    return lambda: max(lengths)
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", SAID)
+def test_a_long_message_of_the_assistant_is_not_encoded_whole(name, overflow, longest):
+    from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
+
+    talk = [{"role": "user", "content": "Hi"}, SAID[name], {"role": "user", "content": "Go on."}]
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
+        service = Service(Settings())
+        service.open(engine)
+        try:
+            if overflow == "stop":
+                for answer in (lambda: session.chat(talk, max_tokens=1).text, lambda: service.check(Call(talk))):
+                    with pytest.raises(ContextFull, match="the prompt has more than .* tokens, the context 256"):
+                        answer()
+            else:
+                service.check(Call(talk))
+                answer = session.chat(talk, max_tokens=1)
+                assert answer.text is not None and answer.usage.prompt <= 256 and answer.left_out > 1_990_000
+        finally:
+            service.close()
+    assert longest() <= 32 * 256
+
+
+@pytest.mark.parametrize("overflow", ["slide", "stop"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_longer_than_the_context_are_refused(name, overflow, longest):
+    from edge.constrain.tools import Tools
+    from edge.serve.calls import Call
+    from edge.serve.service import Service, Settings
+
+    talk, tools = [{"role": "user", "content": "Hi"}], Tools.of(FUNCTIONS[name])
+    with edge.load(threads=1, ctx=256, overflow=overflow) as engine, engine.session() as session:
+        service = Service(Settings())
+        service.open(engine)
+        try:
+            calls = (lambda: session.ask("Hi", tools=tools, max_tokens=1).text,
+                     lambda: service.check(Call(talk, options={"tools": tools})))  # fmt: skip
+            for call in calls:
+                with pytest.raises(ContextFull, match="the system prompt with the functions has .*, the context 256"):
+                    call()
+        finally:
+            service.close()
+        assert session.messages == []
+    assert longest() <= 32 * 256
+
+
+def test_calls_that_fit_are_not_changed(engine):
+    """Their JSON may be longer than what the template writes of it."""
+    said = calling('{"text":' + " " * 200 + '"x"}')
+    talk = [{"role": "user", "content": "Hi"}, said, {"role": "tool", "content": "1"}]
+    with engine.session() as session:
+        answer = session.chat(talk, max_tokens=1)
+        assert answer.text is not None and answer.left_out == 0 and session.messages[:3] == talk
+
+
 # ---- interrupts ------------------------------------------------------------------------------------------------------
 
 LONG = {

@@ -12,7 +12,7 @@ from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
 from edge.session.request import has_calls
-from edge.session.session import refuse_long
+from edge.session.session import refuse_long, told
 
 if TYPE_CHECKING:
     from array import array
@@ -129,17 +129,19 @@ class Service:
                 session.request(call.options)
         n_ctx, stops = engine.plan.n_ctx, engine.plan.overflow == "stop"
         if call.messages is not None:
-            refuse_long(engine.model, engine.plan, call.messages)
-            tools, messages, definitions = call.options.get("tools"), call.messages, None
+            tools, definitions = call.options.get("tools"), None
+            # a session reads nothing else of them, such as a name
+            read = ("role", "content", "tool_calls")
+            messages: list[dict[str, Any]] = [{key: each[key] for key in read if key in each} for each in call.messages]
+            form = None if tools is None else tools.form(engine.template, engine.tokenizer)
+            refuse_long(engine.model, engine.plan, messages, form)
             if not stops:  # nothing is counted: only the template may refuse them, whatever their length
-                messages = [{**each, "content": text[:n_ctx]} if isinstance(text := each.get("content"), str) else each
-                            for each in messages]  # fmt: skip
-            if tools is None and has_calls(messages):
+                messages = [_within(each, n_ctx) for each in messages]
+            if form is None and has_calls(messages):
                 from edge.constrain.tools import Tools
 
-                tools = Tools([], "none", False)
-            if tools is not None:
-                form = tools.form(engine.template, engine.tokenizer)
+                form = Tools([], "none", False).form(engine.template, engine.tokenizer)
+            if form is not None:
                 messages, definitions = form.messages(messages), form.definitions
             n = len(engine.model.encode(messages, definitions))
         elif isinstance(call.prompt, str):
@@ -174,3 +176,13 @@ class Service:
         if self.conversations is not None:
             for ticket in job.tickets:
                 self.conversations.withdraw(ticket)
+
+
+def _within(message: dict[str, Any], n_ctx: int) -> dict[str, Any]:
+    """A message with no more of its text than a template may look at; calls that are far too long are text, as the
+    session reads them.
+    """
+    text = told(message)
+    if message.get("tool_calls") and len(text) > 64 * n_ctx:
+        return {"role": message["role"], "content": text[:n_ctx]}
+    return {**message, "content": content[:n_ctx]} if isinstance(content := message.get("content"), str) else message

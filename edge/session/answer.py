@@ -83,7 +83,7 @@ class Outcome:
         self.said = Said()
         self.thoughts = Said()
         self.logprobs: list[Logprob] = []
-        self.left_out = 0  # characters of the question that are not read
+        self.left_out = 0  # characters of the messages that are not read
         self.cancelled = False
         self.deadline: float | None = None
         self.spec = spec  # what the answer has to be

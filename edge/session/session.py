@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import time
 from array import array
@@ -32,21 +33,47 @@ if TYPE_CHECKING:
     from edge.session.scheduler import Need, Place
 
 
-def refuse_long(model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]]) -> None:
+def refuse_long(
+    model: Model, plan: KVPlan, messages: Sequence[Mapping[str, Any]], form: Form | None = None
+) -> None:
     """Raise ContextFull for messages that no answer can follow, before anything is read.
 
-    That is a system prompt longer than the context: a context that slides would not even hold its beginning.  And, if
-    the context does not slide, messages that are together far longer than it, of which not all are encoded: tokens take
-    many times the memory of their letters.
+    That is a system prompt longer than the context, alone or with the functions of ``form``: a context that slides
+    would not even hold its beginning.  And, if the context does not slide, messages that are together far longer than
+    it, of which not all are encoded: tokens take many times the memory of their letters.
     """
-    n_ctx = plan.n_ctx
-    by_role = [(each["role"], text) for each in messages if isinstance(text := each.get("content"), str)]
-    texts = [text for _, text in by_role]
-    for role, text in by_role:
-        if role == "system" and _n_bytes(text) > n_ctx:
-            _refuse_more(model, [text], n_ctx, "the system prompt", "a shorter one or a larger --ctx helps")
-    if plan.overflow == "stop" and sum(map(_n_bytes, texts)) > 64 * n_ctx:
+    n_ctx, far, help = plan.n_ctx, 64 * plan.n_ctx, "a shorter one or a larger --ctx helps"
+    texts = [told(each) for each in messages]
+    for message, text in zip(messages, texts, strict=True):
+        if message["role"] == "system" and _n_bytes(text) > n_ctx:
+            _refuse_more(model, [text], n_ctx, "the system prompt", help)
+    if form is not None and form.tools.tools and form.tools.choice != "none":
+        what = "the system prompt with the functions"
+        system = [each for each in messages[:1] if each["role"] == "system"]
+        definitions = json.dumps([tool.given for tool in form.tools.tools], ensure_ascii=False, default=str)
+        first = texts[: len(system)] + [definitions]
+        if sum(map(_n_bytes, first)) > far:
+            _refuse_more(model, first, n_ctx, what, help)
+        elif sum(map(_n_bytes, first)) > n_ctx:  # as the template writes them, which may be shorter
+            prompt = form.messages([*system, {"role": "user", "content": ""}])
+            if (n := len(model.encode(prompt, form.definitions))) > n_ctx:
+                raise ContextFull(f"{what} has {n} tokens, the context {n_ctx}; {help}")
+    if plan.overflow == "stop" and sum(map(_n_bytes, texts)) > far:
         _refuse_more(model, texts, n_ctx, "the prompt", "a larger --ctx or --overflow slide helps")
+
+
+def told(message: Mapping[str, Any]) -> str:
+    """All text of a message that a template may write: its content, and its calls, of which arguments may be JSON."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    text = content if isinstance(content, str) else ""
+    if not calls:
+        return text
+    parts: list[Any] = []
+    for call in calls if isinstance(calls, (list, tuple)) else [calls]:
+        function = call.get("function") if isinstance(call, Mapping) else call
+        parts += [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else [function]
+    written = (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, default=str) for part in parts)
+    return "\n".join([text, *written] if text else written)
 
 
 def _refuse_more(model: Model, texts: Sequence[str], most: int, what: str, help: str) -> None:
@@ -427,7 +454,7 @@ class Session:
         """Read what the next turn begins with.  Returns the number of tokens held."""
         place = self._enter(outcome)
         try:
-            refuse_long(self.model, self.plan, self.messages)
+            refuse_long(self.model, self.plan, self.messages, self._form)
             while not place.granted and not outcome.interrupted():
                 yield place
             if not place.granted:
@@ -456,7 +483,7 @@ class Session:
         place = self._enter(outcome)
         try:
             messages = [*self.messages, {"role": "user", "content": question}]
-            refuse_long(self.model, self.plan, messages)
+            refuse_long(self.model, self.plan, messages, self._form)
             while not place.granted:
                 yield place
             state = self._begin()
@@ -534,7 +561,7 @@ class Session:
             with interruptible(outcome.interrupted):
                 new = [{"role": "user", "content": text} for text in (message, prompt) if isinstance(text, str)]
                 before = messages if messages is not None else self.messages if prompt is None else []
-                refuse_long(self.model, self.plan, [*before, *new])
+                refuse_long(self.model, self.plan, [*before, *new], request.form)
             while not place.granted:
                 if reason := outcome.interrupted():
                     outcome.finish_reason = reason
@@ -578,13 +605,17 @@ class Session:
             self._end(place)
 
     def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-        """A message as it will be read; see :meth:`_shortened`."""
-        text, n_ctx = message["content"], self.plan.n_ctx
-        if message["role"] not in ("user", "tool") or _n_bytes(text) <= n_ctx // 2:
+        """A message as it will be read; see :meth:`_shortened`.  Calls too long to be read whole are read as text."""
+        text, n_ctx = told(message), self.plan.n_ctx
+        if message["role"] == "system" or self.plan.overflow == "stop" or _n_bytes(text) <= n_ctx // 2:
             return message
-        around = [] if self.system is None else [self.messages[0]]
-        text = self._shortened(text, len(self._encode_all([*around, {"role": "user", "content": ""}])), outcome)
-        return {**message, "content": text}
+        around = [*([] if self.system is None else [self.messages[0]]), {"role": "user", "content": ""}]
+        # Calls are counted as the template writes them: their JSON may be written in another way than it was given.
+        calls = message.get("tool_calls")
+        if calls and _n_bytes(text) <= 64 * n_ctx and len(self._encode_all([*around, message])) <= n_ctx:
+            return message
+        short = self._shortened(text, len(self._encode_all(around)), outcome)
+        return message if short == text else {"role": message["role"], "content": short}
 
     def _shortened(self, text: str, around: int, outcome: Outcome) -> str:
         """The text, or only its beginning and its end if it alone is longer than a context that slides.
