@@ -80,9 +80,9 @@ likely token in 98.9% of places (`python benchmarks/activations.py`); the publis
 SAMPLING = """Sampling: options of the user come first. Where none is given, each value that the model file recommends
 is used: `general.sampling.temp`, `top_k`, `top_p` and `min_p` of a GGUF file, `temperature`, `top_k`, `top_p` and
 `min_p` in the generation_config.json of a folder; `convert` keeps them. A generation_config.json without `do_sample:
-true` recommends nothing: `transformers` then takes the likeliest token and does not look at these values. A value
+true` recommends nothing: `transformers` then chooses the most likely token and ignores these values. A value
 that is not valid is ignored, with a note. Then comes the advice of the makers for the architecture (Qwen3, Hunyuan,
-Gemma 3; Qwen3 with `--no-think` always uses the one for answers without thoughts), and last temperature 0.7, top-k
+Gemma 3; Qwen3 with `--no-think` always uses the values for answers without thinking), and last temperature 0.7, top-k
 40, top-p 0.95 and min-p 0.05."""
 TYPES = """Types of matrices: I2_S (three layouts), TQ1_0, TQ2_0, Q2_0 with groups of 64 or 128, PQ2_0, PQ2_0_R64,
 PTQ1_0, STQ1_0, IQ1_BN, IQ2_BN, IQ2_BN_R4, packed Hugging Face weights, 2 bits of MLX, and floats, Q8_0 or Q4_0 whose

@@ -54,7 +54,8 @@ class Lines:
                 self._skipping = False
                 continue
             if self._held:
-                line, self._held = bytes(self._held) + line, bytearray()
+                self._held += line
+                line, self._held = bytes(self._held), bytearray()
             yield line if len(line) <= LINE_LIMIT else None
         if not self._skipping:
             self._held += rest

@@ -31,7 +31,7 @@ BACKLOG = 1024  # connections that wait to be accepted, if only to receive an er
 BUFFER = 512 << 10  # bytes that may wait for a client to read them
 UNREAD = 8 * BUFFER  # bytes that may wait for all clients together
 #: bytes in the memory plan for the service and its connections, for requests (as text, and parsed), and for events
-RESERVE = (4 << 20) + 2 * QUEUE_BYTES + UNREAD
+RESERVE = (8 << 20) + 2 * QUEUE_BYTES + UNREAD
 TICK = 0.2  # seconds between two checks of clients that send nothing, and of the watchdog
 LAST_SECONDS = 5.0  # for the last events: when the service ends, and for clients that are done
 

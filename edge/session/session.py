@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import time
 from array import array
@@ -50,7 +49,7 @@ def refuse_long(
     if form is not None and form.tools.tools and form.tools.choice != "none":
         what = "the system prompt with the functions"
         system = [each for each in messages[:1] if each["role"] == "system"]
-        definitions = json.dumps([tool.given for tool in form.tools.tools], ensure_ascii=False, default=str)
+        definitions = _json([tool.given for tool in form.tools.tools])
         first = texts[: len(system)] + [definitions]
         if sum(map(_n_bytes, first)) > far:
             _refuse_more(model, first, n_ctx, what, help)
@@ -72,8 +71,14 @@ def told(message: Mapping[str, Any]) -> str:
     for call in calls if isinstance(calls, (list, tuple)) else [calls]:
         function = call.get("function") if isinstance(call, Mapping) else call
         parts += [function.get("name"), function.get("arguments")] if isinstance(function, Mapping) else [function]
-    written = (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, default=str) for part in parts)
+    written = (part if isinstance(part, str) else _json(part) for part in parts)
     return "\n".join([text, *written] if text else written)
+
+
+def _json(value: Any) -> str:
+    import json  # most answers do not need it
+
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _refuse_more(model: Model, texts: Sequence[str], most: int, what: str, help: str) -> None:
