@@ -3,8 +3,8 @@
     load(path) -> Engine -> .session() -> Session.ask(text) -> Answer -> pieces
 
 Nothing here prints, installs signal handlers or imports NumPy.  One engine serves many sessions from many threads: the
-tokens of all running answers are evaluated in one step (edge/session/scheduler.py).  In a forked child every use of it
-but close() raises UsageError.
+tokens of all running answers are evaluated in one step (edge/session/scheduler.py).  In a forked child it opens no
+session and answers nothing (UsageError); it can be closed.
 """
 
 from __future__ import annotations

@@ -186,6 +186,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "multiples without end": ({"schema": {"multipleOf": 10**400}}, "too large; the"),
     "a pattern that backtracks": ({"schema": {"properties": {"a" * 40 + "!": {}, "aa": {}}, "patternProperties": {
                                        "^(a+)+$": {}}}}, "also holds for the property 'aa'"),
+    "a long name beside a pattern": ({"schema": {"properties": {"a" * 3_000_000: {}}, "patternProperties": {
+                                          "^(a|b)*$": {}}}}, "the limit is 32768"),
+    "a long name in an example": ({"schema": {"properties": {"b": {}}, "patternProperties": {"^(a|b)*$": {}},
+                                              "examples": [{"properties": {"a" * 3_000_000: 1}}]}}, "property 'b'"),
     "a power of ten": ({"schema": {"type": "number", "multipleOf": 1e9}}, "too large; the limit"),
 }
 

@@ -24,6 +24,7 @@ MOST_LEVELS = 768  # levels of a schema, including everything its references nam
 MOST_VALUES = 1 << 16  # values in a schema, remarks included: the time of the checks grows with them
 MOST_REPEATS = 400  # signs of repetition; memory grows with their square
 MOST_MULTIPLES = 5000  # the sum of all multipleOf without their points: a state for each remainder
+MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar in llguidance; a state takes one or two kB
 
 #: keys of a schema whose values are parts of it
 _PARTS = ("properties", "patternProperties", "prefixItems", "anyOf", "oneOf", "allOf")
@@ -40,6 +41,13 @@ _LARK = re.compile(
       | (?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
+
+
+def limits() -> Any:
+    """llguidance's limits for one grammar."""
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
 
 
 def check_regex(text: str, name: str) -> int:

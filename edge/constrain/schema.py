@@ -68,20 +68,21 @@ def parse(given: Any) -> Schema:
         raise UsageError("must be a JSON object, its text, a dataclass or a pydantic model", argument="schema")
     bounds.check_schema(given)
     unknown = sorted(set(_unsupported(given, "", 0)))
+    bare = _bare(given)
+    try:
+        text = json.dumps(bare, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
+    bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
     patterns, names = set[str](), set[str]()
-    _collect(given, patterns, names)
+    _collect(bare, patterns, names)
     for pattern in sorted(patterns) if names else ():
         if (name := _matching(pattern, sorted(names))) is not None:
             raise UsageError(f"schema: patternProperties {pattern!r} also holds for the property {name!r}, "
                              "which is not supported")  # fmt: skip
     if unknown:
         raise UsageError(f"has keys that are not supported: {', '.join(unknown)}", argument="schema")
-    try:
-        text = json.dumps(_bare(given), ensure_ascii=False)
-        bounds.check_text(len(text), "schema", bounds.MOST_SCHEMA)
-        closed = json.dumps(_closed(json.loads(text)), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot be written as JSON: {error}", argument="schema") from None
+    closed = json.dumps(_closed(json.loads(text)), ensure_ascii=False)
     return Schema(closed, into, len(text))
 
 
@@ -254,8 +255,6 @@ def _may_match(pattern: str, names: list[str]) -> bool:
     """
     from llguidance import LLMatcher
 
-    from edge.constrain.spec import limits
-
     both = {"allOf": [{"enum": names}, {"type": "string", "pattern": pattern}]}
-    error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(json.dumps(both)), limits=limits())
+    error = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(json.dumps(both)), limits=bounds.limits())
     return not error.startswith("Unsatisfiable schema: ")

@@ -10,7 +10,6 @@ from typing import Any
 from edge.constrain import bounds, lark
 from edge.errors import UsageError
 
-MOST_STATES, MOST_SYMBOLS = 25_000, 200_000  # of one grammar; a state takes one or two kB
 #: the usual ways to write JSON: they are tried as drafts, see Constraint.forced
 _STYLES: tuple[dict[str, str], ...] = ({"item_separator": ", ", "key_separator": ": "}, {})
 
@@ -68,9 +67,9 @@ class Spec:
         from llguidance import LLMatcher, LLTokenizer
 
         rules = self.rules()
-        if error := LLMatcher.validate_grammar(rules, limits=limits()):
+        if error := LLMatcher.validate_grammar(rules, limits=bounds.limits()):
             return one_line(error)
-        matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=limits())
+        matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=bounds.limits())
         matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
         return why(matcher) if matcher.is_error() else ""
 
@@ -120,13 +119,6 @@ def _texts(choices: Any) -> list[str]:
         raise UsageError("must have at least one character each", argument="choices")
     bounds.check_text(sum(map(len, texts)), "choices")
     return texts
-
-
-def limits() -> Any:
-    """llguidance's limits for one grammar."""
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(max_lexer_states=MOST_STATES, max_grammar_size=MOST_SYMBOLS, verbose_errors=False)
 
 
 def why(matcher: Any) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from edge.constrain.bounds import MOST_TEXT
-from edge.constrain.spec import Spec, limits, why
+from edge.constrain.bounds import MOST_TEXT, limits
+from edge.constrain.spec import Spec, why
 from edge.errors import UsageError
 
 if TYPE_CHECKING:
