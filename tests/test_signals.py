@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -125,3 +128,66 @@ def test_a_second_signal_does_not_interrupt_the_clean_up_of_a_service(number: st
 def test_other_exceptions_that_python_drops_are_still_printed() -> None:
     code, out, err = run("import weakref\nset_ = set()\nkept = weakref.ref(set_, lambda _: 1 / 0)\ndel set_")
     assert (code, out) == (0, "") and "ZeroDivisionError" in err
+
+
+# Interposed functions of libc: the first read of standard input is interrupted by SIGINT, and the next release of a
+# lock, on the way back to Python, by its copy: the moment in which a one-file program received it once.
+TWICE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int sent;
+
+static int interrupt(void) {
+    sent = 1;
+    raise(SIGINT);
+    errno = EINTR;
+    return -1;
+}
+
+ssize_t read(int file, void *data, size_t size) {
+    ssize_t (*real)(int, void *, size_t) = (ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
+    return file || sent ? real(file, data, size) : interrupt();
+}
+
+char *fgets(char *text, int size, FILE *file) {
+    char *(*real)(char *, int, FILE *) = (char *(*)(char *, int, FILE *))dlsym(RTLD_NEXT, "fgets");
+    if (file != stdin || sent) return real(text, size, file);
+    interrupt();
+    return NULL;
+}
+
+int sem_post(sem_t *lock) {
+    int (*real)(sem_t *) = (int (*)(sem_t *))dlsym(RTLD_NEXT, "sem_post");
+    if (sent == 1) {
+        sent = 2;
+        raise(SIGINT);
+    }
+    return real(lock);
+}
+"""
+
+PLAIN = """
+from edge.cli import readers, signals
+
+signals.ONE_FILE = True
+with signals.interrupting():
+    try:
+        print("line:", readers.PlainReader().read("> "))
+    except signals.Interrupted:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_and_its_copy_at_a_plain_prompt(tmp_path: Path) -> None:
+    (tmp_path / "twice.c").write_text(TWICE)
+    library = tmp_path / "twice.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "twice.c", "-ldl"], check=True)
+    with Terminal([sys.executable, "-c", PLAIN], {**os.environ, "LD_PRELOAD": str(library)}) as terminal:
+        terminal.expect("> .*interrupted")
+        assert terminal.wait() == 0

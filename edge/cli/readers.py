@@ -85,7 +85,11 @@ def too_long() -> UsageError:
 
 
 class PlainReader:
-    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system."""
+    """Lines of a terminal without cursor movement (TERM=dumb, serial consoles), edited by the system.
+
+    Not ``input()``: after one Ctrl-C it looks for signals again with the exception already set (CPython 3.11), and a
+    copy of the Ctrl-C that arrives in between ends the program with a SystemError.
+    """
 
     interactive = True
 
@@ -95,10 +99,15 @@ class PlainReader:
 
     def read(self, prompt: str) -> str:
         try:
-            return input(prompt)
+            sys.stdout.write(prompt)
+            sys.stdout.flush()
+            line = sys.stdin.readline()
         except KeyboardInterrupt:
             print()
             raise Interrupted from None
+        if not line:
+            raise EOFError
+        return line.removesuffix("\n")
 
 
 def choose_reader(out: Output, commands: Mapping[str, str], history: Path | None = None) -> Reader:
