@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make chat    install everything and open the example kiosk"
+	@echo "make chat    install everything and chat with a model"
 	@echo "make test    install what is missing and run the test suite (ARGS='-k name' selects tests)"
 	@echo "make test-clients   test bitnet-edge serve with the clients of OpenAI, Ollama and others"
 	@echo "make compilers  build with clang and an older GCC, and compare the results bit for bit"
@@ -44,7 +44,7 @@ help:
 	@echo "make clean   remove everything that was built, including the virtual environment"
 
 chat: $(VENV)/.compiled
-	@$(PY) -m edge kiosk $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
+	@$(PY) -m edge chat $(ARGS) || [ $$? -eq 130 ]  # left by Ctrl-C: no failure of make
 
 bench: $(VENV)/.compiled
 	@$(PY) -m edge bench $(ARGS)

@@ -98,7 +98,7 @@ def ways() -> None:
         else:
             stored = StoredRows(tensor.type, tensor.data, rows, k)
             arrays[name] = np.stack([np.asarray(stored.row(i)) for i in range(rows)]).reshape(tensor.shape)
-    show("bundled", lambda way: family.Model(checkpoint.config, arrays, way), texts(checkpoint, 2900), 0.05)
+    show("demo", lambda way: family.Model(checkpoint.config, arrays, way), texts(checkpoint, 2900), 0.05)
     random = np.random.default_rng(0)
     for name in ("qwen3", "qwen3_yarn", "qwen3_yarn without it", "hunyuan", "gemma3"):
         name, _, without = name.partition(" without")

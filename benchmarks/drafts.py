@@ -3,8 +3,8 @@
     python benchmarks/drafts.py [MODEL] [--threads 1,2] [--modes off,auto,7] [--turns 6] [--rounds 5]
     python benchmarks/drafts.py 2b-4t.gguf --replay --tokenizer ggml-vocab-llama-bpe.gguf --chats 1
 
-Two texts: kiosk talk, the first turns of each conversation of a file (one session a conversation, as in chat, facts in
-the system prompt); and a sentence eight times, which the answer goes on with.  Without --replay the model answers in
+Two texts: talk at a counter, the first turns of each conversation of a file (one session a conversation, as in chat,
+facts in the system prompt); and a sentence eight times, which the answer goes on with.  Without --replay the model answers in
 its own words, greedily and drawn with fixed seeds.  A model of random weights has no words: with --replay every token
 that it chooses is replaced by the next one of the answer that stands in the file, so that drafts are as often right as
 for a model that says these words, and cost what they cost in this one.
@@ -93,10 +93,10 @@ class Bench:
     def cases(self, replay: bool) -> dict[str, Callable[[], Tally]]:
         """What is measured, by name."""
         if replay:
-            return {"kiosk talk, replayed": self.replay_talk, "a sentence again": self.replay_repeat}
+            return {"talk at a counter, replayed": self.replay_talk, "a sentence again": self.replay_repeat}
         found: dict[str, Callable[[], Tally]] = {}
         for name, sampling in SAMPLINGS.items():
-            found[f"kiosk talk, {name}"] = partial(self.talk, sampling)
+            found[f"talk at a counter, {name}"] = partial(self.talk, sampling)
             found[f"a sentence again, {name}"] = partial(self.repeat, sampling)
         return found
 

@@ -83,7 +83,7 @@ def main() -> int:
     options = parser.parse_args()
     getcontext().prec = 2000
     jsonschema._keywords.re = regex  # "re" does not know \p{Letter}, which ECMA's expressions and ours do
-    engine = edge.load(None if options.model in (None, "bundled") else options.model, threads=1, ctx=1024)
+    engine = edge.load(None if options.model in (None, "demo") else options.model, threads=1, ctx=1024)
     vocabulary, session = engine.model.vocabulary(), engine.session()
     supported, refused, wrong, taken = [], Counter[str](), list[str](), Counter[str]()
     for where, schema, tests in schemas(options.folders):

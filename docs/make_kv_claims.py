@@ -2,7 +2,7 @@
 
 kv_claims.md.in is the page with {names} for figures.  Sizes are computed here by edge.kv.table, that is, by what a
 cache allocates.  Measured figures come from benchmarks/results/kv_quality.json; with --measure they are measured anew
-on the bundled model (benchmarks/kv_quality.py; some minutes), with --measure types looks these parts of them.
+on the demo model (benchmarks/kv_quality.py; some minutes), with --measure types looks these parts of them.
 tests/test_kv_claims.py fails when the page is not what this makes.
 """
 
@@ -162,7 +162,7 @@ def sentences(facts: dict[str, Any]) -> dict[str, str]:
     small = next(mode for mode in policies if mode.endswith("sinks=4"))
     some = [f"{t} {types[t]['change']:+.2%} (KL {types[t]['kl_mean']:.1e})" for t in ("int8", "fp8", "int4", "binary")]
     return {
-        "flat_rule": f"With the entropies of the bundled model the rule gives {flat}x. Each head has its own "
+        "flat_rule": f"With the entropies of the demo model the rule gives {flat}x. Each head has its own "
         "pages here, so that a quarter of the tokens takes a quarter of the memory",
         "classes": f"Ours, on one text: {', '.join(focused)}",
         "oracle": f"Ours on {facts['oracle']['tokens']} tokens: {', '.join(best)}. What a cache of the first and the "

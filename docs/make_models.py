@@ -75,7 +75,7 @@ FURTHER = """Also supported, if a file has them: sub-norms, a norm before each p
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
 COST = """Models marked "int8 per 128 values" were trained with float activations; here these are rounded to int8 with a
-scale per 128 values. On the bundled model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
+scale per 128 values. On the demo model this costs 0.0010 nats per token over floats (+- 0.0008) and keeps the most
 likely token in 98.9% of places (`python benchmarks/activations.py`); the published weights were not measured."""
 SAMPLING = """Sampling: options of the user come first. Where none is given, each value that the model file recommends
 is used: `general.sampling.temp`, `top_k`, `top_p` and `min_p` of a GGUF file, `temperature`, `top_k`, `top_p` and

@@ -2,13 +2,14 @@
 
     import edge
 
-    with edge.load() as engine:                       # the bundled model; edge.load("model.gguf") for another
+    with edge.load("bonsai-1.7b") as engine:           # a pulled model, a file or a folder
         session = engine.session(system="You are a helpful guide.")
         session.warm()                                # read the system prompt before the first guest waits
         for piece in session.ask("Where is the lift?", max_tokens=60, temperature=0):
             print(piece.text, end="", flush=True)
 
-load         a file -> Engine; refuses if the memory plan does not fit.  load(ctx=, kv=, memory=, parallel=, threads=)
+load         a model -> Engine; refuses if the memory plan does not fit.  load(model, ctx=, kv=, memory=, parallel=);
+             without a model: the default one (bitnet-edge default), else the only pulled one, else the demo model
 Engine       one model: session(system), chat(messages), load_session(path), share_prefixes(size), memory(), close()
 Session      one conversation: ask(text), chat(messages), complete(prompt), choose(question, options), warm(), undo(),
              clear(), cancel(), save(path), park(path), messages, system.  One caller at a time; use a session for each
@@ -22,10 +23,8 @@ Conversation a Session with turns: ask(text), regen(), undo(), add(role, content
 EdgeError    base of all expected errors: a message of one line, and exit_code.  edge.errors has UsageError,
              ModelNotFound, InvalidFile, MemoryRefused, ContextFull, Busy, AnswerTimeout, UnsupportedCPU, NotBuilt
 edge.aio     async for piece in edge.aio.pieces(answer)
-edge.kiosk   orders and bookings without a model: edge.kiosk.visit.Visit(edge.kiosk.house.load("house.toml"), deliver);
-             visit.greet().say, then visit.turn(text).say
 
-A kiosk that forgets its guest, stops after ten seconds and keeps running after an error:
+A loop that forgets its guest, stops after ten seconds and keeps running after an error:
 
     with edge.load(ctx=512, system="You sell coffee and tea.") as engine:
         session = engine.session()

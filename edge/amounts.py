@@ -1,4 +1,4 @@
-"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), and counts."""
+"""Amounts as text: bytes in powers of ten (MB, GB; MiB and GiB are also read), parameters, and counts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 def human(n: int) -> str:
     """``n`` bytes as text in powers of ten: ``81 MB``, ``1.1 GB``."""
     return f"{n / 1e9:.1f} GB" if n >= 999.5e6 else f"{n / 1e6:.0f} MB"
+
+
+def amount(n: int) -> str:
+    """A large number as text: ``5.8 M``, ``1.7 B``."""
+    return f"{n / 1e9:.1f} B" if n >= 999.5e6 else f"{n / 1e6:.1f} M"
 
 
 def parse_size(value: str | int | None, name: str = "memory") -> int | None:

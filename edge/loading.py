@@ -82,7 +82,8 @@ def load(
 ) -> Engine:
     """Load a model.
 
-    model: a file, a folder, or the name of a pulled model; None or "bundled": the bundled model.
+    model: a file, a folder, the name of a pulled model, or "demo"; None: as :func:`edge.model.library.choose` says (the
+    default model, else the only pulled one, else the demo model, which is logged as a warning).
 
     Context and memory:
 
@@ -157,12 +158,18 @@ def load(
     from edge.formats import open_checkpoint
     from edge.model import placement
     from edge.model import weights as building
-    from edge.model.library import bundled
+    from edge.model.library import DEMO_ANSWERS
+    from edge.model.library import choose as choose_model
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
     from pyx.memory import rss, trim
 
-    checkpoint = open_checkpoint(bundled() if model is None else model, i2s_layout=i2s_layout, activation=activation)
+    chosen = choose_model(model)
+    if chosen.why == "demo":
+        import logging
+
+        logging.getLogger("edge").warning(DEMO_ANSWERS)
+    checkpoint = open_checkpoint(chosen.path, i2s_layout=i2s_layout, activation=activation)
     report(1, 10)
     n_threads, cores = choose(threads)
     n_threads, few = claim(n_threads)

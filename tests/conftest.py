@@ -36,6 +36,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What a first opening finds out about a file is kept between starts, but not in the home of whoever runs the tests.
 os.environ.setdefault("BITNET_EDGE_STATE", tempfile.mkdtemp(prefix="bitnet-edge-tests-"))
 
+# Which model answers where a test names none: the demo model, whatever is set or was pulled on this machine.
+os.environ["BITNET_EDGE_MODEL"] = "demo"
+os.environ["BITNET_EDGE_MODELS"] = tempfile.mkdtemp(prefix="bitnet-edge-tests-models-")
+
 # Examples are the same in every run and no test fails because the machine was busy.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 # `make fuzz`: other examples in every run.  pytest prints the seed (--hypothesis-seed repeats it).

@@ -23,7 +23,7 @@ from edge.errors import UnsupportedCPU  # noqa: E402
 from edge.kv.config import KVConfig  # noqa: E402
 from edge.kv.space import KVSpace  # noqa: E402
 from edge.model.footprint import Footprint  # noqa: E402
-from edge.model.library import BUNDLED  # noqa: E402
+from edge.model.library import DEMO  # noqa: E402
 from edge.model.model import Model  # noqa: E402
 from tests import fakes  # noqa: E402
 
@@ -140,7 +140,7 @@ def load(
     """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
     if isa == "lacking":
         raise UnsupportedCPU("the instruction set 'lacking' is lacking")
-    if model not in (None, BUNDLED):
+    if model not in (None, DEMO):
         from edge.formats import open_checkpoint
 
         open_checkpoint(model)
@@ -165,7 +165,7 @@ def install() -> None:
     import edge
 
     edge.load = load  # type: ignore[attr-defined]
-    os.environ.setdefault("BITNET_EDGE_MODEL", BUNDLED)
+    os.environ.setdefault("BITNET_EDGE_MODEL", DEMO)
 
 
 if __name__ == "__main__":

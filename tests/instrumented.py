@@ -109,7 +109,7 @@ make_model.make(eight, "tiny", "I2_S", "Q8_0")
 # name, share of the time, model, sessions, options.  Random weights write texts that the tokenizer would cut into
 # other tokens, so none of their sessions may lose its cache to another one, as those of the bundled model do.
 RUNS = (
-    ("bundled", 0.3, None, sessions, {}),
+    ("demo", 0.3, None, sessions, {}),
     ("scales per group, copied meanwhile", 0.25, grouped, sessions // 4, {"weights": "auto"}),
     ("scales per group, prompts in wide steps", 0.1, grouped, sessions // 4, {"weights": "auto", "unhurried": True}),
     ("bundled, prompts in wide steps", 0.1, None, sessions // 2, {"unhurried": True}),

@@ -20,7 +20,7 @@ from pyx.ternary import TernaryMatrix
 from pyx.transformer import Segment
 
 VECTORS = Path(__file__).parent / "vectors"
-KIOSK = Path(__file__).parent.parent / "edge" / "bundled" / "kiosk-5m.gguf"
+KIOSK = Path(__file__).parent.parent / "edge" / "bundled" / "demo-5m.gguf"
 
 
 def engine_logits(checkpoint, ids: list[int]) -> np.ndarray:

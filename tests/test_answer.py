@@ -27,8 +27,8 @@ def engine(request):
 
 
 def test_the_examples_of_help_run(monkeypatch, capsys) -> None:
-    """help(edge): the first answer, and the kiosk, which goes on after an error and forgets its guest."""
-    first, kiosk = re.findall(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+", edge.__doc__)
+    """help(edge): the first answer, and the loop, which goes on after an error and forgets its guest."""
+    first, loop = re.findall(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+", edge.__doc__)
     exec(textwrap.dedent(first), {})
     assert capsys.readouterr().out.strip()
     questions = iter(["Two teas, please.", "\ud800", "bye", "A coffee."])
@@ -40,7 +40,7 @@ def test_the_examples_of_help_run(monkeypatch, capsys) -> None:
             raise EOFError from None
 
     monkeypatch.setattr("builtins.input", typed)
-    exec(textwrap.dedent(kiosk), {"edge": edge})
+    exec(textwrap.dedent(loop), {"edge": edge})
     out = capsys.readouterr().out
     assert out.count("[stop]") + out.count("[length]") == 2 and out.count("\n") == 3, out
 

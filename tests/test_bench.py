@@ -128,7 +128,7 @@ def test_weights_in_the_caches_reach_no_share_of_the_memory(report: bench.Report
 
 def test_the_bundled_model_by_name() -> None:
     """Its weights are read from the file, which is found by its name."""
-    assert [row.depth for row in bench.run("bundled", depths=(8,), n_gen=2, repeats=1).rows] == [8]
+    assert [row.depth for row in bench.run("demo", depths=(8,), n_gen=2, repeats=1).rows] == [8]
 
 
 @pytest.mark.parametrize("kind", ["map", "memory", "huge"])

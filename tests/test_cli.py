@@ -28,7 +28,7 @@ from edge.cli import options, output
 from edge.cli.command import CONTEXT, Context, Escaped
 from edge.cli.group import COMMANDS, cli
 from edge.errors import ContextFull, UsageError, unbuilt
-from edge.model.library import BUNDLED
+from edge.model.library import DEMO
 from edge.serve import records
 from edge.session.sampling import PRESETS, Sampling
 
@@ -42,7 +42,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in list(os.environ):
         if name.startswith("BITNET_EDGE_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("BITNET_EDGE_MODEL", BUNDLED)  # run and chat ask the model
+    monkeypatch.setenv("BITNET_EDGE_MODEL", DEMO)  # run and chat ask the model
 
     def run(*args: str, stdin: str = "") -> Result:
         return CliRunner().invoke(cli, args, input=stdin)

@@ -169,10 +169,10 @@ def test_quiet_or_verbose(call: Any) -> None:
 def test_not_built(call: Any) -> None:
     for module in ("pyx.cpu", "pyx.draft"):
         program = f"import sys; sys.modules['{module}'] = None; from edge.cli.main import main; main()"
-        done = call("run", "hello", "-m", "bundled", command=[sys.executable, "-c", program])
+        done = call("run", "hello", "-m", "demo", command=[sys.executable, "-c", program])
         assert done.returncode == 1 and done.stderr.count("\n") == 1
         assert "the compiled part" in done.stderr and "setup.py build_ext --inplace" in done.stderr
-        asked = ("run", "hello", "-m", "bundled", "--json")
+        asked = ("run", "hello", "-m", "demo", "--json")
         failed = json.loads(call(*asked, command=[sys.executable, "-c", program]).stdout)["error"]
         assert failed["code"] == "not_built" and f"bitnet-edge: {failed['message']}\n" == done.stderr
     for modules in (["pyx.cpu"], ["pyx.page"], [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]):
@@ -256,70 +256,68 @@ def test_environment(call: Any) -> None:
     assert call("run", "hello", BITNET_EDGE_STOP=" ", BITNET_EDGE_PROMPT="x").stdout == "You said: hello\n"
 
 
-# ---- without a model -------------------------------------------------------------------------------------------------
-
-HOUSE = "Corner Café"
-
-
-def test_without_a_model(call: Any, env: dict[str, str]) -> None:
-    teas = "Your order: 2 × Green tea. That is €5.60. Anything else?"
-    for args, stdin in ((("two green teas",), ""), (("-q", "-p", "two green teas"), ""), ((), "two green teas\n"),
-                        (("two",), "green teas\n"), (("-",), "two green teas")):  # fmt: skip
-        done = call("run", *args, stdin=stdin, command=REAL)
-        assert (done.returncode, done.stdout, done.stderr) == (0, teas + "\n", "")
-    told = json.loads(call("run", "--json", "two green teas", command=REAL).stdout)
-    assert (told["text"], told["finish_reason"], told["house"]) == (teas, "stop", HOUSE)
-    assert told["operations"] == ['add 2 "Green tea"'] and told["state"]["total"] == 560 and "guard" not in told
-    hurt = json.loads(call("run", "I am having a heart attack", command=REAL, BITNET_EDGE_JSON="1").stdout)
-    assert hurt["guard"] == "emergency" and "112" in hurt["text"]
-    assert call("run", "x" * 100_000, "--json", command=REAL).returncode == 0
-    assert call("run", command=REAL).returncode == 2 and call("run", stdin=b"\xff", command=REAL).returncode == 2
-    visit = "two green teas\nthat is all\nyes\n"
-    chat = call("chat", "--no-history", stdin=visit, command=REAL)
-    assert chat.returncode == 0 and chat.stdout.count(f'"house":"{HOUSE}"') == 1 and chat.stderr == ""
-    kiosk = call("kiosk", stdin=visit, command=REAL)
-    assert [line for line in chat.stdout.splitlines() if "{" not in line] == [
-        line for line in kiosk.stdout.splitlines() if "{" not in line]  # fmt: skip
-    assert call("chat", stdin="two green teas\n/exit\nnever\n", command=REAL).stdout.endswith(teas + "\n")
-    with Terminal([*REAL, "run", "two green teas"], env) as t:
-        t.expect(r"example kiosk.*pull bonsai-1\.7b.*Your order: 2 × Green tea")
-        assert t.wait() == 0
-    with Terminal([*REAL, "chat"], env) as t:
-        banner = t.expect("> ")
-        assert f"{HOUSE}: a kiosk" in banner and "pull bonsai-1.7b" in banner
-        t.line("two green teas")
-        t.expect("Anything else.*> ")
-        t.taken_over()
-        t.type("/ord\t")
-        t.expect("/order")
-        t.line("")
-        t.expect("Total.*> ")
-        t.taken_over()
-        t.type("/reg\t")  # a command of chat, not of a kiosk
-        t.line("")
-        t.expect("unknown command /reg;.*> ")
-        t.taken_over()
-        t.type(CTRL_D)
-        assert t.wait() == 0
+# ---- which model -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("bundled_model")
-def test_bundled_model(call: Any, env: dict[str, str]) -> None:
-    small = ("--greedy", "-c", "128", "-t", "1", "-n", "12")
-    named = call("run", "two green teas", "-m", "bundled", *small, command=REAL)
-    assert named.returncode == 0 and HOUSE not in named.stdout and "Your order" not in named.stdout
-    assert call("run", "two green teas", *small, command=REAL).stdout == named.stdout
-    for args in (("--raw",), ("--ctx", "128"), ("--kv", "int8"), ("--jsonl",), ("--stats",)):
-        done = call("run", *args, "two green teas", command=REAL)
-        assert done.returncode == 0 and "Your order" not in done.stdout, args
-    assert "Your order" not in call("run", "two green teas", command=REAL, BITNET_EDGE_CTX="128").stdout
+def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
+    """-m, then the default, then the only pulled model, then the demo model, whatever other options are given."""
+    models = tmp_path / "models"
+    few = ("--greedy", "-c", "128", "-t", "1", "-n", "4")
+    without = {"BITNET_EDGE_MODEL": "", "BITNET_EDGE_MODELS": str(models)}
+
+    def answers(*more: str, **env: str) -> tuple[str, str]:
+        """(the model that answers, standard error)"""
+        done = call("run", "two green teas", "--json", *few, *more, command=REAL, **{**without, **env})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["model"], done.stderr
+
+    def default(*name: str) -> tuple[int, str]:
+        done = call("default", *name, command=REAL, **without)
+        return done.returncode, done.stdout
+
+    def pull(name: str) -> None:
+        """As pull leaves a model, under a name of its own."""
+        folder = models / name
+        folder.mkdir(parents=True)
+        target = folder / "m.gguf"
+        assert call("convert", "demo", str(target), command=REAL).returncode == 0
+        record = {"source": "hf:a/b", "revision": "main", "nbytes": 1, "sha256": None, "licence": "MIT",
+                  "converted": False, "file": "m.gguf"}
+        (folder / "pull.json").write_text(json.dumps(record))
+
+    name, said = answers()
+    assert said.startswith("bitnet-edge: no model was chosen: the demo model answers") and said.count("\n") == 1
+    assert answers("-q") == (name, "") and answers("-m", "demo") == (name, "")
+    for more in (("--kv", "int8"), ("--system", "You sell tea."), ("--raw",)):
+        assert answers(*more) == (name, said)
+    assert default() == (0, "demo\n") and default("one")[0] == 3
+    pull("one")
+    assert default() == (0, "one\n") and answers()[1] == "bitnet-edge: model one\n"
+    pull("two")
+    assert default() == (0, "demo\n") and answers()[1] == said
+    assert default("TWO") == (0, "two\n") and answers()[1] == "bitnet-edge: model two\n"
+    assert answers(BITNET_EDGE_MODEL="one")[1] == "" and answers("-m", "one")[1] == ""
+    assert call("rm", "two", command=REAL, **without).returncode == 0
+    assert default() == (0, "one\n")
+    (models / ".default").write_text("gone\n")
+    done = call("run", "hi", *few, command=REAL, **without)
+    assert done.returncode == 3 and "bitnet-edge default NAME" in done.stderr and done.stderr.count("\n") == 1
+    assert default("demo") == (0, "demo\n") and answers()[1] == "bitnet-edge: model demo\n"
+    program = "import edge; print(edge.load(ctx=64).config.name)"
+    environment = {key: value for key, value in os.environ.items() if key != "BITNET_EDGE_MODEL"}
+    for folder, warned in ((models, ""), (tmp_path / "none", said.partition(": ")[2])):
+        environment["BITNET_EDGE_MODELS"] = str(folder)
+        loaded = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert (loaded.stdout, loaded.stderr) == (name + "\n", warned)
+
+
+@pytest.mark.usefixtures("bundled_model")
+def test_demo_model(call: Any) -> None:
     ready = json.loads(call("chat", "--jsonl", command=REAL).stdout.splitlines()[0])
-    assert ready["model"] == json.loads(call("run", "--json", "-m", "bundled", "x", command=REAL).stdout)["model"]
-    assert json.loads(call("model", "show", "bundled", "--json", command=REAL).stdout)
-    assert call("run", "hi", "-m", "bundeld", command=REAL).stderr.rstrip().endswith("did you mean bundled?")
-    with Terminal([*REAL, "run", "hi", *small], env) as t:
-        t.expect("the bundled model answers")
-        assert t.wait() == 0
+    assert ready["model"] == json.loads(call("run", "--json", "-m", "demo", "x", command=REAL).stdout)["model"]
+    assert json.loads(call("model", "show", "demo", "--json", command=REAL).stdout)
+    assert call("run", "hi", "-m", "dmeo", command=REAL).stderr.rstrip().endswith("did you mean demo?")
 
 
 # ---- exit codes ------------------------------------------------------------------------------------------------------
@@ -374,9 +372,6 @@ def test_exit_4_invalid(call: Any, tmp_path: Path) -> None:
         path.write_bytes(data)
         done = call("run", "x", "-m", str(path))
         assert done.returncode == 4 and "bad.gguf" in done.stderr and done.stderr.count("\n") == 1
-    house = tmp_path / "my-house.toml"
-    house.write_text("")
-    assert call("run", "x", "-m", str(house)).stderr.endswith(f"; use bitnet-edge kiosk {house}\n")
 
 
 def test_exit_5_memory(call: Any) -> None:
@@ -674,13 +669,12 @@ def test_chat_pipe_errors(call: Any) -> None:
     assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "byte 1 is NUL" in done.stderr
     done = call("chat", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
     assert (done.returncode, done.stdout) == (2, "You said: hello\n")
-    for kiosk in ("chat", "kiosk"):
-        for line, wrong in ((b"a\0b", "this line is not UTF-8 text (byte 1 is NUL)"),
-                            (b"\xff", "this line is not UTF-8 text (byte 0)"),
-                            (b"/rubbish", "unknown command /rubbish; /help lists the commands")):
-            done = call(kiosk, stdin=line + b"\na croissant\n/exit\n", command=REAL)
-            assert (done.returncode, done.stderr) == (2, f"bitnet-edge: {wrong}\n")
-            assert "1 Croissant" in done.stdout and done.stdout.count("\n") == 2
+    for line, wrong in ((b"a\0b", "this line is not UTF-8 text (byte 1 is NUL)"),
+                        (b"\xff", "this line is not UTF-8 text (byte 0)"),
+                        (b"/rubbish", "unknown command /rubbish; /help lists the commands")):
+        done = call("chat", stdin=line + b"\nhello\n/exit\n")
+        assert (done.returncode, done.stdout) == (2, "You said: hello\n")
+        assert done.stderr.endswith(f"bitnet-edge: {wrong}\n")
 
 
 def test_chat_keeps_the_conversation(call: Any) -> None:
@@ -723,23 +717,6 @@ def test_chat_interrupt_prompt(terminal: Any, env: dict[str, str]) -> None:
         t.expect("Ctrl-C again")
         t.type(CTRL_C)
         assert t.wait() == 130
-    for name in ("chat", "kiosk"):  # without a model
-        with Terminal([*REAL, name], env) as t:
-            t.expect("> ")
-            t.type(CTRL_C)
-            t.expect("Ctrl-C again.*> ")
-            t.line("a croissant")
-            t.expect("1 Croissant.*> ")
-            t.type(CTRL_C)
-            t.expect("Ctrl-C again.*> ")
-            t.type("half")
-            t.expect("half")
-            t.type(CTRL_C)  # clears it, and does not count
-            t.expect("\n.*> ")
-            t.type(CTRL_C)
-            t.expect("Ctrl-C again")
-            t.type(CTRL_C)
-            assert t.wait() == 130
     with Terminal([*REAL, "chat"], {**env, "TERM": "dumb"}) as t:
         t.expect("> ")
         t.reads()  # a signal between Python's prompt and its read() waits for the next key
@@ -892,7 +869,7 @@ def test_error_codes_are_documented() -> None:
     for kind in (*kinds, ValueError):
         assert records.error_of(kind("x"))["code"] in listed
     sent = set()
-    for name in ("jsonl", "socket", "kiosk", "client"):
+    for name in ("jsonl", "socket", "client"):
         source = (ROOT / "edge" / "serve" / f"{name}.py").read_text()
         sent |= set(re.findall(r'(?:code=|records\.error\(|bytes", )"(\w+)"', source))
     assert {"bad_json", "unknown_op", "unknown_id", "unsupported_version", "too_long", "busy"} <= sent <= set(listed)
@@ -1062,9 +1039,8 @@ def test_input_limits(call: Any) -> None:
     with open("/dev/zero", "rb") as endless:
         done = subprocess.run([*FAKE, "run", "-"], stdin=endless, capture_output=True, timeout=300)
     assert done.returncode == 2 and b"standard input is longer than 64 MiB" in done.stderr
-    for command, program in (("chat", FAKE), ("kiosk", REAL)):
-        done = call(command, stdin="a" * (5 << 20), command=program)
-        assert done.returncode == 2 and "longer than 4 MiB" in done.stderr and done.stderr.count("\n") == 1
+    done = call("chat", stdin="a" * (5 << 20))
+    assert done.returncode == 2 and "longer than 4 MiB" in done.stderr
 
 
 def test_long_text(call: Any) -> None:

@@ -276,7 +276,7 @@ def test_finish_reasons_are_those_of_the_contract() -> None:
 
 
 def test_units_treat_exit_codes_alike() -> None:
-    unit = (ROOT / "packaging" / "kiosk" / "bitnet-edge.service").read_text()
+    unit = (ROOT / "packaging" / "systemd" / "bitnet-edge.service").read_text()
     served = next(block for block in blocks((ROOT / "docs" / "service.md").read_text(), "ini") if " serve " in block)
     for setting in ("Restart", "RestartPreventExitStatus", "SuccessExitStatus"):
         values = [re.findall(rf"^{setting}=(.*)$", text, re.MULTILINE) for text in (unit, served)]

@@ -47,7 +47,7 @@ def test_replayed_answers_are_those_of_the_text(bench):
 def test_every_setting_is_measured(bench):
     lines = drafts.measure(bench, bench.cases(replay=False), ["off", "7"], 1)
     assert [line.split(" | ")[1] for line in lines] == ["off", "7"] * 4
-    assert lines[0].startswith("| kiosk talk, greedy | off |") and lines[0].endswith("| 1.000 | 0 of 0 |")
+    assert lines[0].startswith("| talk at a counter, greedy | off |") and lines[0].endswith("| 1.000 | 0 of 0 |")
 
 
 def test_an_answer_that_changes_ends_it(bench):

@@ -9,9 +9,9 @@ import pytest
 
 import edge
 from benchmarks import first_token
-from edge.model.library import bundled
+from edge.model.library import demo
 
-MODEL = bundled()
+MODEL = demo()
 
 
 def test_a_round_on_the_bundled_model():

@@ -204,7 +204,7 @@ def test_commands_refuse_a_long_system_prompt(root, tmp_path, how):
     import sys
 
     (tmp_path / "big.txt").write_text(BOOK * 3)
-    arguments = [*how.split(), "-m", "bundled", "--ctx", "256", "-t", "1", "-sysf", str(tmp_path / "big.txt")]
+    arguments = [*how.split(), "-m", "demo", "--ctx", "256", "-t", "1", "-sysf", str(tmp_path / "big.txt")]
     said = "Hi\n"
     if how == "run -n 0":
         arguments += ["--session", str(tmp_path / "new.bes")]

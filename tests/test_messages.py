@@ -15,7 +15,7 @@ from benchmarks import make_model
 from edge.cli.group import COMMANDS, NEIGHBOURS, NOT_HERE
 from edge.errors import UsageError
 from edge.formats import open_checkpoint
-from edge.model.library import bundled
+from edge.model.library import demo
 from tests.services import REAL, ROOT, environment
 
 
@@ -46,7 +46,7 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["kv", "plan", "-m", "falcon-3"], 3, "did you mean falcon3-"),
     (["kv", "plan", "-m", "2b-4t", "2b-4t"], 2, "MODEL and -m cannot be used together"),
     (["chat", "--modle", "x"], 2, "chat has no option --modle; did you mean --model?"),
-    (["run", "--kiosk", "x"], 2, "run has no option --kiosk; it is an option of serve ("),
+    (["run", "--port", "1"], 2, "run has no option --port; it is an option of serve ("),
     (["run", "--nosuch", "x"], 2, "run has no option --nosuch ("),
     (["--nosuch"], 2, "bitnet-edge has no option --nosuch ("),
     (["--ctx", "512", "run"], 2, "bitnet-edge has no option --ctx; it is an option of run, chat, "),
@@ -54,11 +54,9 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["chat", "--socket", "/nowhere/at/all/x"], 2, "folder /nowhere/at/all does not exist"),
     (["-p", "hi"], 2, "bitnet-edge run -p"),
     (["runn"], 2, "did you mean 'run'?"),
-    (["kiosk", "chek", "my.toml"], 2, "kiosk has no command 'chek'; did you mean 'check'?"),
     (["kv"], 2, "missing command: plan (try 'bitnet-edge kv --help')"),
     (["model"], 2, "missing command: show or check ("),
     (["kv", "plan", "--ctx", "0"], 2, "'0': each number must be 1 or more"),
-    (["kiosk", "--house", "x"], 2, "kiosk has no option --house (try 'bitnet-edge kiosk --help')"),
     (["run", "-m", "nosuch", "hi"], 3, "'nosuch' is neither a file nor a pulled model; bitnet-edge list shows"),
     (["run", "--temp", "hot", "hi"], 2, "bitnet-edge: invalid value for '--temp' / '--temperature': 'hot' is not a"),
     (["run", "-c", "10k", "hi"], 2, "'10k' is not a valid whole number; write its digits, such as 10240"),
@@ -66,7 +64,6 @@ def bitnet_edge(*arguments: str) -> subprocess.CompletedProcess[str]:
     (["bench", "--repeats", "0"], 2, "0 is less than 1."),
     (["convert", "a", "b", "c"], 2, "this command does not take 'c'"),
     (["convert", "a"], 2, "bitnet-edge: missing argument 'OUT'."),
-    (["kiosk", "nosuch.toml"], 4, "cannot read nosuch.toml: "),
     (["serve", "--port", "abc"], 2, "'abc' is not a valid whole number"),
     (["run", "--timeout", "soon", "hi"], 2, "'soon' is not a valid number of seconds"),
 ])
@@ -150,7 +147,7 @@ def test_the_option_by_which_a_session_differs_is_named(
 ) -> None:
     """A file made with the option, and one made without it: the message leads to exit code 0 either way."""
     budget = tmp_path / "budget.json"
-    config = open_checkpoint(bundled()).config
+    config = open_checkpoint(demo()).config
     keep = [[64] * config.n_kv_head for _ in range(config.n_layer)]
     budget.write_text(json.dumps(
         {"version": 1, "n_layer": config.n_layer, "n_kv_head": config.n_kv_head, "sinks": 4, "keep": keep}))

@@ -34,7 +34,7 @@ LONG = {"temperature": 0, "max_tokens": 100_000, "ignore_eos": True}
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One service for all tests that leave it as it was."""
-    with serving("--parallel", "2", "--queue", "2", "--metrics", "--ctx", "512", "--name", "kiosk") as server:
+    with serving("--parallel", "2", "--queue", "2", "--metrics", "--ctx", "512", "--name", "guide") as server:
         yield server
 
 
@@ -64,8 +64,8 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("prefix", ["/v1", ""])
 def test_models(server: Server, prefix: str) -> None:
     status, _, body = server.ask("GET", f"{prefix}/models")
-    assert status == 200 and [each["id"] for each in body["data"]] == ["kiosk"]
-    assert server.ask("GET", f"{prefix}/models/kiosk")[2]["id"] == "kiosk"
+    assert status == 200 and [each["id"] for each in body["data"]] == ["guide"]
+    assert server.ask("GET", f"{prefix}/models/guide")[2]["id"] == "guide"
     status, _, body = server.ask("GET", f"{prefix}/models/other")
     assert status == 404 and body["error"]["code"] == "model_not_found"
 
@@ -73,7 +73,7 @@ def test_models(server: Server, prefix: str) -> None:
 def test_an_answer_is_the_one_the_model_gives(server: Server, alone: Any) -> None:
     body = server.chat(QUESTION)
     choice = body["choices"][0]
-    assert body["object"] == "chat.completion" and body["model"] == "kiosk"
+    assert body["object"] == "chat.completion" and body["model"] == "guide"
     assert choice["message"] == {"role": "assistant", "content": alone(QUESTION)[0]}
     assert choice["finish_reason"] in ("stop", "length") and choice["index"] == 0
     usage = body["usage"]
@@ -507,19 +507,6 @@ def test_a_body_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.status == 408 and exchange.refused(refused.value).headers["connection"] == "close"
 
 
-def test_a_guest_with_an_order_is_not_forgotten_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edge.kiosk.house import load
-    from edge.serve import kiosk
-
-    monkeypatch.setattr(kiosk, "VISITS", 3)
-    desk = kiosk.Desk(load(str(ROOT / "tests/vectors/kiosk/houses/bakery.toml")), lambda order: None)
-    guest = desk.turn(None, "two Sourdough loaf")
-    assert guest["lines"]
-    for _ in range(5):
-        assert desk.turn(None, None)["session"] != guest["session"]
-    assert desk.turn(guest["session"], None)["lines"] == guest["lines"]
-
-
 def test_long_texts_are_not_tokenized(server: Server) -> None:
     for path, body in (("/tokenize", {"content": "tea " * 70_000}), ("/detokenize", {"tokens": [5] * 270_000})):
         status, _, found = server.ask("POST", path, body)
@@ -721,8 +708,8 @@ def test_a_unix_socket() -> None:
 
 def test_ollama(server: Server) -> None:
     assert server.ask("GET", "/api/version")[2]["version"] == edge.__version__
-    assert server.ask("GET", "/api/tags")[2]["models"][0]["name"] == "kiosk"
-    shown = server.ask("POST", "/api/show", {"model": "kiosk"})[2]
+    assert server.ask("GET", "/api/tags")[2]["models"][0]["name"] == "guide"
+    shown = server.ask("POST", "/api/show", {"model": "guide"})[2]
     assert shown["model_info"]["general.architecture"] and "completion" in shown["capabilities"]
     options = {"temperature": 0, "num_predict": 16}
     messages = [{"role": "user", "content": QUESTION}]
@@ -736,7 +723,7 @@ def test_ollama(server: Server) -> None:
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
     made = server.ask("POST", "/api/generate", {"prompt": QUESTION, "options": options, "stream": False})[2]
     assert made["response"] == wanted
-    assert server.ask("POST", "/api/generate", {"model": "kiosk"})[2]["done_reason"] == "load"
+    assert server.ask("POST", "/api/generate", {"model": "guide"})[2]["done_reason"] == "load"
     status, _, body = server.ask("POST", "/api/chat", {"messages": messages, "options": {"num_ctx": 100_000}})
     assert status == 400 and "--ctx 100000" in body["error"]
     assert isinstance(server.ask("POST", "/api/nothing", {})[2]["error"], str)

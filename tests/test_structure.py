@@ -76,7 +76,6 @@ FLOORS = {
     # services
     "edge.session.conversation": 15,
     "edge.tools": 15,
-    "edge.kiosk": 15,
     "edge.serve": 15,
     # the public API is lazy: it names the floors above errors and is imported by services and the command line
     "edge": 15,

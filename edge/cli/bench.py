@@ -84,6 +84,7 @@ def bench(
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be used together")
     options.check_plot(plot)
+    model = options.model_path(out, {"model": model})
     with out.progress("measuring") as progress:
         report = work.run(
             model,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.amounts import count
+from edge.amounts import amount, count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.keep import Keeper
@@ -36,8 +36,7 @@ standard input is one message.
 
 @click.command(
     cls=Command,
-    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits. Without -m the example "
-    "kiosk opens, or, with any option except --no-history, -q, -v and --color, the bundled model.",
+    help="Chat with the model. /help lists the commands, Ctrl-C stops the answer, Ctrl-D quits.",
     short_help="Chat with the model in the terminal; --jsonl for programs.",
     epilog=EPILOG,
     details=DETAILS,
@@ -45,7 +44,7 @@ standard input is one message.
 )
 @options.system_options
 @options.session_options
-@options.model_or_kiosk_options
+@options.model_file_options
 @options.model_options
 @options.kv_options
 @options.sampling_options
@@ -74,10 +73,6 @@ def chat(
 ) -> int:
     """Run the command; the result is the exit code."""
     out = ctx.ensure_object(Output)
-    if not options.asks_for_model(ctx, "no_history"):
-        from edge.cli.kiosk import example
-
-        return example(out)
     system = options.system_prompt(flags)
     arguments = options.ask_arguments(flags)
     keeper = Keeper(flags)
@@ -111,19 +106,24 @@ def chat(
         session = keeper.open(engine, system)
         commands = {name: command.help for name, command in COMMANDS.items()}
         reader = choose_reader(out, commands, None if no_history else history_path())
-        if reader.interactive:
-            banner(out, engine, session)
+        banner(out, engine, session, reader.interactive)
         return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
 
 
-def banner(out: Output, engine: Engine, session: Session) -> None:
-    """Print the name of the model, how to get help, and whether a stored conversation continues."""
+def banner(out: Output, engine: Engine, session: Session, interactive: bool) -> None:
+    """Print which model answers, its size, the context and the memory; for a person also how to get help, and whether a
+    stored conversation continues.
+    """
+    from edge.kv.table import Weights
+
     plan = engine.plan
-    questions = sum(message["role"] == "user" for message in session.messages)
-    going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."
+    size = Weights.of(engine.config).parameters
     out.info(
-        f"{engine.config.name}: {count(plan.n_ctx, 'token')} of context in {plan.kv_type}, "
-        f"{count(engine.n_threads, 'thread')}. /help lists the commands, Ctrl-D quits."
-        f"{going_on if questions else ''}\n",
+        f"{engine.config.name}: {amount(size)} parameters, context of {count(plan.n_ctx, 'token')} ({plan.kv_type}), "
+        f"{human(plan.total_bytes)} of memory, {count(engine.n_threads, 'thread')}",
         "dim",
     )
+    if interactive:
+        questions = sum(message["role"] == "user" for message in session.messages)
+        going_on = f"\nContinuing the conversation after {count(questions, 'question')}; /clear starts a new one."
+        out.info(f"/help lists the commands, Ctrl-D quits.{going_on if questions else ''}\n", "dim")

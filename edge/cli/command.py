@@ -216,7 +216,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_option(ctx: click.Context, name: str) -> click.UsageError:
-    """The error for an option that the command of ``ctx`` does not have, such as ``--kiosk`` of ``run``.
+    """The error for an option that the command of ``ctx`` does not have, such as ``--port`` of ``run``.
 
     It names the option that was probably meant, or the commands that have this one.
     """

@@ -1,4 +1,4 @@
-"""The input loop of chat and kiosk: reads lines, tells messages from /commands, and decides when the dialogue ends."""
+"""The input loop of chat: reads lines, tells messages from /commands, and decides when the dialogue ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Dialogue:
-    """What the chat with a model and the kiosk share.  Subclasses answer messages and run /commands.
+    """The loop; subclasses answer messages and run /commands.
 
     It ends at the end of the input, at a /command or an answer that says so, and at the second Ctrl-C in a row on an
     empty line.  ``code``: the exit code at the end of the input.

@@ -12,7 +12,7 @@ from edge.cli.output import Output
 @click.command(
     cls=Command,
     help="Show the features of this machine and what slows it down, and test that results are correct: the kernels of "
-    "each instruction set are compared with plain Python, and the bundled model must give its known answers. Exit 1 "
+    "each instruction set are compared with plain Python, and the demo model must give its known answers. Exit 1 "
     "if a test fails.",
     short_help="Show what this machine supports, and test that results are correct.",
 )

@@ -18,7 +18,7 @@ from edge.errors import EdgeError, UsageError
     cls=Command,
     help="Compute embeddings (vectors of norm 1, for search and comparison) with an embedding model (such as "
     "BitNet-embedding-0.6B). Prints one line of JSON for each TEXT or, without TEXT, each line of standard input. The "
-    "bundled model is not an embedding model: give one with -m, except for tests.",
+    "demo model is not an embedding model: give one with -m, except for tests.",
     short_help="Compute the embeddings of texts, or compare two texts.",
 )
 @click.argument("texts", nargs=-1, type=Text())
@@ -56,7 +56,7 @@ def embed(
     if npy is not None:
         check_place(npy)
     checkpoint = open_checkpoint(
-        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     if not checkpoint.config.inner_norm:
         out.info(f"{checkpoint.config.name} is not an embedding model, so its vectors are of little use; use one such "

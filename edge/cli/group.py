@@ -34,12 +34,6 @@ def _chat() -> click.Command:
     return chat
 
 
-def _kiosk() -> click.Command:
-    from edge.cli.kiosk import kiosk
-
-    return kiosk
-
-
 def _serve() -> click.Command:
     from edge.cli.serve import serve
 
@@ -62,6 +56,12 @@ def _list() -> click.Command:
     from edge.cli.library import list_models
 
     return list_models
+
+
+def _default() -> click.Command:
+    from edge.cli.library import default
+
+    return default
 
 
 def _rm() -> click.Command:
@@ -130,15 +130,14 @@ def _completion() -> click.Command:
     return completion
 
 
-
 #: name -> (loader, short help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "run": (_run, "Print one answer and exit; never prompts for input."),
     "chat": (_chat, "Chat with the model in the terminal; --jsonl for programs."),
     "pull": (_pull, "Download a model by name."),
     "list": (_list, "List the pulled models, or those that can be pulled."),
+    "default": (_default, "Show or set the model that answers where none is named."),
     "rm": (_rm, "Delete pulled models."),
-    "kiosk": (_kiosk, "Run a kiosk from one file: orders, bookings, questions about the house."),
     "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
     "model": (_model, "Inspect a model file."),
     "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
@@ -183,8 +182,9 @@ NOT_HERE = {
 INTRO = """\
 Run ternary language models on this machine, offline.
 
-  bitnet-edge run "Two large lattes, please."      # the example kiosk
-  bitnet-edge chat -m bonsai-1.7b                  # a model, after: bitnet-edge pull bonsai-1.7b"""
+  bitnet-edge pull bonsai-1.7b                       # get a model
+  bitnet-edge run "Where does the Rhine begin?"      # ask it
+  bitnet-edge chat                                   # talk to it"""
 
 
 class Group(click.Group):

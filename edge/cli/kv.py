@@ -30,7 +30,7 @@ def kv() -> None:
 @kv.command(
     cls=Command,
     help="Show the exact size of the KV cache for every type, context length and window. MODEL is a file, a folder, or "
-    "the name of a pulled or a published model; a published one need not be downloaded. Default: the bundled model.",
+    "the name of a pulled or a published model; a published one need not be downloaded. Default: as -m of run.",
     short_help="Show the exact size of the KV cache for every type and context length.",
     epilog=EPILOG,
 )
@@ -80,7 +80,7 @@ def plan(
         if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
             raise UsageError("MODEL and -m cannot be used together")
         model = wanted
-    config, stored = _dimensions(model)
+    config, stored = _dimensions(out, model)
     table = kv_table.table(
         config,
         contexts,
@@ -101,17 +101,18 @@ def plan(
             out.line(line)
 
 
-def _dimensions(model: str | None) -> tuple[ModelConfig, str]:
+def _dimensions(out: Output, model: str | None) -> tuple[ModelConfig, str]:
     """The dimensions of a model and the type in which its output head is stored.
 
-    ``model``: a file, a folder, the name of a pulled model or else of a published one; None is the bundled model.
+    ``model``: a file, a folder, the name of a pulled model or else of a published one; None: the one that answers where
+    none is named.
     Raises ModelNotFound.
     """
     from edge.formats import open_checkpoint
     from edge.model import library
 
-    if model is None or os.path.exists(model) or model == library.BUNDLED or library.find(model.lower()) is not None:
-        checkpoint = open_checkpoint(options.model_path({"model": model}))
+    if model is None or os.path.exists(model) or model == library.DEMO or library.find(model.lower()) is not None:
+        checkpoint = open_checkpoint(options.model_path(out, {"model": model}))
         return checkpoint.config, checkpoint.tensors[checkpoint.head].type
     published = find(model)
     if published is None:

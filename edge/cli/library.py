@@ -1,4 +1,4 @@
-"""``bitnet-edge pull``, ``list`` and ``rm``: models by name, downloaded once."""
+"""``bitnet-edge pull``, ``list``, ``default`` and ``rm``: models by name, downloaded once."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from edge.errors import EdgeError
 @click.pass_context
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
+    from edge.model import library
     from edge.tools.pull import parse
     from edge.tools.pull import pull as work
 
@@ -63,7 +64,10 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
         out.json(dataclasses.asdict(model))
     else:
         out.line(f"{model.name}: {human(model.nbytes)} in {model.path}")
-        out.info(f"try: bitnet-edge chat -m {model.name}", "dim")
+    if library.default() is None:
+        library.set_default(model.name)
+        out.info(f"{model.name} answers from now on where no model is named (bitnet-edge default)", "dim")
+    out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
 
 
 @click.command(
@@ -95,6 +99,32 @@ def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> Non
         out.line(f"{model.name:<16} {size}  {model.licence:<26} {text}")
     if not models:
         out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
+
+
+@click.command(
+    cls=Command,
+    help="Make NAME, a pulled model or demo, the model that answers where none is named with -m. Without NAME, print "
+    "which model that is. pull sets the first model as the default.",
+    short_help="Show or set the model that answers where none is named.",
+)
+@click.argument("name", metavar="[NAME]", required=False, type=Text())
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object: name, path, why."))
+@options.output_options
+@click.pass_context
+def default(ctx: click.Context, name: str | None, as_json: bool, **_: Any) -> None:
+    """Run the command."""
+    from edge.model import library
+
+    out = ctx.ensure_object(Output)
+    if name is not None:
+        library.set_default(name.lower())
+    choice = library.choose()
+    if as_json:
+        out.json(dataclasses.asdict(choice))
+        return
+    out.line(choice.name)
+    out.info({"named": "from BITNET_EDGE_MODEL", "only": "the only pulled model",
+              "demo": "no model was pulled or set", "default": "the default"}[choice.why], "dim")
 
 
 @click.command(

@@ -29,7 +29,7 @@ def model() -> None:
 @model.command(
     cls=Command,
     help="Show the contents of a model file and the memory needed to run it. PATH is a .gguf file, a Hugging Face "
-    "folder or the name of a pulled model. Default: the bundled model.",
+    "folder or the name of a pulled model. Default: as -m.",
     short_help="Show dimensions, tensors, tokenizer, and the memory needed.",
 )
 @click.argument("path", required=False, type=Text())
@@ -61,7 +61,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     chosen = options.load_arguments(flags)
     wishes = KVConfig(**{f.name: chosen[f.name] for f in dataclasses.fields(KVConfig) if f.name in chosen})
     checkpoint = open_checkpoint(
-        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     checkpoint, found = _read(checkpoint, find().threads, every=False, out=out)
     tokenizer = Tokenizer.of(checkpoint)
@@ -111,7 +111,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     cls=Command,
     help="Check a model file: read all its weights, and score a short text with every interpretation that its metadata "
     "allows. Exit 0 if the file is sound, 4 if it is damaged, mislabelled or not a ternary language model. PATH is a "
-    ".gguf file, a Hugging Face folder or the name of a pulled model. Default: the bundled model.",
+    ".gguf file, a Hugging Face folder or the name of a pulled model. Default: as -m.",
     short_help="Check that a model file is sound.",
 )
 @click.argument("path", required=False, type=Text())
@@ -129,7 +129,7 @@ def check(ctx: click.Context, path: str | None, as_json: bool, **flags: Any) -> 
     out = ctx.ensure_object(Output)
     flags["model"] = path if path is not None else flags["model"]
     checkpoint = open_checkpoint(
-        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     with out.progress("reading the weights"):
         faults = list(reading.faults(checkpoint))

@@ -7,7 +7,6 @@ that the rules and their messages exist once.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import click
 
 from edge.cli.command import COMPARISONS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
-from edge.errors import EdgeError, InvalidFile, UsageError
+from edge.errors import EdgeError, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from edge.engine import Engine
     from edge.kv.config import KVPlan
+    from edge.model.library import Choice
 
 #: fields of Sampling, each an option of the same name
 TEXT_LIMIT = 64 << 20  # bytes of a text file or of standard input
@@ -49,13 +49,12 @@ ACTIVATION = option(
 )
 
 
-def _model_file(default: str, more: str = "") -> Any:
-    return heading(
-        "Model",
-        option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder, or a pulled model "
-               f"(default: {default}).{more} A folder has the files of Hugging Face; a pulled model is given by its "
-               "name; the name bundled is the small model in the program, for demonstrations."),
-    )  # fmt: skip
+_MODEL_FILE = heading(
+    "Model",
+    option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder of Hugging Face, or the name of "
+           "a pulled model. Default: the model that bitnet-edge default shows, else the only pulled one, else demo, "
+           "the small model in the program, for tests."),
+)  # fmt: skip
 
 
 _format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
@@ -63,25 +62,7 @@ _format_options = heading("Loading", I2S_LAYOUT, ACTIVATION)
 
 def model_file_options(command: Any) -> Any:
     """A decorator: options for the model, and for what its file does not say."""
-    return _model_file("bundled")(_format_options(command))
-
-
-def model_or_kiosk_options(command: Any) -> Any:
-    """The same for commands that run the example kiosk unless :func:`asks_for_model`."""
-    more = " With any other option about the model, the default is bundled."
-    return _model_file("the example kiosk", more)(_format_options(command))
-
-
-def asks_for_model(ctx: click.Context, *others: str) -> bool:
-    """Whether ``-m`` or another option about a model was given, on the command line or as a variable.
-
-    ``others``: names of the command's parameters that are not about a model; those of :data:`output_options` are known.
-    """
-    aside = {*others, "quiet", "verbose", "color"}
-    given = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
-    return any(
-        ctx.get_parameter_source(str(param.name)) in given for param in ctx.command.params if param.name not in aside
-    )
+    return _MODEL_FILE(_format_options(command))
 
 
 # fmt: off
@@ -379,13 +360,23 @@ def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {"system": system} if system else {}
 
 
-def model_path(flags: Mapping[str, Any]) -> str:
-    """The value of --model, or the path of the bundled model."""
-    if flags.get("model") is not None:
-        return str(flags["model"])
-    from edge.model.library import bundled
+def choice(out: Output, flags: Mapping[str, Any]) -> Choice:
+    """The model of --model; where that names none, the one that :func:`edge.model.library.choose` takes, and a remark
+    says which.
+    """
+    from edge.model.library import DEMO_ANSWERS, choose
 
-    return bundled()
+    chosen = choose(flags.get("model"))
+    if chosen.why == "demo":
+        out.warn(DEMO_ANSWERS)
+    elif chosen.why != "named":
+        out.info(f"bitnet-edge: model {chosen.name}", "dim")
+    return chosen
+
+
+def model_path(out: Output, flags: Mapping[str, Any]) -> str:
+    """The path of that model."""
+    return choice(out, flags).path
 
 
 @contextmanager
@@ -400,12 +391,10 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
         for line in plan.lines():
             out.info(f"plan: {line}", "dim")
 
-    model = str(flags.get("model") or "")
-    if model.endswith(".toml") and os.path.isfile(model):
-        raise InvalidFile(f"{model}: a house file is not a model; use bitnet-edge kiosk {model}")
+    name = choice(out, flags).name
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
-        engine = edge.load(flags.get("model"), **arguments)
+        engine = edge.load(name, **arguments)
         progress.close()
     with engine:
         if engine.plan.offload is not None:

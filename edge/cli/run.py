@@ -36,7 +36,6 @@ Examples:
 
 DETAILS = """\
 More examples:
-  bitnet-edge run "Two large lattes, please."                             # the example kiosk
   bitnet-edge run -m bonsai-1.7b "Summarise in one sentence:" -f notes.txt
   bitnet-edge run -m bonsai-1.7b --session guide.bes -sysf museum.txt -n 0  # read and save
   bitnet-edge run -m bonsai-1.7b --session guide.bes --session-ro "Where is the lift?"
@@ -48,14 +47,10 @@ If standard input is not a terminal, it is read to its end and appended to the p
 blank line. In a shell loop that reads a list, use </dev/null.
 """
 
-#: shown on a terminal when the bundled model answers because of another option
-NOTE = "(the bundled model answers: a small demonstration; for a better one: bitnet-edge pull bonsai-1.7b)"
-
 
 @click.command(
     cls=Command,
-    help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit. Without -m the example "
-    "kiosk answers, or, with any option except -p, -f, --json, -q, -v and --color, the bundled model.",
+    help="Print one answer to PROMPT (or -f FILE, or standard input: -) and exit.",
     short_help="Print one answer and exit.",
     epilog=EPILOG,
     details=DETAILS,
@@ -74,7 +69,7 @@ NOTE = "(the bundled model answers: a small demonstration; for a better one: bit
 )  # fmt: skip
 @options.system_options
 @options.session_options
-@options.model_or_kiosk_options
+@options.model_file_options
 @options.model_options
 @options.kv_options
 @options.sampling_options
@@ -83,7 +78,7 @@ NOTE = "(the bundled model answers: a small demonstration; for a better one: bit
 @heading(
     "Output",
     option("--json", "as_json", is_flag=True, help="Print one JSON object: text, finish_reason, usage, timings, "
-           "model, kv. The kiosk: text, finish_reason, house, operations, state."),
+           "model, kv."),
     option("--jsonl", "as_jsonl", is_flag=True, advanced=True, help="Print one JSON object per line: ready, prefill, "
            "text, done, error (docs/contract.md)."),
 )
@@ -108,12 +103,6 @@ def run(
         raise UsageError("--json and --jsonl cannot be used together")
     if len(words) > 1:
         raise UsageError(f"put the prompt in quotes: bitnet-edge run {' '.join(words)!r}")
-    if not options.asks_for_model(ctx, "words", "prompt", "file", "as_json"):
-        from edge.cli.kiosk import answer
-
-        return answer(out, gather_prompt(words[0] if words else None, prompt, file), as_json)
-    if flags["model"] is None and is_tty(sys.stderr):
-        out.info(NOTE, "dim")
     system = options.system_prompt(flags)
     if raw and system is not None:
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")

@@ -16,12 +16,6 @@ from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 
-#: shown at the start without -m
-BUNDLED = "without -m the bundled model answers; it is for demonstrations only (try bitnet-edge pull bonsai-1.7b)"
-BUNDLED_BESIDE_KIOSK = (
-    "the kiosk answers on the page and at /kiosk/turn; without -m the other paths, such as /v1/chat/completions, are "
-    "answered by the bundled model, which is for demonstrations only"
-)
 SPARE = 64  # connections beside those that an answer is made for
 
 EPILOG = """\
@@ -72,8 +66,6 @@ docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
     option("--name", type=Text(), metavar="NAME", advanced=True, help="Model name that clients see. Default: the name "
            "in the file."),
     option("--metrics", is_flag=True, advanced=True, help="Serve Prometheus metrics at /metrics."),
-    option("--kiosk", type=Text(), metavar="FILE", help="Serve the kiosk of this house file: the page, and POST "
-           "/kiosk/turn. The other paths are answered by the model (docs/kiosk.md)."),
     option("--embeddings", is_flag=True, advanced=True, help="Serve /v1/embeddings only; for embedding models."),
     option("--wyoming", type=Text(), metavar="tcp://HOST:PORT", advanced=True,
            help="Also serve Home Assistant's voice assistant. This protocol has no key: an address that others can "
@@ -97,16 +89,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
     check_exposure(flags["host"], flags["api_key"], flags["insecure"], flags["socket_path"], flags["wyoming"])
     flags["overflow"] = flags["overflow"] or "stop"  # a client learns that it is too long; nothing is cut silently
     defaults = options.ask_arguments({**flags, "by": None})
-    desk = None
-    if flags["kiosk"] is not None:
-        from edge.kiosk.deliver import delivery
-        from edge.kiosk.house import load
-        from edge.serve.kiosk import Desk
-
-        house = load(flags["kiosk"])
-        desk = Desk(house, delivery(house, os.path.dirname(os.path.abspath(flags["kiosk"])), out.line))
     settings = Settings(
-        kiosk=desk,
         name=flags["name"], api_key=flags["api_key"] or None, hosts=tuple(n.lower() for n in flags["host_names"]),
         cors=flags["cors"], metrics=flags["metrics"], parallel=flags["parallel"], queue=flags["queue"],
         timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(flags["state_size"], "state_size") or 0,
@@ -132,16 +115,13 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     failure: list[BaseException] = []
 
     def ready() -> None:
-        desk = service.settings.kiosk
-        if flags["model"] is None:
-            out.info(BUNDLED if desk is None else BUNDLED_BESIDE_KIOSK, "dim")
-        out.info(f"{desk.house.name if desk else service.name} answers at {address_of(listening)}")
+        out.info(f"{service.name} answers at {address_of(listening)}")
         ended.wait()
 
     def load() -> None:
         try:
             if flags["embeddings"]:
-                service.open_embedder(embedder(flags))
+                service.open_embedder(embedder(out, flags))
                 ready()
                 return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
@@ -189,14 +169,14 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     return 0
 
 
-def embedder(flags: dict[str, Any]) -> Any:
+def embedder(out: Output, flags: dict[str, Any]) -> Any:
     """The model of the options, for embeddings."""
     from edge.formats import open_checkpoint
     from edge.model.cores import choose
     from edge.model.reading import settle
     from edge.tools.embed import Embedder
 
-    path = options.model_path(flags)
+    path = options.model_path(out, flags)
     checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     n_threads, cores = choose(flags["threads"])
     return Embedder(settle(checkpoint, n_threads), n_threads, cores)

@@ -57,8 +57,8 @@ def run_socket(
     """Serve many clients on a socket."""
     from edge.serve.socket import Server
 
-    server = Server(listener, welcome, alive, f"{name} listens at {listener.path}")
-    run_until_signal(server.run(lambda: out.info(f"listening at {listener.path}")))
+    server = Server(listener, welcome, alive, f"{name} answers at {listener.path}")
+    run_until_signal(server.run(lambda: out.info(f"{name} answers at {listener.path}")))
 
 
 def _desk(

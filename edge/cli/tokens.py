@@ -51,7 +51,7 @@ def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **
     import json
 
     out = ctx.ensure_object(Output)
-    tokenizer, ids = _encode(text, flags)
+    tokenizer, ids = _encode(out, text, flags)
     if as_json and pieces:
         out.json([{"id": token, "text": tokenizer.token_text(token)} for token in ids])
     elif as_json:
@@ -77,7 +77,7 @@ def encode(ctx: click.Context, text: str | None, as_json: bool, pieces: bool, **
 def count(ctx: click.Context, text: str | None, as_json: bool, **flags: Any) -> None:
     """Run the command: text -> number of tokens."""
     out = ctx.ensure_object(Output)
-    _, ids = _encode(text, flags)
+    _, ids = _encode(out, text, flags)
     if as_json:
         out.json({"tokens": len(ids)})
     else:
@@ -103,7 +103,7 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
         if not word.isdecimal():
             raise UsageError(f"'{word[:40]}' is not a token id" if word else "no token ids")
         numbers.append(int(word))
-    with _tokenizer(flags) as tokenizer:
+    with _tokenizer(out, flags) as tokenizer:
         for token in numbers:
             if token >= tokenizer.n_vocab:
                 raise UsageError(f"token {token} does not exist: this model has {tokenizer.n_vocab} tokens")
@@ -114,25 +114,25 @@ def decode(ctx: click.Context, ids: tuple[str, ...], as_json: bool, **flags: Any
         out.line(text)
 
 
-def _encode(text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[int]]:
+def _encode(out: Output, text: str | None, flags: dict[str, Any]) -> tuple[Tokenizer, list[int]]:
     file = flags["file"]
     if text is not None and file is not None:
         raise UsageError("TEXT and -f cannot be used together")
     if text is None or text == "-":
         text = read_stdin(strip=False) if file in (None, "-") else options.read_text(file)
-    with _tokenizer(flags) as tokenizer:
+    with _tokenizer(out, flags) as tokenizer:
         bos = [tokenizer.bos_id] if flags["bos"] and tokenizer.bos_id is not None else []
         return tokenizer, bos + tokenizer.encode(text, special=flags["special"])
 
 
 @contextmanager
-def _tokenizer(flags: dict[str, Any]) -> Iterator[Tokenizer]:
+def _tokenizer(out: Output, flags: dict[str, Any]) -> Iterator[Tokenizer]:
     """A context manager: the tokenizer of the model; no weights are read."""
     from edge.formats import open_checkpoint
     from edge.prompt.tokenizer import Tokenizer
 
     checkpoint = open_checkpoint(
-        options.model_path(flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
+        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
     with checkpoint.whole():
         yield Tokenizer.of(checkpoint)

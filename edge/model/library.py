@@ -1,4 +1,5 @@
-"""Models by name: the known models, the folder of pulled models, and the path of a name.
+"""Models by name: the known models, the folder of pulled models, the path of a name, and which model answers where none
+is named.
 
 A pulled model is a folder below :func:`folder` that holds its files and ``pull.json``, which names their origin:
 
@@ -6,6 +7,7 @@ A pulled model is a folder below :func:`folder` that holds its files and ``pull.
     MODELS/bonsai-1.7b/pull.json
 
 ``pull.json`` is written last, so a folder without it is not a model.  :mod:`edge.tools.pull` fills these folders.
+``MODELS/.default`` holds the name of the default model.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 from edge.errors import ModelNotFound, UsageError
 
 RECORD = "pull.json"
+DEFAULT = ".default"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
@@ -84,8 +87,23 @@ class Pulled:
     converted: bool = False  # rewritten by `convert` after the download, so that it starts faster
 
 
-#: the name of the model that ships inside the package, and of its folder
-BUNDLED = "bundled"
+#: the name of the small model that ships inside the package, and the folder that it is in
+DEMO = "demo"
+DEMO_FOLDER = "bundled"
+#: said where the demo model answers because no other was chosen
+DEMO_ANSWERS = (
+    "no model was chosen: the demo model answers (5.8 M parameters, for tests); for a real one: bitnet-edge pull "
+    "bonsai-1.7b"
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which model answers, and why."""
+
+    name: str  # as -m takes it
+    path: str
+    why: str  # "named", "default", "only" (the only pulled one) or "demo" (there is nothing else)
 
 
 def folder() -> str:
@@ -97,12 +115,12 @@ def folder() -> str:
     return os.path.join(data, "bitnet-edge", "models")
 
 
-def bundled() -> str:
+def demo() -> str:
     """The path of the model that ships inside the package.  Raises ModelNotFound."""
-    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), BUNDLED)
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), DEMO_FOLDER)
     models = sorted(name for name in os.listdir(place) if name.endswith(".gguf")) if os.path.isdir(place) else ()
     if not models:
-        raise ModelNotFound("this copy has no bundled model; give the path of a .gguf file or a Hugging Face folder")
+        raise ModelNotFound("this copy has no demo model; give the path of a .gguf file or a Hugging Face folder")
     return os.path.join(place, models[0])
 
 
@@ -110,7 +128,7 @@ def checked_name(name: str) -> str:
     """Return ``name`` if it is a valid model name.  Raises UsageError."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name[:60]}' cannot be the name of a model; use small letters, digits, '.', '-' and '_'")
-    if name == BUNDLED:
+    if name == DEMO:
         raise UsageError(f"'{name}' is the name of the model that ships with the program; use another name")
     return name
 
@@ -139,6 +157,58 @@ def pulled() -> list[Pulled]:
     except OSError:
         return []
     return [model for name in names if (model := find(name)) is not None]
+
+
+def default() -> str | None:
+    """The name of the default model; None if none is set."""
+    try:
+        with open(os.path.join(folder(), DEFAULT), encoding="utf-8", errors="replace") as file:
+            name = file.read(200).strip()
+    except OSError:
+        return None
+    return name if NAME.fullmatch(name) else None
+
+
+def set_default(name: str) -> None:
+    """Make a pulled model, or the demo model, the one that answers where none is named.  Raises ModelNotFound."""
+    if name != DEMO and find(name) is None:
+        raise ModelNotFound(f"no model named '{name[:60]}' was pulled; bitnet-edge list shows those that were")
+    os.makedirs(folder(), exist_ok=True)
+    path = os.path.join(folder(), DEFAULT)
+    with open(path + ".new", "w", encoding="utf-8") as out:
+        out.write(name + "\n")
+    os.replace(path + ".new", path)
+
+
+def forget_default() -> None:
+    """From now on no model is the default."""
+    try:
+        os.unlink(os.path.join(folder(), DEFAULT))
+    except FileNotFoundError:
+        pass
+
+
+def choose(model: str | os.PathLike[str] | None = None) -> Choice:
+    """The model that answers: ``model``, else that of BITNET_EDGE_MODEL, the default, the only pulled one, the demo.
+
+    Raises ModelNotFound for a name that cannot be used, or a default that is gone.
+    """
+    wanted = os.environ.get("BITNET_EDGE_MODEL") if model is None else os.fspath(model)
+    if wanted:
+        return Choice(wanted, resolve(wanted), "named")
+    name = default()
+    if name == DEMO:
+        return Choice(DEMO, demo(), "default")
+    if name is not None:
+        found = find(name)
+        if found is None:
+            raise ModelNotFound(f"the default model {name} is not on this machine; use bitnet-edge pull {name}, or "
+                                "bitnet-edge default NAME for another")
+        return Choice(name, found.path, "default")
+    models = pulled()
+    if len(models) == 1:
+        return Choice(models[0].name, models[0].path, "only")
+    return Choice(DEMO, demo(), "demo")
 
 
 def write_record(model: Pulled, file: str | None) -> None:
@@ -171,6 +241,8 @@ def remove(name: str) -> int:
         os.unlink(os.path.join(place, RECORD))  # first: half a model must not be found
     except FileNotFoundError:
         pass
+    if default() == name:
+        forget_default()
     shutil.rmtree(place)
     return nbytes
 
@@ -179,7 +251,7 @@ def near(name: str) -> list[str]:
     """At most three names of known and pulled models that resemble ``name``, the most similar first."""
     from difflib import get_close_matches
 
-    names = {BUNDLED, *KNOWN, *(model.name for model in pulled())}
+    names = {DEMO, *KNOWN, *(model.name for model in pulled())}
     plain = name.lower()
     inside = sorted(each for each in names if len(plain) >= 4 and plain in each)
     return (inside + [each for each in get_close_matches(plain, names, n=3) if each not in inside])[:3]
@@ -193,8 +265,8 @@ def resolve(model: str) -> str:
     """
     if os.path.exists(model):
         return model
-    if model == BUNDLED:
-        return bundled()
+    if model == DEMO:
+        return demo()
     name = model[len("hf:") :] if model.startswith("hf:") else model
     if model.startswith("hf:"):
         for each in pulled():

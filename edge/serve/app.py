@@ -51,19 +51,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         return service.engine.plan.kv_type
 
     async def models(_: Request) -> Response:
-        found = openai.models(service.name, int(service.begun), service.n_ctx)
-        if service.settings.kiosk is not None:
-            found["data"][0]["kiosk"] = service.settings.kiosk.house.name
-        return answer_json(found)
-
-    async def kiosk_turn(request: Request) -> Response:
-        desk = service.settings.kiosk
-        if desk is None:
-            raise Refusal(404, "no kiosk is served; start the server with --kiosk FILE", "not_found")
-        fields = Fields(await body_of(request))
-        if "text" not in fields.body:
-            raise bad("text is missing: send what the guest said, or null to greet a new guest", "text")
-        return answer_json(await asyncio.to_thread(desk.turn, fields.text("session"), fields.text("text")))
+        return answer_json(openai.models(service.name, int(service.begun), service.n_ctx))
 
     async def one_model(request: Request) -> Response:
         n_ctx, name = service.n_ctx, request.path_params["name"]
@@ -156,7 +144,7 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
     routes = [Route("/", page, methods=["GET"]), Route("/health", health), Route("/v1/health", health),
               Route("/metrics", metrics), Route("/tokenize", tokenize, methods=["POST"]),
-              Route("/detokenize", detokenize, methods=["POST"]), Route("/kiosk/turn", kiosk_turn, methods=["POST"])]
+              Route("/detokenize", detokenize, methods=["POST"])]
     for path, handler, method in (("/models", models, "GET"), ("/models/{name:path}", one_model, "GET"),
                                   ("/chat/completions", chat, "POST"), ("/completions", completion, "POST"),
                                   ("/embeddings", embeddings, "POST")):

@@ -32,7 +32,6 @@ class Settings:
     hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()  # origins of other sites that may ask; "*": all
     metrics: bool = False
-    kiosk: Any = None  # edge.serve.kiosk.Desk: the visits of /kiosk/turn, which the page then shows
     parallel: int = 1
     queue: int = 64
     timeout: float | None = None  # seconds for one answer

@@ -1,7 +1,7 @@
 """doctor: what this machine supports, as text and as a dictionary, and a test that its results are correct.
 
 The self-test multiplies a small ternary matrix with the kernels of every instruction set that this processor supports
-and compares each integer with plain Python.  Then the bundled model answers greedily and must give the tokens that are
+and compares each integer with plain Python.  Then the demo model answers greedily and must give the tokens that are
 stored with it.  Answers are bit-equal on every machine, so the same stored answers serve for all.
 """
 
@@ -50,7 +50,7 @@ def report(selftest: bool = True, board: Board | None = None) -> dict[str, Any]:
         "libgomp": _libgomp(),
         "kv_types": _kv_types(),
         "head": _head(),
-        "model": _bundled_model(),
+        "model": _demo_model(),
     }
     facts["selftest"] = {"kernels": kernel_test(), "model": model_test()} if selftest else None
     facts["warnings"] = _warnings(facts)
@@ -203,11 +203,11 @@ def _kv_types() -> dict[str, str | None]:
     return {name: MARKS.get(name) for name in NAMES}
 
 
-def _bundled_model() -> dict[str, Any]:
+def _demo_model() -> dict[str, Any]:
     facts: dict[str, Any] = {"path": None, "bytes": None, "error": None}
     paths = sorted(MODELS.glob("*.gguf"))
     if not paths:
-        return {**facts, "error": "no model is bundled with this installation"}
+        return {**facts, "error": "this installation has no demo model"}
     facts |= {"path": str(paths[0]), "bytes": paths[0].stat().st_size}
     try:
         from edge.formats import open_checkpoint
@@ -268,14 +268,14 @@ def kernel_test(n_row: int = 5, k: int = 384) -> dict[str, str]:
 
 
 def model_test() -> str:
-    """ "ok", "skipped: why" or "wrong: what": the bundled model against the golden answers beside it.
+    """ "ok", "skipped: why" or "wrong: what": the demo model against the golden answers beside it.
 
     ``MODEL.golden.json`` holds ``turns``: each a ``question``, the greedy ``answer`` and its token ``ids``, computed
     by the NumPy model of tests/oracles/forward.py.
     """
     models = sorted(MODELS.glob("*.gguf"))
     if not models:
-        return "skipped: no bundled model"
+        return "skipped: no demo model"
     path = models[0].with_suffix(".golden.json")
     if not path.exists():
         return f"skipped: {path.name} is missing"

@@ -39,7 +39,7 @@ Priority: optional
 Description: language model that answers on this machine, offline
  A ternary (BitNet b1.58) language model answers on a Raspberry Pi or any
  64-bit ARM or x86 machine, in memory that is known beforehand. With a small
- demonstration model, a service on a unix socket, and examples for kiosks.
+ demonstration model, a service on a unix socket, and an example of a kiosk.
 """
 
 
@@ -93,8 +93,7 @@ def stage(folder: Path, tree: Path) -> None:
     (tree / "usr/bin").mkdir(parents=True)
     (tree / "usr/bin/bitnet-edge").symlink_to("../lib/bitnet-edge/bitnet-edge")
 
-    kiosk = ROOT / "packaging" / "kiosk"
-    put(kiosk / "bitnet-edge.service", tree / "usr/lib/systemd/system/bitnet-edge.service")
+    put(ROOT / "packaging" / "systemd" / "bitnet-edge.service", tree / "usr/lib/systemd/system/bitnet-edge.service")
     put(HERE / "bitnet-edge.sysusers", tree / "usr/lib/sysusers.d/bitnet-edge.conf")
     put(HERE / "bitnet-edge.default", tree / "etc/default/bitnet-edge")
     for name, text in man.pages():
@@ -111,8 +110,8 @@ def stage(folder: Path, tree: Path) -> None:
 
     about = tree / "usr/share/doc/bitnet-edge"
     for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
-        put(kiosk / example, about / "examples" / example, 0o755)
-    for page in ("kiosk.md", "service.md", "contract.md", "cli.md"):
+        put(ROOT / "examples" / "kiosk" / example, about / "examples" / example, 0o755)
+    for page in ("service.md", "contract.md", "cli.md"):
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in
     put(licences, about / "copyright")

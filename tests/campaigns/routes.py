@@ -1,6 +1,6 @@
-"""Random requests, most of them wrong, to every route of `bitnet-edge serve`: with a model, a kiosk, and embeddings.
+"""Random requests, most of them wrong, to every route of `bitnet-edge serve`: with a model, and with embeddings.
 
-    python tests/campaigns/routes.py [--minutes 3] [--clients 8] [--seed 1] [--service kiosk --only N]
+    python tests/campaigns/routes.py [--minutes 3] [--clients 8] [--seed 1] [--service model --only N]
 
 A request is a valid one of its route, of which some fields, header lines, the path, the method or the bytes of the body
 are replaced.  It is sent at once, in pieces, several on one connection, or not to its end.  Allowed is an answer, or an
@@ -29,11 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.campaigns.serve import POOL, resources
 from tests.http_service import Server, serving
-from tests.services import ROOT, short_folder
 
 PATIENCE = 120.0  # seconds for one connection
 FIRST = 0.3  # share of the time after which what is held is measured
-GROWTH = 24 << 20  # bytes more at the end: conversations that are kept, 1000 visits of a kiosk, fragments
+GROWTH = 24 << 20  # bytes more at the end: conversations that are kept, fragments
 SAID = [{"role": "user", "content": "Two teas, please."}]
 FUNCTION = {"type": "function", "function": {"name": "order", "description": "Order a drink", "parameters": {
     "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"]}}}  # fmt: skip
@@ -61,7 +60,6 @@ ROUTES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
                                "options": {**SAMPLING, "num_predict": 8}, "format": {"type": "object"}, "images": [],
                                "suffix": "", "template": ""}, ("prompt", "options")),
     "/api/show": ("POST", {"model": "any"}, ()),
-    "/kiosk/turn": ("POST", {"session": None, "text": "two Sourdough loaf"}, ("session", "text")),
     **{path: ("GET", {}, ()) for path in ("/", "/health", "/v1/health", "/metrics", "/v1/models", "/v1/models/any",
                                           "/api/tags", "/api/version")},
 }  # fmt: skip
@@ -103,7 +101,7 @@ PATHS = [
     "/..%2f..%2fetc/passwd", "/../../etc/passwd", "/v1/models/../../x", "/v1/models/%00", "/v1/models/\xff", "/%",
     "/v1/models/%ed%a0%80", "/v1/models/" + "x" * 5000, "//evil.example/", "/[", "[", "*", "http://evil.example/health",
     "http://[/health", "127.0.0.1:80", "/health/", "/v1/chat/completions/", "/V1/MODELS", "/?" + "a=b&" * 3000,
-    "/health#x", "/health?\x00", "", "?", "/health%0d%0aX:%20y", "/api/", "/kiosk/turn/..;/", "/x" * 40_000,
+    "/health#x", "/health?\x00", "", "?", "/health%0d%0aX:%20y", "/api/", "/v1/models/..;/", "/x" * 40_000,
 ]  # fmt: skip
 METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "PRI", "get", "X" * 300, "é"]
 
@@ -298,24 +296,18 @@ def polite(server: Server, name: str) -> Any:
     """An answer that is always the same."""
     if name == "embeddings":
         return server.ask("POST", "/v1/embeddings", {"input": "Two teas, please."})[2]["data"]
-    if name == "kiosk":
-        return server.ask("POST", "/kiosk/turn", {"session": None, "text": "Two rye bread, please."})[2]["say"]
     return server.chat("Two teas, please.")["choices"]
 
 
 @contextlib.contextmanager
 def started(name: str) -> Iterator[Server]:
     """A service of this kind."""
-    with short_folder() as folder:
-        house = folder / "house.toml"
-        text = (ROOT / "tests/vectors/kiosk/houses/bakery.toml").read_text()
-        house.write_text(text + '\n[orders]\nfile = "orders.jsonl"\n')
-        options = {"model": ["--metrics"], "kiosk": ["--kiosk", str(house)], "embeddings": ["--embeddings"]}[name]
-        with serving("--parallel", "2", "--ctx", "512", *options) as server:
-            yield server
+    options = {"model": ["--metrics"], "embeddings": ["--embeddings"]}[name]
+    with serving("--parallel", "2", "--ctx", "512", *options) as server:
+        yield server
 
 
-SERVICES = ("model", "kiosk", "embeddings")
+SERVICES = ("model", "embeddings")
 
 
 def campaign(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients import ROOT, serve
+from clients import serve
 
 selenium = pytest.importorskip("selenium")
 
@@ -169,40 +169,3 @@ def test_an_error_is_shown_and_the_page_goes_on(browser: Any, url: str) -> None:
     wait(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".say.error"))
     assert "context" in browser.find_element(By.CSS_SELECTOR, ".say.error").text
     assert say(browser, "Two teas.")
-
-
-@pytest.fixture(scope="module")
-def kiosk() -> Iterator[str]:
-    with serve("--kiosk", str(ROOT / "edge" / "kiosk" / "example.toml")) as url:
-        yield url
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_kiosk(browser: Any, kiosk: str, screen: str) -> None:
-    """The order stands beside the talk, or above it on a phone, and follows it."""
-    open_page(browser, kiosk, SCREENS[screen])
-    order = browser.find_element(By.ID, "order")
-    wait(browser, lambda: order.text)
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    browser.save_screenshot(str(PICTURES / f"kiosk-{screen}-begin.png"))
-    say(browser, "Two large lattes with oat milk and a scone, please.")
-    assert "latte" in order.text.lower() and "Total" in order.text
-    say(browser, "And a pot of tea.")
-    script = "<img src=x onerror='window.hit=true'><script>window.hit=true</script>"
-    say(browser, script)
-    assert browser.execute_script("return window.hit") is None
-    assert not browser.find_elements(By.CSS_SELECTOR, "main img, main script")
-    fits = "return document.documentElement.scrollWidth <= window.innerWidth"
-    assert browser.execute_script(fits), "scrolls sideways"
-    latest = browser.find_elements(By.CSS_SELECTOR, ".say")[-1]
-    wait(browser, lambda: in_sight(browser, latest))
-    assert browser.execute_script("""
-        const order = arguments[0].getBoundingClientRect();
-        return order.top >= 0 && order.bottom <= innerHeight""", order), "the order is not in sight"
-    browser.save_screenshot(str(PICTURES / f"kiosk-{screen}.png"))
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-        {"name": "prefers-color-scheme", "value": "dark"}]})
-    browser.save_screenshot(str(PICTURES / f"kiosk-{screen}-dark.png"))
-    small = [e.text for e in browser.find_elements(By.CSS_SELECTOR, "button") if e.is_displayed() and
-             (e.size["height"] < 44)]
-    assert not small, f"too small for a finger: {small}"
