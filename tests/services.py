@@ -31,11 +31,13 @@ def short_folder() -> Iterator[Path]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Variables for a program under test: the caller's, without those that would change what it does."""
+    """Variables for a program under test: the caller's, without those that would change what it does; the demo model
+    answers where a test names none.
+    """
     foreign = ("BITNET_EDGE", "NOTIFY_SOCKET", "WATCHDOG_", "SPEAK", "TOKENS", "PATIENCE", "GREETING", "DISPLAY",
                "NO_COLOR", "CLICOLOR_FORCE")  # fmt: skip
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return {**kept, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **extra}
+    return {**kept, "BITNET_EDGE_MODEL": "demo", "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **extra}
 
 
 def on_a_terminal(state: Path, **extra: str) -> dict[str, str]:

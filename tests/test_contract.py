@@ -429,9 +429,9 @@ def test_exit_143_terminate(start: Any) -> None:
     process.terminate()
     assert process.wait(300) == 143
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
-    for args in (("chat",), ("chat", "--jsonl")):
+    for args in (("chat", "-q"), ("chat", "--jsonl")):
         waiting = start(*args)
-        if args == ("chat",):
+        if "-q" in args:
             waiting.stdin.write(b"hello\n")
         waiting.stdout.readline()
         waiting.terminate()
@@ -565,7 +565,7 @@ def test_run_imports_no_numpy(call: Any) -> None:
 def test_bare_command(call: Any) -> None:
     done = call()
     assert done.returncode == 0 and done.stderr == ""
-    assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat -m" in done.stdout
+    assert 'bitnet-edge run "' in done.stdout and "bitnet-edge chat" in done.stdout
 
 
 # ---- sessions --------------------------------------------------------------------------------------------------------
@@ -658,21 +658,21 @@ def test_chat_without_terminal(call: Any) -> None:
 
 
 def test_chat_pipe_errors(call: Any) -> None:
-    done = call("chat", stdin="/rubbish\nhello\n")
+    done = call("chat", "-q", stdin="/rubbish\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "/help" in done.stderr
     done = call("chat", "--overflow", "stop", "--ctx", "64", stdin="hello\nlong\nhello\n")
     assert done.returncode == 7 and done.stdout.count("hello") == 1
-    done = call("chat", stdin=b"hello\n\xff\xfe oops\nhello\n")
+    done = call("chat", "-q", stdin=b"hello\n\xff\xfe oops\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n" * 2)
     assert done.stderr.count("\n") == 1 and "not UTF-8" in done.stderr
-    done = call("chat", stdin=b"a\0b\nhello\n")
+    done = call("chat", "-q", stdin=b"a\0b\nhello\n")
     assert (done.returncode, done.stdout) == (2, "You said: hello\n") and "byte 1 is NUL" in done.stderr
-    done = call("chat", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
+    done = call("chat", "-q", stdin=b'"""\none\n\xff\ntwo"""\nhello\n')
     assert (done.returncode, done.stdout) == (2, "You said: hello\n")
     for line, wrong in ((b"a\0b", "this line is not UTF-8 text (byte 1 is NUL)"),
                         (b"\xff", "this line is not UTF-8 text (byte 0)"),
                         (b"/rubbish", "unknown command /rubbish; /help lists the commands")):
-        done = call("chat", stdin=line + b"\nhello\n/exit\n")
+        done = call("chat", "-q", stdin=line + b"\nhello\n/exit\n")
         assert (done.returncode, done.stdout) == (2, "You said: hello\n")
         assert done.stderr.endswith(f"bitnet-edge: {wrong}\n")
 
