@@ -156,7 +156,7 @@ PYTHON_PAGE = (ROOT / "docs" / "python.md").read_text()
 def test_python_page_runs(bundled_model: Path, tmp_path: Path, number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", blocks(PYTHON_PAGE, "python")[number]], cwd=tmp_path, capture_output=True, text=True,
-        env={"PYTHONPATH": str(ROOT)}, timeout=120,
+        env={"PYTHONPATH": str(ROOT), "BITNET_EDGE_MODEL": "demo"}, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout.strip() and not done.stderr, done.stderr
 
