@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from edge.errors import EXIT_CODES
-from edge.model.library import bundled
+from edge.model.library import demo
 from tests.limits import can_limit_threads, few_threads
 from tests.services import REAL, environment
 
@@ -142,7 +142,7 @@ class Fault:
 
     def model_is_cut(self) -> str:
         """A model file that ends anywhere."""
-        data = Path(bundled()).read_bytes()
+        data = Path(demo()).read_bytes()
         (self.folder / "m.gguf").write_bytes(data[: self.rng.randrange(len(data))])
         done = self.run("run", "-m", "m.gguf", *ASK)
         assert done.returncode == 4, done.returncode
