@@ -13,60 +13,45 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parent / "memory-and-boards.md"
 sys.path.insert(0, str(PAGE.parent.parent))
 
-from docs.make_models import MODELS, PROGRAM, Model, head_bytes, ternary_bytes  # noqa: E402
-from edge.model.library import KNOWN  # noqa: E402
-from edge.model.shapes import SHAPES  # noqa: E402
-from pyx.kv import KVCache  # noqa: E402
-
-#: bytes of a board's memory, as sold
-BOARDS = tuple(gib << 30 for gib in (1, 2, 4, 8))
-#: share of a board's memory that is left for the program
-FREE = 0.75
-STEP = 1024
+from docs.make_models import MODELS  # noqa: E402
+from edge.kv.config import KVConfig  # noqa: E402
+from edge.model.footprint import BOARDS, left_on  # noqa: E402
+from edge.tools import fit  # noqa: E402
 
 
-def bytes_at(model: Model, n_ctx: int, kv: str) -> int:
-    """Memory of a model with a context of ``n_ctx`` tokens: weights, output head, KV cache, program."""
-    c = SHAPES[model.shape].config(model.name)
-    cache = KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, n_ctx, kv)
-    return ternary_bytes(c) + head_bytes(c, model.table) + cache + PROGRAM
-
-
-def longest(model: Model, memory: int, kv: str) -> str:
-    """The longest context that fits, up to the length the model was trained on."""
-    trained = SHAPES[model.shape].config(model.name).n_ctx_train
-    fits = [n for n in range(STEP, trained + 1, STEP) if bytes_at(model, n, kv) <= FREE * memory]
-    return f"{max(fits)}" if fits else "-"
+def bytes_at(subject: fit.Subject, n_ctx: int, kv: str) -> int:
+    """Memory of the whole process with a context of ``n_ctx`` tokens."""
+    return fit.needed(subject, fit.Wishes(KVConfig(n_ctx, kv))).total_bytes
 
 
 def header(columns: list[str]) -> list[str]:
     return [f"| model | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
 
 
+def subjects() -> list[fit.Subject]:
+    """The models, each with the name under which it can be pulled."""
+    return [fit.published(model.shape) for model in MODELS]
+
+
 def boards() -> str:
     """Longest contexts by model and board."""
-    lines = header([f"{board >> 30} GB" for board in BOARDS])
-    for model in MODELS:
-        if name := pulled(model):
-            lines.append(f"| `{name}` | " + " | ".join(longest(model, board, "int8") for board in BOARDS) + " |")
-    return "\n".join(lines)
+    lines = header([f"{fit.sold(board)}" for board in BOARDS])
+    for subject in subjects():
+        cells = (fit.on_board(subject, fit.Wishes(), board).longest or "-" for board in BOARDS)
+        lines.append(f"| `{subject.name}` | " + " | ".join(map(str, cells)) + " |")
+    room = " | ".join(f"{left_on(board) / 1e6:.0f} MB" for board in BOARDS)
+    return "\n".join([*lines, f"| *for the program* | {room} |"])
 
 
 def contexts() -> str:
     """Memory of the whole process by model, context and KV type, in MB."""
     columns = [(2048, "int8"), (4096, "int8"), (8192, "int8"), (8192, "int4")]
     lines = header([f"{n} tokens, {kv}" for n, kv in columns])
-    for model in MODELS:
-        if name := pulled(model):
-            trained = SHAPES[model.shape].config(model.name).n_ctx_train
-            cells = (f"{bytes_at(model, n, kv) / 1e6:.0f} MB" if n <= trained else "-" for n, kv in columns)
-            lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    for subject in subjects():
+        trained = subject.checkpoint.config.n_ctx_train
+        cells = (f"{bytes_at(subject, n, kv) / 1e6:.0f} MB" if n <= trained else "-" for n, kv in columns)
+        lines.append(f"| `{subject.name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def pulled(model: Model) -> str | None:
-    """The name under which a model can be pulled."""
-    return next((name for name in (model.shape, f"bitnet-{model.shape}") if name in KNOWN), None)
 
 
 def page(text: str) -> str:

@@ -14,19 +14,9 @@ PAGE = Path(__file__).resolve().parent / "models.md"
 sys.path.insert(0, str(PAGE.parent.parent))
 
 from benchmarks.board_model import BOARDS  # noqa: E402
-from edge.config import ModelConfig  # noqa: E402
-from edge.formats.names import layer_shapes  # noqa: E402
+from edge.formats import gguf  # noqa: E402
 from edge.model.families import FAMILIES, REFUSED  # noqa: E402
-from edge.model.library import KNOWN  # noqa: E402
-from edge.model.shapes import SHAPES, shape_of  # noqa: E402
-from pyx.kv import KVCache  # noqa: E402
-
-CTX = 2048
-#: bytes that the program takes beside weights, head and KV cache
-PROGRAM = 60_000_000
-#: bytes of 128 weights: I2_S and our rows; Q2_0 of 128 and PQ2_0, with their scales
-PLAIN, GROUPED = 32, 34
-Q8_0 = 34 / 32
+from edge.tools import fit  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -35,11 +25,6 @@ class Model:
 
     name: str
     shape: str
-
-    @property
-    def table(self) -> float:
-        """Bytes a weight of the embedding and the output head as stored: `pull` converts F16 to Q8_0."""
-        return GROUPED / 128 if SHAPES[self.shape].table == "PQ2_0" else Q8_0
 
 
 MODELS = (
@@ -63,14 +48,15 @@ from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`
 test checks it. The published weights were not available when this was written: sizes are computed from the published
 dimensions (the feed-forward width of Falcon-E-1B from the size of its file), and each architecture is compared with
 `transformers` or NumPy on tiny models."""
-BY_MODEL = f"""Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
+BY_MODEL = """Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
 size of the file that `pull` keeps, after it has converted an output head in F16, matrices with a scale per 128 weights
-or another packing. Memory: the whole process, that is weights, output head, an int8 KV cache of {CTX} tokens and
-{PROGRAM / 1e6:.0f} MB for the program itself. Speed: the tokens per second that the memory of a board allows at most,
-after 512 tokens, with the memory speeds assumed in `benchmarks/board_model.py`. All speeds in this table are such
-bounds; none is measured. That program also counts the processor's instructions for six of these models. They give a
-lower bound only on the ARM laptop, for Ternary-Bonsai: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B.
-Speeds measured on an x86-64 machine are in `benchmarks/SPEED.md`."""
+or another packing. Memory: the whole process with the default context and KV cache (2048 tokens, int8), as
+`bitnet-edge fit MODEL --memory SIZE` shows it; where plenty is free, a faster output head takes more. Speed: the tokens
+per second that the memory of a board allows at most, after 512 tokens, with the memory speeds assumed in
+`benchmarks/board_model.py`. All speeds in this table are such bounds; none is measured. That program also counts the
+processor's instructions for six of these models. Its bound is the lower one only on the ARM laptop, for Ternary-Bonsai:
+at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on an x86-64 machine are in
+`benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
@@ -90,18 +76,6 @@ values are ternary; `convert --ternarise` rounds latent weights. `bitnet-edge mo
 sound."""
 
 
-def ternary_bytes(c: ModelConfig) -> int:
-    """Bytes of all projections: rows in whole blocks of 128."""
-    block = GROUPED if c.activation_quant == "int8-128" else PLAIN
-    shapes = [shape for shape in layer_shapes(c).values() if len(shape) == 2]
-    return c.n_layer * sum(n * -(-k // 128) * block for n, k in shapes)
-
-
-def head_bytes(c: ModelConfig, table: float) -> int:
-    """Bytes of the output head as it is used: int8 rows with a scale each, or the file's ternary blocks."""
-    return int(c.n_vocab * c.hidden * table) if table < 1 else c.n_vocab * (c.hidden + 4)
-
-
 def rate(speed: float) -> str:
     """Tokens a second in two digits."""
     return f"{speed:.0f}" if speed >= 10 else f"{speed:.1f}"
@@ -109,17 +83,15 @@ def rate(speed: float) -> str:
 
 def row(model: Model) -> str:
     """A line of the table of models."""
-    c = SHAPES[model.shape].config(model.name)
-    tables = 1 if c.tied else 2
-    stored = ternary_bytes(c) + int(tables * c.n_vocab * c.hidden * model.table)
-    kv = KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, CTX, "int8")
-    weights = ternary_bytes(c) + head_bytes(c, model.table)
-    memory = weights + kv + PROGRAM
-    token = weights + KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, 512, "int8")
+    subject = fit.published(model.shape)
+    c, tensors = subject.checkpoint.config, subject.checkpoint.tensors.values()
+    assert subject.known is not None, model
+    stored = sum(gguf.Entry(tensor.name, tensor.type, tensor.shape, b"").nbytes for tensor in tensors)
+    plan = fit.needed(subject, fit.Wishes())
+    token = fit.read_bytes(subject, plan)
     speeds = " | ".join(" to ".join(rate(gb_s * 1e9 / token) for gb_s in board.gb_s) for board in BOARDS)
-    known = next(known for known in KNOWN.values() if shape_of(known.name) == model.shape)
-    sizes = f"{known.nbytes / 1e6:.0f} MB | {stored / 1e6:.0f} MB"
-    return f"| {model.name} | {c.arch} | `bitnet-edge pull {known.name}` | {sizes} | {memory / 1e6:.0f} MB | {speeds} |"
+    sizes = f"{subject.known.nbytes / 1e6:.0f} MB | {stored / 1e6:.0f} MB | {plan.total_bytes / 1e6:.0f} MB"
+    return f"| {model.name} | {c.arch} | `bitnet-edge pull {subject.name}` | {sizes} | {speeds} |"
 
 
 def page() -> str:

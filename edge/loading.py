@@ -162,7 +162,7 @@ def load(
     from edge.model.library import choose as choose_model
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
-    from pyx.memory import rss, trim
+    from pyx.memory import trim
 
     chosen = choose_model(model)
     if chosen.why == "demo":
@@ -183,17 +183,9 @@ def load(
         beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
         wishes = wishes.pinning(beginning, checkpoint.config.n_ctx_train)
 
-    reading = None
-    if checkpoint.open:
-        from edge.model.reading import remembered, remembered_at, settle
-
-        reading = remembered_at(checkpoint)  # here, as what that takes stays and is part of the program's size
-        if remembered(reading, checkpoint) is None:
-            reserve += LEFT_BY_SCORING
+    reading, scoring = _scoring(checkpoint)
     output = ahead.result() if ahead else None
-    placement.release_pages(checkpoint)
-    trim()  # what reading the vocabulary left free would count as the program's, and go later
-    program = rss()["rss"] + STILL_TO_COME + reserve - (output.allocated if output else 0)
+    program = _resident(checkpoint) + scoring + reserve - (output.allocated if output else 0)
     # refuse before anything large is touched
     grammars = 0
     if constrained:
@@ -204,6 +196,8 @@ def load(
     if on_plan:
         on_plan(plan)
     if checkpoint.open:
+        from edge.model.reading import settle
+
         def made() -> Any:
             nonlocal output  # by no reading changed: scored with and kept
             output = output or building.output_head(checkpoint, head, n_threads)
@@ -248,6 +242,46 @@ def load(
     if wishes.kv_budget is not None and isinstance(wishes.kv_budget, str):
         check_budget(loaded, wishes.kv_budget)
     return engine
+
+
+def _scoring(checkpoint: Checkpoint) -> tuple[str | None, int]:
+    """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind; (None,
+    0) for a checkpoint whose file states everything.
+
+    Called before the program's size is measured: what it takes stays.
+    """
+    if not checkpoint.open:
+        return None, 0
+    from edge.model.reading import remembered, remembered_at
+
+    place = remembered_at(checkpoint)
+    return place, LEFT_BY_SCORING if remembered(place, checkpoint) is None else 0
+
+
+def _resident(checkpoint: Checkpoint) -> int:
+    """Bytes of this process with its first answer, less what :func:`expect` counts; called when the vocabulary was
+    read.
+    """
+    from edge.model import placement
+    from pyx.memory import rss, trim
+
+    placement.release_pages(checkpoint)
+    trim()  # what reading the vocabulary left free would count as the program's, and go later
+    return int(rss()["rss"]) + STILL_TO_COME
+
+
+def program_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes that the program itself takes with this model, as :func:`load` measures them before it plans."""
+    import pyx.sampler
+    import pyx.transformer  # noqa: F401
+    from edge.prompt.template import Template
+    from edge.prompt.tokenizer import Tokenizer
+
+    kept = Tokenizer.of(checkpoint), Template.for_model(checkpoint)
+    _, scoring = _scoring(checkpoint)
+    program = _resident(checkpoint) + scoring
+    del kept
+    return program
 
 
 def head_for(head: str, checkpoint: Checkpoint, wishes: KVConfig, constrained: bool = False) -> str:
@@ -396,9 +430,8 @@ def expect(
 ) -> Footprint:
     """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
     from edge.formats.checkpoint import GROUP_TYPES
-    from edge.formats.mapped import Map
     from edge.formats.mlx import whole_type
-    from edge.model.placement import code_bytes, in_place
+    from edge.model.placement import in_place, stored_bytes
     from pyx import scratch
     from pyx.head import placement
     from pyx.stored_rows import buffer_bytes
@@ -413,16 +446,16 @@ def expect(
         scales_inside = grouped or tensor.type in GROUP_TYPES or tensor.type == "MLX"
         allocated += 0 if scales_inside else 4
         if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
-            mapped += code_bytes(tensor, grouped)
+            mapped += stored_bytes(tensor, grouped)
         else:
-            allocated += code_bytes(tensor, grouped, copied=weights == "huge")
+            allocated += stored_bytes(tensor, grouped, copied=weights == "huge")
     table = checkpoint.tensors.get(checkpoint.head)
     stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding and embedding.type == "MLX" and embedding is not table:
-        allocated += code_bytes(embedding, True)
+        allocated += stored_bytes(embedding, True)
     work = scratch.bytes_for(config, n_threads) + _session_bytes(config, drafting)
-    if embedding and embedding.type != "MLX" and isinstance(embedding.data.obj, Map):
+    if embedding and embedding.type != "MLX" and embedding.mapped:
         work += buffer_bytes(embedding.type, config.hidden, n_threads)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
     copied = weights == "huge" and place.copied > 0

@@ -70,6 +70,12 @@ def _rm() -> click.Command:
     return rm
 
 
+def _fit() -> click.Command:
+    from edge.cli.fit import fit
+
+    return fit
+
+
 def _kv() -> click.Command:
     from edge.cli.kv import kv
 
@@ -138,6 +144,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "list": (_list, "List the pulled models, or those that can be pulled."),
     "default": (_default, "Show or set the model that answers where none is named."),
     "rm": (_rm, "Delete pulled models."),
+    "fit": (_fit, "Show whether a model fits this machine, and with which context."),
     "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
     "model": (_model, "Inspect a model file."),
     "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
@@ -161,6 +168,7 @@ NEIGHBOURS = {
     **dict.fromkeys(("ls", "models", "ps", "search"), "list"),
     **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
     **dict.fromkeys(("show", "info", "inspect", "describe"), "model show"),
+    **dict.fromkeys(("fits", "plan", "memory", "requirements"), "fit"),
     **dict.fromkeys(("quantize", "quantise", "import", "create", "repack", "llama-quantize"), "convert"),
     **dict.fromkeys(("benchmark", "speed", "perf", "llama-bench"), "bench"),
     **dict.fromkeys(("perplexity", "evaluate", "llama-perplexity"), "eval ppl"),

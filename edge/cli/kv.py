@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import click
 
 from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
 from edge.cli.output import Output
-from edge.errors import ModelNotFound, UsageError
-from edge.model.shapes import ALIASES, SHAPES, find, names
-
-if TYPE_CHECKING:
-    from edge.config import ModelConfig
-
+from edge.errors import UsageError
+from edge.model.shapes import names
 
 EPILOG = "Published models, with short and full names:\n" + "".join(
     f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
@@ -73,6 +66,7 @@ def plan(
 ) -> None:
     """Run the command; nothing is allocated."""
     from edge.kv import table as kv_table
+    from edge.tools.fit import opened
 
     out = ctx.ensure_object(Output)
     options.check_plot(plot)
@@ -80,15 +74,15 @@ def plan(
         if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
             raise UsageError("MODEL and -m cannot be used together")
         model = wanted
-    config, stored = _dimensions(out, model)
+    _, checkpoint = opened(model)
     table = kv_table.table(
-        config,
+        checkpoint.config,
         contexts,
         [part.strip() for part in types.split(",")] if types else kv_table.TYPES,
         windows,
         sinks,
         kv_budget,
-        stored,
+        checkpoint.tensors[checkpoint.head].type,
     )
     if plot is not None:
         from edge.tools.pictures import of_plan
@@ -99,26 +93,3 @@ def plan(
     else:
         for line in table.lines():
             out.line(line)
-
-
-def _dimensions(out: Output, model: str | None) -> tuple[ModelConfig, str]:
-    """The dimensions of a model and the type in which its output head is stored.
-
-    ``model``: a file, a folder, the name of a pulled model or else of a published one; None: the one that answers where
-    none is named.
-    Raises ModelNotFound.
-    """
-    from edge.formats import open_checkpoint
-    from edge.model import library
-
-    if model is None or os.path.exists(model) or model == library.DEMO or library.find(model.lower()) is not None:
-        checkpoint = open_checkpoint(options.model_path(out, {"model": model}))
-        return checkpoint.config, checkpoint.tensors[checkpoint.head].type
-    published = find(model)
-    if published is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(model.lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
-        raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
-    return published, SHAPES[published.name].table

@@ -86,19 +86,34 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
 @click.pass_context
 def list_models(ctx: click.Context, known: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
-    from edge.model.library import KNOWN, folder, pulled
+    from edge.model.library import folder, pulled
 
     out = ctx.ensure_object(Output)
-    models: list[Any] = list(KNOWN.values()) if known else pulled()
+    if known:
+        return _list_known(out, as_json)
+    models = pulled()
     if as_json:
         out.json([dataclasses.asdict(model) for model in models])
         return
     for model in models:
-        size, text = human(model.nbytes), model.source if not known else f"hf:{model.repo}  ({model.about})"
-        size = f"{size:>8} download" if known else f"{size:>8}"
-        out.line(f"{model.name:<16} {size}  {model.licence:<26} {text}")
+        out.line(f"{model.name:<16} {human(model.nbytes):>8}  {model.licence:<26} {model.source}")
     if not models:
         out.info(f"there are no models in {folder()}; bitnet-edge list --known shows which can be pulled")
+
+
+def _list_known(out: Output, as_json: bool) -> None:
+    """Print the models that can be pulled by name, with the smallest board for each."""
+    from edge.model.library import KNOWN
+    from edge.tools.fit import published, smallest_board, sold
+
+    boards = {name: smallest_board(published(name)) for name in KNOWN}
+    if as_json:
+        out.json([{**dataclasses.asdict(model), "board_bytes": boards[name]} for name, model in KNOWN.items()])
+        return
+    for name, model in KNOWN.items():
+        board = boards[name]
+        about = model.about + (f"; for boards with {sold(board)} of memory" if board else "")
+        out.line(f"{name:<16} {human(model.nbytes):>8} download  {model.licence:<26} hf:{model.repo}  ({about})")
 
 
 @click.command(

@@ -14,7 +14,6 @@ from edge.cli import options
 from edge.cli.command import Command, Noun, Text, heading, option
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.kv.config import KVConfig, KVPlan
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
@@ -28,14 +27,12 @@ def model() -> None:
 
 @model.command(
     cls=Command,
-    help="Show the contents of a model file and the memory needed to run it. PATH is a .gguf file, a Hugging Face "
-    "folder or the name of a pulled model. Default: as -m.",
-    short_help="Show dimensions, tensors, tokenizer, and the memory needed.",
+    help="Show the contents of a model file. PATH is a .gguf file, a Hugging Face folder or the name of a pulled model. "
+    "Default: as -m. The memory that it needs: bitnet-edge fit.",
+    short_help="Show dimensions, tensors and tokenizer.",
 )
 @click.argument("path", required=False, type=Text())
 @options.model_file_options
-@options.placement_options
-@options.kv_options
 @heading(
     "Output",
     option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."),
@@ -46,20 +43,15 @@ def model() -> None:
 def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **flags: Any) -> None:
     """Run the command; the weights are not read."""
     from edge.formats import open_checkpoint
-    from edge.loading import expect, head_for
     from edge.model.cores import find
     from edge.prompt.template import Template
     from edge.prompt.tokenizer import Tokenizer
-    from edge.session.drafting import Drafting
-    from pyx.memory import rss
 
     out = ctx.ensure_object(Output)
     if path is not None:
         if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
             raise UsageError("PATH and -m cannot be used together")
         flags["model"] = path
-    chosen = options.load_arguments(flags)
-    wishes = KVConfig(**{f.name: chosen[f.name] for f in dataclasses.fields(KVConfig) if f.name in chosen})
     checkpoint = open_checkpoint(
         options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
     )
@@ -79,20 +71,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
         },
         "template": Template.for_model(checkpoint).name,
         "readings": _facts_of(found),
-    }
-    place = "map" if flags["weights"] == "auto" else flags["weights"]  # where auto begins
-    drafting = Drafting.parse(flags["draft"]).under(wishes.kv_policy)
-    head = head_for(flags["head"], checkpoint, wishes)
-    expected = expect(checkpoint, head, place, rss()["rss"], find().threads, drafting)
-    plan = wishes.plan(checkpoint.config, expected)
-    facts["notes"] = [*checkpoint.notes, *plan.notes]
-    facts["plan"] = {
-        "ctx": plan.n_ctx,
-        "kv": plan.kv_type,
-        "window": plan.window,
-        "sinks": plan.sinks,
-        "kv_bytes": plan.kv_bytes,
-        "total_bytes": plan.total_bytes,
+        "notes": checkpoint.notes,
     }
     if tensors:
         facts["tensors"] = [
@@ -103,7 +82,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
     if as_json:
         out.json(facts)
     else:
-        for line in _lines(facts, plan):
+        for line in _lines(facts):
             out.line(line)
 
 
@@ -199,7 +178,7 @@ def _size_on_disk(path: str) -> int:
     return os.path.getsize(path)
 
 
-def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
     c, tok = facts["config"], facts["tokenizer"]
     heads = f"{count(c['n_head'], 'query head')}, {count(c['n_kv_head'], 'key/value head')}"
     rows = [
@@ -225,9 +204,6 @@ def _lines(facts: dict[str, Any], plan: KVPlan) -> Iterator[str]:
         yield f"{name:<11}{text}"
     for tensor in facts.get("tensors", ()):
         yield f"  {tensor['name']:<32} {tensor['type']:<6} {' x '.join(map(str, tensor['shape']))}"
-    yield "memory to run it"
-    for line in plan.lines():
-        yield f"  {line}"
 
 
 def _windows(c: dict[str, Any]) -> str:

@@ -47,6 +47,11 @@ class Tensor(NamedTuple):
     floats: str = "ternary"
     beside: tuple[Stored, ...] = ()  # MLX only: its scales and biases, see :mod:`edge.formats.mlx`
 
+    @property
+    def mapped(self) -> bool:
+        """Whether its bytes lie in a mapped file; those of an outline (:mod:`edge.tools.fit`) will."""
+        return isinstance(self.data.obj, Map) or not self.data
+
 
 @dataclass(frozen=True)
 class TokenizerSpec:

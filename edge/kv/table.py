@@ -16,12 +16,12 @@ from edge.config import ModelConfig
 from edge.errors import UsageError
 from edge.kv.config import PAGE, KVConfig, parse_kv_type
 from edge.kv.policy import Budget
+from edge.model.footprint import code_bytes
 from pyx.page import MARKS, NAMES
 
 #: all KV types, and the usual combination of two
 TYPES = (*NAMES, "int8:int4")
-TERNARY_BITS = 2.0  # of a weight in memory
-GROUP_BITS = TERNARY_BITS + 16 / 128  # with a float16 scale for each 128 weights (Ternary-Bonsai)
+TERNARY_BITS = 2.0  # of a weight in memory, without scales
 PAPER_BITS = 1.58  # of a weight on paper: log2(3)
 
 
@@ -46,16 +46,18 @@ class Weights:
     @classmethod
     def of(cls, c: ModelConfig, stored: str = "") -> Weights:
         """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file."""
+        from edge.formats.names import layer_shapes
         from pyx.head import placement
 
         layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
         norms = (4 if c.post_norm else 2) * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
         tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
         parameters = c.n_layer * (layer + norms) + c.hidden + tables
-        bits = GROUP_BITS if c.activation_quant == "int8-128" else TERNARY_BITS
+        grouped = c.activation_quant == "int8-128"
+        matrices = [shape for shape in layer_shapes(c).values() if len(shape) == 2]
         return cls(
             parameters,
-            int(c.n_layer * layer * bits / 8),
+            c.n_layer * sum(code_bytes(rows, k, grouped) for rows, k in matrices),
             placement("auto", stored, c.n_vocab, c.hidden, 1).nbytes,
             int(parameters * PAPER_BITS / 8),
         )

@@ -7,6 +7,18 @@ import re
 from typing import NamedTuple
 
 
+#: memory of boards in bytes, as they are sold; a GB is 10^9 bytes here, as everywhere in this program: boards have 2^30
+BOARDS = (512_000_000, *(gb * 10**9 for gb in (1, 2, 4, 8, 16)))
+#: what Linux without a desktop and the firmware take of it, assumed (a Pi Zero 2 W with 512 MiB shows 436 MB to Linux, of
+#: which 240 to 340 MB are free)
+SYSTEM = 256_000_000
+
+
+def left_on(memory: int) -> int:
+    """Bytes that the system of a board leaves for a program; ``memory``: of the board in bytes, as it is sold."""
+    return memory - SYSTEM
+
+
 class Footprint(NamedTuple):
     """Bytes that a model takes without its KV cache."""
 
@@ -28,6 +40,13 @@ class Footprint(NamedTuple):
     def coming(self) -> int:
         """Bytes that loading will add to the process."""
         return self.mapped + self.allocated + self.head_mapped + self.head_allocated + self.scratch + self.vocabulary
+
+
+def code_bytes(rows: int, k: int, grouped: bool) -> int:
+    """Bytes of a ternary matrix [rows][k] in memory: 2 bits for each weight, rows in whole blocks of 128; ``grouped``: with
+    a float16 scale in each block.
+    """
+    return rows * ((k + 127) // 128) * (34 if grouped else 32)
 
 
 def _read(*path: str) -> str:

@@ -28,7 +28,6 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 class Known:
     """A published model: where it is, its approximate size in bytes, and its licence.
 
-    ``about`` ends with the smallest board, by the rule of docs/make_boards.py.
     ``file`` names one file of the repository; None takes the folder (config.json, tokenizer and *.safetensors).
     """
 
@@ -46,29 +45,29 @@ KNOWN = {
     each.name: each
     for each in (
         Known("bonsai-1.7b", "prism-ml/Ternary-Bonsai-1.7B-gguf", "Ternary-Bonsai-1.7B-Q2_0.gguf", 463_000_000,
-              "Apache-2.0", "chat, thinking; for boards with 1 GB of memory"),
+              "Apache-2.0", "chat, thinking"),
         Known("bonsai-4b", "prism-ml/Ternary-Bonsai-4B-gguf", "Ternary-Bonsai-4B-Q2_0.gguf", 1_070_000_000,
-              "Apache-2.0", "chat, thinking; for boards with 2 GB of memory"),
+              "Apache-2.0", "chat, thinking"),
         Known("bonsai-8b", "prism-ml/Ternary-Bonsai-8B-gguf", "Ternary-Bonsai-8B-Q2_0.gguf", 2_180_000_000,
-              "Apache-2.0", "chat, thinking; for boards with 4 GB of memory"),
+              "Apache-2.0", "chat, thinking"),
         Known("bitnet-2b-4t", "microsoft/bitnet-b1.58-2B-4T-gguf", "ggml-model-i2_s.gguf", 1_190_000_000,
-              "MIT", "chat; for boards with 2 GB of memory"),
+              "MIT", "chat"),
         Known("falcon3-1b", "tiiuae/Falcon3-1B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 1_360_000_000,
-              "Falcon LLM Licence 2.0", "chat; for boards with 1 GB of memory"),
+              "Falcon LLM Licence 2.0", "chat"),
         Known("falcon3-3b", "tiiuae/Falcon3-3B-Instruct-1.58bit-GGUF", "ggml-model-i2_s.gguf", 2_220_000_000,
-              "Falcon LLM Licence 2.0", "chat; for boards with 2 GB of memory"),
+              "Falcon LLM Licence 2.0", "chat"),
         Known("falcon-e-1b", "tiiuae/Falcon-E-1B-Instruct-GGUF", "ggml-model-i2_s.gguf", 665_000_000,
-              "Falcon LLM Licence 2.0", "chat; for boards with 1 GB of memory"),
+              "Falcon LLM Licence 2.0", "chat"),
         Known("falcon-e-3b", "tiiuae/Falcon-E-3B-Instruct-GGUF", "ggml-model-i2_s.gguf", 999_000_000,
-              "Falcon LLM Licence 2.0", "chat; for boards with 2 GB of memory"),
+              "Falcon LLM Licence 2.0", "chat"),
         Known("bitnet-large", "1bitLLM/bitnet_b1_58-large", None, 2_920_000_000, "MIT",
-              "continues text; 0.7 B; for boards with 1 GB of memory"),
+              "continues text; 0.7 B"),
         Known("bitnet-xl", "1bitLLM/bitnet_b1_58-xl", None, 5_200_000_000, "MIT",
-              "continues text; 1.3 B; for boards with 1 GB of memory"),
+              "continues text; 1.3 B"),
         Known("bitnet-3b", "1bitLLM/bitnet_b1_58-3B", None, 13_300_000_000, "MIT",
-              "continues text; 3.3 B; for boards with 2 GB of memory"),
+              "continues text; 3.3 B"),
         Known("llama3-8b", "HF1BitLLM/Llama3-8B-1.58-100B-tokens", None, 3_850_000_000,
-              "Llama 3 Community Licence", "continues text; for boards with 4 GB of memory"),
+              "Llama 3 Community Licence", "continues text"),
     )
 }  # fmt: skip
 

@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import MemoryRefused
-from edge.formats.checkpoint import GROUP_TYPES
+from edge.formats.checkpoint import GROUP_TYPES, PANELS
 from edge.formats.mapped import Map
+from edge.model.footprint import code_bytes
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint, Tensor
@@ -46,18 +47,17 @@ def in_place(tensor: Tensor) -> bool:
     return ours and k % 128 == 0
 
 
-def code_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
+def stored_bytes(tensor: Tensor, grouped: bool, copied: bool = False) -> int:
     """Bytes of a projection's codes in memory, or (``copied``) of their copy.  ``grouped``: with a scale per 128
     weights.
     """
     rows, k = tensor.shape
-    if not grouped and tensor.type not in GROUP_TYPES:
-        return rows * ((k + 127) // 128) * 32
-    if in_place(tensor) and not copied:
-        return len(tensor.data)
-    if copied or (tensor.type == "MLX" and k % 128 == 0):
+    grouped = grouped or tensor.type in GROUP_TYPES
+    if tensor.type == "Q2_0" and in_place(tensor) and not copied:
+        return rows * k // 64 * 18
+    if grouped and (copied or tensor.type == PANELS or (tensor.type == "MLX" and k % 128 == 0)):
         rows = (rows + 63) // 64 * 64  # whole panels
-    return rows * ((k + 127) // 128) * 34
+    return code_bytes(rows, k, grouped)
 
 
 def advise(checkpoint: Checkpoint) -> list[memoryview]:

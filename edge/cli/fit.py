@@ -1,0 +1,67 @@
+"""``bitnet-edge fit``: whether a model fits this machine, and boards, before it is downloaded or loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from edge.cli import options
+from edge.cli.command import Command, Text, Threads, heading, option
+from edge.cli.output import Output
+from edge.errors import MemoryRefused, UsageError
+from edge.kv.config import KVConfig
+from edge.model.shapes import names
+
+EPILOG = "Published models, with short and full names:\n" + "".join(
+    f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
+)
+
+
+@click.command(
+    cls=Command,
+    help="Show the memory that MODEL needs (weights, output head, KV cache, program), whether this machine has it, and "
+    "the longest context that fits here and on boards with 512 MB to 16 GB. MODEL is a file, a folder, or the name of "
+    "a pulled or a published model; nothing is downloaded or loaded. Default: as -m of run. Exit 5 if it does not fit.",
+    short_help="Show whether a model fits this machine, and with which context.",
+    epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
+    "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + EPILOG,
+)
+@click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
+@options.model_file_options
+@heading(
+    "Model",
+    option("-t", "--threads", type=Threads(), metavar="N", help="Number of threads, as in run: each has memory of its "
+           "own to work in."),
+)  # fmt: skip
+@options.placement_options
+@options.kv_options
+@heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text."))
+@options.output_options
+@click.pass_context
+def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bool, **flags: Any) -> None:
+    """Run the command; nothing is allocated."""
+    from edge.model.cores import choose
+    from edge.tools import fit as work
+
+    out = ctx.ensure_object(Output)
+    if wanted is not None:
+        if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError("MODEL and -m cannot be used together")
+        flags["model"] = wanted
+    chosen = options.load_arguments(flags)
+    wishes = work.Wishes(
+        KVConfig(**{f.name: chosen[f.name] for f in dataclasses.fields(KVConfig) if f.name in chosen}),
+        flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
+    )  # fmt: skip
+    subject = work.subject(flags["model"], i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    found = work.fit(subject, wishes)
+    subject.checkpoint.check()
+    if as_json:
+        out.json(found.to_dict())
+    else:
+        for line in found.lines():
+            out.line(line)
+    if found.refusal is not None:
+        raise MemoryRefused(found.refusal)

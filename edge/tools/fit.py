@@ -1,0 +1,300 @@
+"""Fit: the memory that a model takes, whether a machine has it, and the longest context that fits there, before
+anything is downloaded or loaded.
+
+A published model that is not on this machine is planned by its outline: the tensors that its file has after a pull,
+with their types and shapes but without bytes.  Outlines and files take the way of loading (:func:`edge.loading.arrange`
+and :func:`edge.loading.expect`); only the size of the program is an estimate for an outline.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from edge.amounts import human, parse_size
+from edge.errors import MemoryRefused, ModelNotFound
+from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
+from edge.formats.names import is_projection, shapes
+from edge.kv.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
+from edge.loading import arrange, expect, head_for, program_bytes
+from edge.model import library
+from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
+from edge.model.library import KNOWN, Known
+from edge.model.shapes import ALIASES, SHAPES, Shape, names, shape_of
+from edge.session.drafting import Drafting
+
+#: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
+#: the library of SentencePiece (measured with `bitnet-edge run -v` on x86-64, CPython 3.11: 24.1 to 37.5 MB in all)
+PROGRAM, PER_TEXT, SENTENCEPIECE = 24_000_000, 50, 12_000_000
+#: the format of a checkpoint without a file
+OUTLINE = "outline"
+#: threads for which the tables of boards count the working memory: those boards have four cores
+THREADS = 4
+#: tokens before the one whose reading is counted by :func:`read_bytes`
+PAST = 512
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to plan for."""
+
+    name: str
+    checkpoint: Checkpoint
+    program: int  # resident bytes of the program with its tokenizer
+    known: Known | None = None  # if it is not on this machine, but can be pulled by name
+
+    @property
+    def is_outline(self) -> bool:
+        """Whether there is no file of it on this machine."""
+        return self.checkpoint.format == OUTLINE
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of loading that decide about memory, see :func:`edge.load`."""
+
+    kv: KVConfig = KVConfig()
+    head: str = "auto"
+    weights: str = "auto"
+    draft: str | int = "auto"
+    n_threads: int = THREADS
+
+    def footprint(self, subject: Subject) -> Footprint:
+        """What the model takes beside its KV cache."""
+        head = head_for(self.head, subject.checkpoint, self.kv)
+        return expect(subject.checkpoint, head, self.place, subject.program, self.n_threads, self.drafting)
+
+    @property
+    def drafting(self) -> Drafting:
+        """The drafting that the options ask for."""
+        return Drafting.parse(self.draft).under(self.kv.kv_policy)
+
+    @property
+    def place(self) -> str:
+        """Where the weights are read from: "auto" begins with the file's map, and takes more only where it is free."""
+        return "map" if self.weights == "auto" else self.weights
+
+
+@dataclass(frozen=True)
+class Board:
+    """How a model fits a board."""
+
+    memory: int  # bytes, as the board is sold
+    room: int  # bytes that its system leaves for the program
+    fits: bool  # as asked
+    longest: int  # tokens of the longest context that fits; 0: none
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a model fits this machine, or a limit, and boards."""
+
+    subject: Subject
+    plan: KVPlan  # that of loading; where it is refused, what the model would need
+    asked: KVPlan  # with the context and the KV type as asked, of which a limit may leave less
+    available: int | None  # bytes that are free on this machine, None: unknown
+    limit: int | None  # bytes of --memory
+    refusal: str | None  # why loading would refuse
+    longest: int  # tokens of the longest context that fits; 0: none
+    boards: tuple[Board, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether loading would take it."""
+        return self.refusal is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values; sizes in bytes."""
+        f, known = self.plan.footprint, self.subject.known
+        return {
+            "model": self.subject.name,
+            "path": None if self.subject.is_outline else self.subject.checkpoint.path,
+            "download_bytes": known.nbytes if known else None,
+            "plan": {
+                "ctx": self.plan.n_ctx, "kv": self.plan.kv_type, "window": self.plan.window, "sinks": self.plan.sinks,
+                "weights_bytes": f.mapped + f.allocated, "head_bytes": f.head_mapped + f.head_allocated,
+                "kv_bytes": self.plan.kv_bytes, "scratch_bytes": f.scratch, "program_bytes": f.program,
+                "total_bytes": self.plan.total_bytes,
+            },
+            "available_bytes": self.available, "limit_bytes": self.limit, "fits": self.fits,
+            "longest_ctx": self.longest, "n_ctx_train": self.subject.checkpoint.config.n_ctx_train,
+            "boards": [asdict(board) for board in self.boards],
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """As text; without :attr:`refusal`, which is an error."""
+        c, known = self.subject.checkpoint.config, self.subject.known
+        where = f"; {self.subject.checkpoint.path}"
+        if self.subject.is_outline:
+            where = "; not on this machine" + (f", the download has {human(known.nbytes)}" if known else "")
+        yield f"{self.subject.name}: trained on {c.n_ctx_train} tokens{where}"
+        yield from (f"  {line}" for line in self.plan.lines())
+        yield from (f"note: {note}" for note in self.plan.notes)
+        yield ""
+        yield self.verdict()
+        yield ""
+        asked = f"{self.asked.n_ctx} tokens, {self.asked.kv_type}"
+        yield f"{'board':<8}{'for the program':>17}   {asked:<{len('does not fit')}}   longest context"
+        for board in self.boards:
+            said = f"{'fits' if board.fits else 'does not fit':<{max(len(asked), len('does not fit'))}}"
+            yield f"{sold(board.memory):<8}{human(board.room):>17}   {said}   {board.longest or 'none':>15}"
+        yield f"for the program: all but {human(SYSTEM)}, assumed for Linux without a desktop and the firmware"
+
+    def verdict(self) -> str:
+        """Whether it fits, and with which context, in one sentence."""
+        where = "this machine"
+        if self.limit is not None:
+            where = f"the limit of {human(self.limit)}"
+        elif self.available is not None:
+            where = f"this machine, which has {human(self.available)} free"
+        longest = f"the longest context that fits has {self.longest} tokens" if self.longest else "no context fits"
+        return f"{'Fits' if self.fits else 'Does not fit'} {where}; {longest}."
+
+
+def sold(memory: int) -> str:
+    """The memory of a board as it is sold: ``512 MB``, ``1 GB``."""
+    return f"{memory / 1e9:.0f} GB" if memory >= 1e9 else f"{memory / 1e6:.0f} MB"
+
+
+def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
+    """A model by path or name, and its name: a file, a folder, a pulled model, else the outline of a published one;
+    None: the one that answers where none is named.  ``options``: of :func:`edge.formats.open_checkpoint`.
+
+    Raises ModelNotFound for other names, InvalidFile.
+    """
+    from edge.formats import open_checkpoint
+
+    path = _path(model)
+    if path is not None:
+        checkpoint = open_checkpoint(path, **options)
+        named = model if model and not os.path.exists(model) else library.choose().name if model is None else None
+        return named or checkpoint.config.name, checkpoint
+    short = shape_of(model or "")
+    if short is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches((model or "").lower(), [*SHAPES, *ALIASES], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"published models are {', '.join(names())}"
+        raise ModelNotFound(f"'{model}' is neither a file nor the name of a pulled or a published model; {hint}")
+    return short, outline(short)
+
+
+def _path(model: str | None) -> str | None:
+    """The path of a model on this machine; None if it is not there."""
+    if model is None:
+        return library.choose().path
+    try:
+        path = library.resolve(model)
+    except ModelNotFound:
+        return None
+    return path if os.path.exists(path) else None
+
+
+def subject(model: str | None, **options: Any) -> Subject:
+    """A model to plan for, see :func:`opened`."""
+    name, checkpoint = opened(model, **options)
+    if checkpoint.format == OUTLINE:
+        return published(name)
+    return Subject(name, checkpoint, program_bytes(checkpoint))
+
+
+def published(name: str) -> Subject:
+    """A published model by one of its names, as a pull leaves it on this machine.  Raises KeyError for another name."""
+    short = shape_of(name)
+    if short is None:
+        raise KeyError(name)
+    known = next((known for known in KNOWN.values() if shape_of(known.name) == short), None)
+    return Subject(known.name if known else short, outline(short), program_of(SHAPES[short]), known)
+
+
+def program_of(shape: Shape) -> int:
+    """The estimate of the program's size, from the vocabulary of a model."""
+    return PROGRAM + PER_TEXT * shape.n_vocab + (SENTENCEPIECE if shape.vocabulary == "sentencepiece" else 0)
+
+
+def outline(short: str) -> Checkpoint:
+    """The checkpoint of a published model as a pull leaves it, converted to the types that load fastest; without
+    bytes.  ``short``: a key of SHAPES.
+    """
+    from edge.tools.convert import Target
+
+    shape = SHAPES[short]
+    config = shape.config(short)
+    matrix = "PQ2_0" if config.activation_quant == "int8-128" else "I2_S"
+
+    def described(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> Checkpoint:
+        table = {name: Tensor(name, type, dims, memoryview(b"")) for name, type, dims in tensors}
+        return Checkpoint(short, OUTLINE, config, table, TokenizerSpec("none"), None, {})
+
+    stored = described(
+        (name, matrix if is_projection(name) else shape.table if len(dims) == 2 else "F32", dims)
+        for name, dims in shapes(config).items()
+    )
+    return described((entry.name, entry.type, entry.shape) for entry in Target(stored, "I2_S", "Q8_0").entries())
+
+
+def fit(subject: Subject, wishes: Wishes) -> Fit:
+    """How a model fits this machine.  Raises UsageError for options that cannot be used."""
+    config, kv = subject.checkpoint.config, wishes.kv
+    available, refusal = available_memory(), None
+    head = head_for(wishes.head, subject.checkpoint, kv)
+    try:
+        _, plan = arrange(
+            subject.checkpoint, kv, head, wishes.place, subject.program, wishes.n_threads, wishes.drafting)
+    except MemoryRefused as error:
+        refusal = str(error)
+        plan = replace(kv, memory=None).plan(config, wishes.footprint(subject))
+    limit = parse_size(kv.memory)
+    rooms = [limit] if limit is not None else []
+    rooms += [available + subject.program] if available is not None else []
+    return Fit(
+        subject, plan, needed(subject, wishes), available, limit, refusal, longest(subject, wishes, min(rooms, default=1 << 62)),
+        tuple(on_board(subject, wishes, memory) for memory in BOARDS),
+    )  # fmt: skip
+
+
+def on_board(subject: Subject, wishes: Wishes, memory: int) -> Board:
+    """How a model fits a board with ``memory`` bytes, as it is sold."""
+    room = left_on(memory)
+    wishes = replace(wishes, n_threads=THREADS)
+    return Board(memory, room, needed(subject, wishes).total_bytes <= room, longest(subject, wishes, room))
+
+
+def smallest_board(subject: Subject) -> int | None:
+    """Bytes of the smallest board on which the model fits with the default context; None: it fits none."""
+    total = needed(subject, Wishes()).total_bytes
+    return next((memory for memory in BOARDS if total <= left_on(memory)), None)
+
+
+def needed(subject: Subject, wishes: Wishes) -> KVPlan:
+    """The plan for the context and the KV type as asked, where memory is limited: without what only makes it faster."""
+    limited = replace(wishes, kv=replace(wishes.kv, memory=A_SLIP))
+    return replace(wishes.kv, memory=None).plan(subject.checkpoint.config, limited.footprint(subject))
+
+
+def longest(subject: Subject, wishes: Wishes, room: int) -> int:
+    """The longest context in tokens with which the process takes at most ``room`` bytes, up to the length the model was
+    trained on; 0 if that is shorter than a limit ever makes it.
+    """
+    kv, trained = wishes.kv, subject.checkpoint.config.n_ctx_train
+    sinks = kv.sinks if kv.sinks is not None else DEFAULT_SINKS if kv.window else 0
+    lengths = [*range(max(LEAST_CTX, kv.window + sinks, sinks + 1), trained, PAGE), trained]
+    return lengths[n - 1] if (
+        n := bisect_right(
+            lengths, room,
+            key=lambda n_ctx: needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes)
+    ) else 0
+
+
+def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
+    """Bytes that one token reads from memory: all weights, the output head, and the keys and values of ``past``
+    tokens.
+    """
+    from pyx.kv import KVCache
+
+    c, f = subject.checkpoint.config, plan.footprint
+    weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
+    return weights + int(KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, past, plan.kv_type))
