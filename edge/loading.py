@@ -245,8 +245,8 @@ def load(
 
 
 def _scoring(checkpoint: Checkpoint) -> tuple[str | None, int]:
-    """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind; (None,
-    0) for a checkpoint whose file states everything.
+    """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind;
+    (None, 0) for a checkpoint whose file states everything.
 
     Called before the program's size is measured: what it takes stays.
     """

@@ -9,6 +9,7 @@ import click
 from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Whole, heading, option
+from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.cli.signals import stopping
 
@@ -56,6 +57,7 @@ def batch(
     defaults = options.ask_arguments(flags)
     if timeout is not None:
         defaults["timeout"] = timeout
+    settle_model(out, flags)
     with options.loaded(out, flags) as engine:
         defaults = options.advised(defaults, flags, engine)
         work = Batch(engine, source, target, resume=resume, defaults=defaults)

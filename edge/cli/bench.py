@@ -8,6 +8,7 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Numbers, Text, Whole, heading, option
+from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.errors import UsageError
 
@@ -84,7 +85,9 @@ def bench(
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot be used together")
     options.check_plot(plot)
-    model = options.model_path(out, {"model": model})
+    named = {"model": model}
+    settle_model(out, named, for_program=as_csv or as_json)
+    model = options.model_path(out, named)
     with out.progress("measuring") as progress:
         report = work.run(
             model,

@@ -11,6 +11,7 @@ from edge.amounts import amount, count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.keep import Keeper
+from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
@@ -84,6 +85,7 @@ def chat(
         arguments["timeout"] = timeout
     if stats is None:
         stats = out.verbose
+    settle_model(out, flags, for_program=as_jsonl)
     if socket_path is not None:
         from edge.cli.services import serve_socket
         from edge.serve.conversations import ASIDE

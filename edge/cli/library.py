@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.output import Output, Progress
 from edge.errors import EdgeError
+
+if TYPE_CHECKING:
+    from edge.model.library import Pulled
 
 
 @click.command(
@@ -41,25 +44,9 @@ from edge.errors import EdgeError
 def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: bool, as_json: bool, **_: Any) -> None:
     """Run the command."""
     from edge.model import library
-    from edge.tools.pull import parse
-    from edge.tools.pull import pull as work
 
     out = ctx.ensure_object(Output)
-    label = parse(wanted)[0] or wanted
-
-    def convert() -> Progress:
-        return progress.next("converting", "bytes")
-
-    with out.progress(f"pulling {label}", "bytes") as progress:
-        try:
-            model = work(
-                wanted, name=name, as_is=as_is, force=force, progress=progress,
-                on_convert=convert,
-            )
-        except KeyboardInterrupt:
-            progress.close()
-            out.warn("interrupted; the same command continues the download")
-            raise
+    model = fetch(out, wanted, name=name, as_is=as_is, force=force)
     if as_json:
         out.json(dataclasses.asdict(model))
     else:
@@ -68,6 +55,24 @@ def pull(ctx: click.Context, wanted: str, name: str | None, as_is: bool, force: 
         library.set_default(model.name)
         out.info(f"{model.name} answers from now on where no model is named (bitnet-edge default)", "dim")
     out.info("try: bitnet-edge chat" + ("" if library.default() == model.name else f" -m {model.name}"), "dim")
+
+
+def fetch(out: Output, wanted: str, **options: Any) -> Pulled:
+    """Pull a model and show the progress.  ``options``: of :func:`edge.tools.pull.pull`, which says what it raises."""
+    from edge.tools.pull import parse, pull
+
+    label = parse(wanted)[0] or wanted
+
+    def convert() -> Progress:
+        return progress.next("converting", "bytes")
+
+    with out.progress(f"pulling {label}", "bytes") as progress:
+        try:
+            return pull(wanted, progress=progress, on_convert=convert, **options)
+        except KeyboardInterrupt:
+            progress.close()
+            out.warn(f"interrupted; bitnet-edge pull {label} continues the download")
+            raise
 
 
 @click.command(

@@ -27,8 +27,8 @@ def model() -> None:
 
 @model.command(
     cls=Command,
-    help="Show the contents of a model file. PATH is a .gguf file, a Hugging Face folder or the name of a pulled model. "
-    "Default: as -m. The memory that it needs: bitnet-edge fit.",
+    help="Show the contents of a model file. PATH is a .gguf file, a Hugging Face folder or the name of a pulled "
+    "model. Default: as -m. bitnet-edge fit shows the memory that it needs.",
     short_help="Show dimensions, tensors and tokenizer.",
 )
 @click.argument("path", required=False, type=Text())

@@ -13,6 +13,7 @@ from edge.amounts import count
 from edge.cli import options
 from edge.cli.command import Command, Text, heading, option
 from edge.cli.keep import Keeper
+from edge.cli.menu import settle_model
 from edge.cli.output import Answer, Output, is_tty
 from edge.cli.signals import stopping
 from edge.errors import UsageError
@@ -110,6 +111,7 @@ def run(
     keeper = Keeper(flags)
     prepares = keeper.saves and flags["max_tokens"] == 0 and not raw  # -n 0: a prompt is not needed
     text = gather_prompt(words[0] if words else None, prompt, file, needed=not prepares)
+    settle_model(out, flags, for_program=as_json or as_jsonl)
     begun = time.monotonic()
     try:
         with options.loaded(out, flags) as engine:

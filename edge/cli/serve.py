@@ -13,6 +13,7 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
+from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 
@@ -95,6 +96,7 @@ def serve(ctx: click.Context, **flags: Any) -> int:
         timeout=flags["timeout"], state=flags["state"], state_bytes=parse_size(flags["state_size"], "state_size") or 0,
         defaults=defaults, system=system,
     )  # fmt: skip
+    settle_model(out, flags)
     listening = listen(flags["host"], flags["port"], flags["socket_path"])
     service = Service(settings)
     return _run(out, flags, service, application, listening)

@@ -6,11 +6,10 @@ import os
 import re
 from typing import NamedTuple
 
-
-#: memory of boards in bytes, as they are sold; a GB is 10^9 bytes here, as everywhere in this program: boards have 2^30
+#: memory of boards in bytes, as they are sold; a GB counts as 10^9 bytes, as everywhere here, though boards have 2^30
 BOARDS = (512_000_000, *(gb * 10**9 for gb in (1, 2, 4, 8, 16)))
-#: what Linux without a desktop and the firmware take of it, assumed (a Pi Zero 2 W with 512 MiB shows 436 MB to Linux, of
-#: which 240 to 340 MB are free)
+#: what Linux without a desktop and the firmware take of it: an assumption (of a Pi Zero 2 W with 512 MiB, Linux has
+#: 436 MB, of which 240 to 340 MB are free)
 SYSTEM = 256_000_000
 
 
@@ -43,8 +42,8 @@ class Footprint(NamedTuple):
 
 
 def code_bytes(rows: int, k: int, grouped: bool) -> int:
-    """Bytes of a ternary matrix [rows][k] in memory: 2 bits for each weight, rows in whole blocks of 128; ``grouped``: with
-    a float16 scale in each block.
+    """Bytes of a ternary matrix [rows][k] in memory: 2 bits for each weight, rows in whole blocks of 128; ``grouped``:
+    with a float16 scale in each block.
     """
     return rows * ((k + 127) // 128) * (34 if grouped else 32)
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edge.amounts import human, parse_size
-from edge.errors import MemoryRefused, ModelNotFound
+from edge.errors import EdgeError, MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
 from edge.formats.names import is_projection, shapes
 from edge.kv.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
@@ -23,7 +23,7 @@ from edge.loading import arrange, expect, head_for, program_bytes
 from edge.model import library
 from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
 from edge.model.library import KNOWN, Known
-from edge.model.shapes import ALIASES, SHAPES, Shape, names, shape_of
+from edge.model.shapes import ALIASES, SHAPES, names, shape_of
 from edge.session.drafting import Drafting
 
 #: resident bytes of the program before the weights are touched: without its vocabulary, for each text of that, and for
@@ -33,6 +33,8 @@ PROGRAM, PER_TEXT, SENTENCEPIECE = 24_000_000, 50, 12_000_000
 OUTLINE = "outline"
 #: threads for which the tables of boards count the working memory: those boards have four cores
 THREADS = 4
+#: bytes that are read to measure the speed of the memory
+SAMPLE = 128 << 20
 #: tokens before the one whose reading is counted by :func:`read_bytes`
 PAST = 512
 
@@ -207,12 +209,14 @@ def published(name: str) -> Subject:
     if short is None:
         raise KeyError(name)
     known = next((known for known in KNOWN.values() if shape_of(known.name) == short), None)
-    return Subject(known.name if known else short, outline(short), program_of(SHAPES[short]), known)
+    shape = SHAPES[short]
+    program = program_of(shape.n_vocab, shape.vocabulary == "sentencepiece")
+    return Subject(known.name if known else short, outline(short), program, known)
 
 
-def program_of(shape: Shape) -> int:
+def program_of(n_vocab: int, sentencepiece: bool) -> int:
     """The estimate of the program's size, from the vocabulary of a model."""
-    return PROGRAM + PER_TEXT * shape.n_vocab + (SENTENCEPIECE if shape.vocabulary == "sentencepiece" else 0)
+    return PROGRAM + PER_TEXT * n_vocab + (SENTENCEPIECE if sentencepiece else 0)
 
 
 def outline(short: str) -> Checkpoint:
@@ -238,22 +242,26 @@ def outline(short: str) -> Checkpoint:
 
 def fit(subject: Subject, wishes: Wishes) -> Fit:
     """How a model fits this machine.  Raises UsageError for options that cannot be used."""
-    config, kv = subject.checkpoint.config, wishes.kv
-    available, refusal = available_memory(), None
-    head = head_for(wishes.head, subject.checkpoint, kv)
+    available, limit, refusal = available_memory(), parse_size(wishes.kv.memory), None
     try:
-        _, plan = arrange(
-            subject.checkpoint, kv, head, wishes.place, subject.program, wishes.n_threads, wishes.drafting)
+        plan = arranged(subject, wishes)
     except MemoryRefused as error:
         refusal = str(error)
-        plan = replace(kv, memory=None).plan(config, wishes.footprint(subject))
-    limit = parse_size(kv.memory)
+        plan = replace(wishes.kv, memory=None).plan(subject.checkpoint.config, wishes.footprint(subject))
     rooms = [limit] if limit is not None else []
     rooms += [available + subject.program] if available is not None else []
+    room = min(rooms, default=1 << 62)
     return Fit(
-        subject, plan, needed(subject, wishes), available, limit, refusal, longest(subject, wishes, min(rooms, default=1 << 62)),
+        subject, plan, needed(subject, wishes), available, limit, refusal, longest(subject, wishes, room),
         tuple(on_board(subject, wishes, memory) for memory in BOARDS),
     )  # fmt: skip
+
+
+def arranged(subject: Subject, wishes: Wishes) -> KVPlan:
+    """The plan of loading on this machine, now.  Raises MemoryRefused."""
+    checkpoint, head = subject.checkpoint, head_for(wishes.head, subject.checkpoint, wishes.kv)
+    return arrange(
+        checkpoint, wishes.kv, head, wishes.place, subject.program, wishes.n_threads, wishes.drafting)[1]
 
 
 def on_board(subject: Subject, wishes: Wishes, memory: int) -> Board:
@@ -298,3 +306,59 @@ def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
     c, f = subject.checkpoint.config, plan.footprint
     weights = f.mapped + f.allocated + f.head_mapped + f.head_allocated
     return weights + int(KVCache.bytes_for(c.n_layer, c.n_kv_head, c.head_dim, past, plan.kv_type))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that a person may choose, with what decides."""
+
+    name: str
+    download: int  # bytes; 0: it is on this machine
+    memory: int  # bytes of the whole process
+    rate: float  # tokens per second at most, by the speed of the memory
+    licence: str
+
+
+def candidates(wishes: Wishes, most: int = 6) -> list[Candidate]:
+    """Models that fit this machine now: those that are on it, then at most so many of the known ones that chat.  It
+    measures for a fraction of a second how fast memory is read.
+    """
+    from edge.formats import open_checkpoint
+
+    found: list[tuple[Subject, int, str]] = []
+    pulled = library.pulled()
+    for model in pulled:
+        try:
+            checkpoint = open_checkpoint(model.path)
+        except EdgeError:  # damaged: loading it by name says why
+            continue
+        program = program_of(checkpoint.config.n_vocab, checkpoint.tokenizer.kind == "sentencepiece")
+        found.append((Subject(model.name, checkpoint, program), 0, model.licence))
+    there = {model.name for model in pulled}
+    found += [(published(name), known.nbytes, known.licence) for name, known in KNOWN.items()
+              if name not in there and known.about.startswith("chat")]  # fmt: skip
+    fitting = []
+    for subject, download, licence in found:
+        try:
+            arranged(subject, wishes)
+        except MemoryRefused:
+            continue
+        fitting.append((subject, download, licence))
+    if not fitting:
+        return []
+    here = sum(not download for _, download, _ in fitting)
+    speed = memory_speed(wishes.n_threads)
+    return [
+        Candidate(
+            subject.name, download, (plan := needed(subject, wishes)).total_bytes, speed / read_bytes(subject, plan),
+            licence)
+        for subject, download, licence in fitting[: here + most]
+    ]
+
+
+def memory_speed(n_threads: int) -> float:
+    """Bytes per second that this machine reads from its memory, measured over more than caches hold."""
+    from edge.tools.bench import read_rate
+
+    available = available_memory()
+    return read_rate("memory", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
