@@ -18,9 +18,10 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """Files by path of one repository ``owner/name``, and what happens to those who ask for them."""
+    """Files by path of one repository, and what happens to those who ask for them."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: dict[str, bytes], repo: str) -> None:
+        self.repo = repo
         self.files = files
         self.digests = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
         self.statuses: list[int] = []  # answered by the hub before anything else, in order
@@ -48,16 +49,16 @@ def _handler(hub: Hub, is_store: bool) -> type[BaseHTTPRequestHandler]:
                 return self.refuse(hub.statuses.pop(0))
             if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
                 return self.refuse(401)
-            if path == "/api/models/owner/name/revision/main":
-                return self.send(200, json.dumps({"id": "owner/name", "sha": COMMIT}).encode())
-            if path == f"/api/models/owner/name/tree/{COMMIT}":
+            if path == f"/api/models/{hub.repo}/revision/main":
+                return self.send(200, json.dumps({"id": hub.repo, "sha": COMMIT}).encode())
+            if path == f"/api/models/{hub.repo}/tree/{COMMIT}":
                 return self.send(200, json.dumps([
                     {"type": "directory", "path": "assets", "size": 0},
                     *({"type": "file", "path": name, "size": len(data), "lfs": {"oid": hub.digests[name],
                        "size": len(data)}} for name, data in hub.files.items()),
                     {"type": "file", "path": "../escape.gguf", "size": 3},
                 ]).encode())
-            head = f"/owner/name/resolve/{COMMIT}/"
+            head = f"/{hub.repo}/resolve/{COMMIT}/"
             if path.startswith(head) and path[len(head) :] in hub.files:
                 return self.send(302, b"", {"Location": f"{hub.store}/{path[len(head) :]}?signature=x"})
             return self.refuse(404)
@@ -96,9 +97,9 @@ def _handler(hub: Hub, is_store: bool) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def serving(files: dict[str, bytes]) -> Iterator[Hub]:
+def serving(files: dict[str, bytes], repo: str = "owner/name") -> Iterator[Hub]:
     """Both servers on loopback, closed at the end."""
-    hub = Hub(files)
+    hub = Hub(files, repo)
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub, is_store)) for is_store in (False, True)]
     for server in servers:
         server.daemon_threads = True

@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -22,10 +23,10 @@ PASTE = "\x1b[200~{}\x1b[201~"
 class Terminal:
     """``command`` with a terminal of its own as standard input, output and error; a context manager."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], columns: int = 100) -> None:
         self.screen = ""
         self._fd, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (40, 100)) if hasattr(termios, "tcsetwinsize") else None
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
         def own_terminal() -> None:
             os.setsid()

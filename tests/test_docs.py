@@ -284,16 +284,18 @@ def test_units_treat_exit_codes_alike() -> None:
 
 
 def test_what_fits_in_512_megabytes() -> None:
-    from docs import make_boards
+    from edge.model.footprint import left_on
     from edge.model.library import KNOWN
+    from edge.tools import fit
 
     text = (ROOT / "docs" / "questions.md").read_text()
-    fits = {make_boards.pulled(model): make_boards.longest(model, 512 << 20, "int8") for model in make_boards.MODELS}
-    assert {name: length for name, length in fits.items() if length != "-"} == {"bitnet-large": "1024"}
-    chats = {name: make_boards.bytes_at(model, 2048, "int8") for model in make_boards.MODELS
-             if (name := make_boards.pulled(model)) and "chat" in KNOWN[name].about}  # fmt: skip
+    subjects = {name: fit.published(name) for name in KNOWN}
+    assert not any(fit.on_board(each, fit.Wishes(), 512_000_000).longest for each in subjects.values())
+    chats = {name: fit.needed(subjects[name], fit.Wishes()).total_bytes for name, known in KNOWN.items()
+             if known.about.startswith("chat")}  # fmt: skip
     least = min(chats, key=lambda name: chats[name])
-    assert "up to 1024 tokens" in text and re.search(rf"`{least}`,\s+takes {chats[least] / 1e6:.0f} MB", text)
+    assert f"{left_on(512_000_000) / 1e6:.0f} MB that the system leaves" in text
+    assert re.search(rf"`{least}`,\s+takes {chats[least] / 1e6:.0f} MB", text)
 
 
 def test_quoted_licences_of_models() -> None:

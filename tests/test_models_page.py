@@ -11,7 +11,9 @@ from docs import make_boards, make_models
 from edge.errors import InvalidFile
 from edge.formats import open_checkpoint
 from edge.model.families import FAMILIES, REFUSED
+from edge.model.footprint import BOARDS
 from edge.model.library import KNOWN
+from edge.tools import fit
 from tests import handmade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,12 +56,25 @@ def test_folders_too(tmp_path: Path, architecture: str, said: str) -> None:
 
 
 def test_the_list_of_known_models_agrees_with_the_pages() -> None:
-    """Every known model is on both pages, with its download; the smallest board is the one of the table."""
+    """Every known model is on both pages, with its download, and the memory that `fit` then shows; `list` names the
+    smallest board on which the page has the default context.
+    """
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
     page = make_models.PAGE.read_text(encoding="utf-8")
-    assert {make_boards.pulled(model) for model in make_models.MODELS} == set(KNOWN)
-    for model in make_models.MODELS:
-        known = KNOWN[make_boards.pulled(model) or ""]
-        assert f"`bitnet-edge pull {known.name}` | {known.nbytes / 1e6:.0f} MB |" in page
-        fits = [board for board in make_boards.BOARDS
-                if make_boards.bytes_at(model, make_models.CTX, "int8") <= make_boards.FREE * board]  # fmt: skip
-        assert known.about.endswith(f"for boards with {min(fits) >> 30} GB of memory"), known
+    boards = make_boards.PAGE.read_text(encoding="utf-8")
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--known", "--json"]).stdout)
+    assert {fit.published(model.shape).name for model in make_models.MODELS} == set(KNOWN)
+    assert [entry["name"] for entry in listed] == list(KNOWN)
+    for entry in listed:
+        name = entry["name"]
+        shown = CliRunner().invoke(cli, ["fit", name, "--memory", "64G", "-t", str(fit.THREADS), "--json"])
+        memory = json.loads(shown.stdout)["plan"]["total_bytes"]
+        line = next(line for line in page.splitlines() if f"`bitnet-edge pull {name}`" in line)
+        assert f"| {entry['nbytes'] / 1e6:.0f} MB |" in line and f" | {memory / 1e6:.0f} MB | " in line
+        row = next(line for line in boards.splitlines() if line.startswith(f"| `{name}` |"))
+        contexts = [0 if cell == "-" else int(cell) for cell in row.strip("| ").split(" | ")[1:]]
+        least = next(board for board, context in zip(BOARDS, contexts, strict=True) if context >= 2048)
+        assert entry["board_bytes"] == least, name

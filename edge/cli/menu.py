@@ -123,14 +123,12 @@ def _width() -> int:
 
 def _read(prompt: str) -> str:
     """A line that a person types.  Raises KeyboardInterrupt at the end of the input."""
-    if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(errors="replace")
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    line = sys.stdin.readline()
+    line = os.read(sys.stdin.fileno(), 4096)  # of a terminal: one line; what was pasted behind it waits for the chat
     if not line:
         raise KeyboardInterrupt
-    return line.strip()
+    return line.decode("utf-8", "replace").strip()
 
 
 def _agrees(question: str) -> bool:
