@@ -99,8 +99,8 @@ def test_names_of_published_models() -> None:
 
 
 def test_a_ternary_head_is_planned_as_one() -> None:
-    """Bonsai's embedding is ternary, also as the output head: 34 bytes for 128 weights, in whole panels of 64 rows, as a
-    pull stores it; as are all other matrices.
+    """Bonsai's embedding is ternary, also as the output head: 34 bytes for 128 weights, in whole panels of 64 rows, as
+    a pull stores it; as are all other matrices.
     """
     weights = json.loads(invoke("bonsai-1.7b", "--json").stdout)["weights"]
     assert weights["head"] == 151680 * 2048 // 128 * 34

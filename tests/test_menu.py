@@ -133,6 +133,22 @@ def test_leaving(terminal: Any, hub: Hub, key: str, at: str) -> None:
     assert hub.requests == [] and library.default() is None
 
 
+def test_an_interrupted_download_can_be_continued(terminal: Any, hub: Hub, models: Path) -> None:
+    hub.cuts = [8] * 100  # each followed by a second of waiting
+    with terminal(*RUN, HF_ENDPOINT=hub.url) as t:
+        t.expect(ASKS)
+        t.line("")
+        t.expect(r"\[y/N\]: ")
+        t.line("y")
+        t.expect(f"pulling {FIRST.name}")
+        t.type(CTRL_C)
+        t.expect(f"interrupted; bitnet-edge pull {FIRST.name} continues the download")
+        assert t.wait() == 130
+        assert "Traceback" not in t.screen
+    assert library.default() is None and library.pulled() == []
+    assert list((models / FIRST.name).glob("*.part"))
+
+
 def test_terminated(terminal: Any) -> None:
     with terminal(*RUN) as t:
         t.expect(ASKS)
