@@ -142,7 +142,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     done = invoke("falcon-3")
     assert done.exit_code == 3 and "did you mean falcon3-" in done.stderr
     for words, code in ((("-m", "demo", "demo"), 2), (("demo", "--memory", "1"), 2), (("demo", "-c", "0"), 2),
-                        (("2b-4t", "--window", "5000"), 2), (("demo", "--kv", "int9"), 2), (("",), 3)):  # fmt: skip
+                        (("3b", "-c", "9", "--window", "9"), 2), (("demo", "--kv", "int9"), 2), (("",), 3)):  # fmt: skip
         assert invoke(*words).exit_code == code, words
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     assert invoke(str(tmp_path / "m.gguf")).exit_code == 4
@@ -170,6 +170,12 @@ def test_a_limit_shortens_the_context_as_loading_does() -> None:
     text = invoke("bonsai-1.7b", "--memory", "600M").stdout
     assert "note: context shortened from 2048" in text and "2048 tokens, int8   longest context" in text
     assert facts("bonsai-1.7b", "--memory", "600M", "-c", "512")["plan"]["ctx"] == 512
+
+
+def test_a_window_longer_than_the_training() -> None:
+    """As loading: the context holds it."""
+    found = facts("2b-4t", "--window", "5000")
+    assert found["plan"]["window"] == 5000 and found["longest_ctx"] == found["plan"]["ctx"] == 5004
 
 
 def test_parts_add_up() -> None:

@@ -14,7 +14,8 @@ from edge.errors import MemoryRefused, UsageError
 from edge.kv.config import KVConfig
 from edge.model.shapes import names
 
-EPILOG = "Published models, with short and full names:\n" + "".join(
+#: for commands that take the name of a model that is not on this machine
+PUBLISHED = "Published models, with short and full names:\n" + "".join(
     f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
 )
 
@@ -26,7 +27,7 @@ EPILOG = "Published models, with short and full names:\n" + "".join(
     "a pulled or a published model; nothing is downloaded or loaded. Default: as -m of run. Exit 5 if it does not fit.",
     short_help="Show whether a model fits this machine, and with which context.",
     epilog="Examples:\n  bitnet-edge fit bonsai-4b\n  bitnet-edge fit bonsai-4b -c 8192 --kv int4\n"
-    "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + EPILOG,
+    "  bitnet-edge fit bonsai-1.7b --memory 700M\n\n" + PUBLISHED,
 )
 @click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
 @options.model_file_options

@@ -6,13 +6,9 @@ import click
 
 from edge.cli import options
 from edge.cli.command import Command, Noun, Numbers, Text, Whole, heading, option
+from edge.cli.fit import PUBLISHED
 from edge.cli.output import Output
 from edge.errors import UsageError
-from edge.model.shapes import names
-
-EPILOG = "Published models, with short and full names:\n" + "".join(
-    f"  {short:<12} {', '.join(published)}\n" for short, published in names().items()
-)
 
 
 @click.group(cls=Noun, help="Plan the KV cache.")
@@ -25,7 +21,7 @@ def kv() -> None:
     help="Show the exact size of the KV cache for every type, context length and window. MODEL is a file, a folder, or "
     "the name of a pulled or a published model; a published one need not be downloaded. Default: as -m of run.",
     short_help="Show the exact size of the KV cache for every type and context length.",
-    epilog=EPILOG,
+    epilog=PUBLISHED,
 )
 @click.argument("wanted", metavar="[MODEL]", required=False, type=Text())
 @heading(

@@ -172,8 +172,8 @@ def opened(model: str | None, **options: Any) -> tuple[str, Checkpoint]:
     path = _path(model)
     if path is not None:
         checkpoint = open_checkpoint(path, **options)
-        named = model if model and not os.path.exists(model) else library.choose().name if model is None else None
-        return named or checkpoint.config.name, checkpoint
+        by_name = library.choose().name if model is None else model
+        return checkpoint.config.name if os.path.exists(by_name) else by_name, checkpoint
     short = shape_of(model or "")
     if short is None:
         from difflib import get_close_matches
@@ -285,16 +285,18 @@ def needed(subject: Subject, wishes: Wishes) -> KVPlan:
 
 def longest(subject: Subject, wishes: Wishes, room: int) -> int:
     """The longest context in tokens with which the process takes at most ``room`` bytes, up to the length the model was
-    trained on; 0 if that is shorter than a limit ever makes it.
+    trained on, or the window if that is longer; 0 if it would be shorter than a limit ever makes it.
     """
     kv, trained = wishes.kv, subject.checkpoint.config.n_ctx_train
     sinks = kv.sinks if kv.sinks is not None else DEFAULT_SINKS if kv.window else 0
-    lengths = [*range(max(LEAST_CTX, kv.window + sinks, sinks + 1), trained, PAGE), trained]
-    return lengths[n - 1] if (
-        n := bisect_right(
-            lengths, room,
-            key=lambda n_ctx: needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes)
-    ) else 0
+    least = max(min(LEAST_CTX, trained), kv.window + sinks, sinks + 1)
+    lengths = [*range(least, trained, PAGE), max(least, trained)]
+
+    def total(n_ctx: int) -> int:
+        return needed(subject, replace(wishes, kv=replace(kv, ctx=n_ctx))).total_bytes
+
+    n = bisect_right(lengths, room, key=total)
+    return lengths[n - 1] if n else 0
 
 
 def read_bytes(subject: Subject, plan: KVPlan, past: int = PAST) -> int:
