@@ -363,4 +363,4 @@ def memory_speed(n_threads: int) -> float:
     from edge.tools.bench import read_rate
 
     available = available_memory()
-    return read_rate("memory", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
+    return read_rate("huge", "", min(SAMPLE, (available or 8 * SAMPLE) // 8), n_threads)
