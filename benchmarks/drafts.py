@@ -4,10 +4,10 @@
     python benchmarks/drafts.py 2b-4t.gguf --replay --tokenizer ggml-vocab-llama-bpe.gguf --chats 1
 
 Two texts: talk at a counter, the first turns of each conversation of a file (one session a conversation, as in chat,
-facts in the system prompt); and a sentence eight times, which the answer goes on with.  Without --replay the model answers in
-its own words, greedily and drawn with fixed seeds.  A model of random weights has no words: with --replay every token
-that it chooses is replaced by the next one of the answer that stands in the file, so that drafts are as often right as
-for a model that says these words, and cost what they cost in this one.
+facts in the system prompt); and a sentence eight times, which the answer goes on with.  Without --replay the model
+answers in its own words, greedily and drawn with fixed seeds.  A model of random weights has no words: with --replay
+every token that it chooses is replaced by the next one of the answer that stands in the file, so that drafts are as
+often right as for a model that says these words, and cost what they cost in this one.
 
 A round runs every setting once; the answers have to be the same.  Printed are tokens/s behind the first token of each
 answer, median of the rounds with the least and the most, the median of the ratios within a round, and how many tokens
