@@ -20,29 +20,28 @@ from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, U
 from edge.kv.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
 from edge.kv.space import KVSpace
 from edge.model.cores import choose
-from edge.model.footprint import Footprint, available_memory
+from edge.model.footprint import available_memory
 from edge.model.model import MAP, Model
+from edge.model.plan import expect, measure
 from edge.model.threads import claim, refuse_after_fork, start
-from edge.session.drafting import OFF, Drafting
+from edge.session.drafting import Drafting
 
 if TYPE_CHECKING:
-    from edge.config import ModelConfig
     from edge.formats.checkpoint import Checkpoint
 
 #: types of the output head in memory; native: exactly the values of the file; auto: see head_for
 HEADS = ("auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32", "native")
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
-#: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
-LOGIT_BYTES, SAMPLER_BYTES = 4, 12
-
 #: bytes of the program that become resident with the first answer: code of the kernels, Python's objects (measured)
 STILL_TO_COME = 600_000
 #: bytes that trying the readings of a file leaves behind, the first time it is opened (measured)
 LEFT_BY_SCORING = 900_000
 
-#: open engines: they share the instruction set, which is set per process
+#: open engines: they share the instruction set
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+#: the instruction set that was in use before an engine chose another; None if none did
+_isa_before: str | None = None
 
 
 @needs_build
@@ -114,8 +113,8 @@ def load(
     weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
         between steps if there is enough memory).
     draft: tokens drafted from the conversation and checked in one step: "auto", "off" or their number.
-    isa: instruction set, such as "avx2", for the whole process: it stays in use for later engines, and cannot change
-        while an engine is open; None: the one in use, at first the best that the processor has.
+    isa: instruction set, such as "avx2"; all engines that are open at a time use the same. None: that of the open
+        engines, else the best that the processor has.
     template: a chat template by name; None: the model's own.
     think: whether models that can think before they answer do so; None: the model decides.
     i2s_layout: byte order of I2_S files: "auto", "128", "64" or "1x4".
@@ -218,7 +217,7 @@ def load(
         checkpoint.check()  # weights that were cut off may also end in another error
     placement.release_pages(checkpoint)
     trim()
-    measured = _measure(transformer, checkpoint, program, place == "huge", drafting)
+    measured = measure(transformer, checkpoint, program, place == "huge", drafting)
     plan = wishes.plan(checkpoint.config, measured._replace(vocabulary=grammars))._replace(aside=plan.aside)
     report(10, 10)
     loaded = Model(
@@ -420,78 +419,6 @@ def _head_ahead(
         return None
 
 
-def expect(
-    checkpoint: Checkpoint,
-    head: str = "auto",
-    weights: str = "auto",
-    program: int = 0,
-    n_threads: int = 1,
-    drafting: Drafting = OFF,
-) -> Footprint:
-    """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
-    from edge.formats.checkpoint import GROUP_TYPES
-    from edge.formats.mlx import whole_type
-    from edge.model.placement import in_place, stored_bytes
-    from pyx import scratch
-    from pyx.head import placement
-    from pyx.stored_rows import buffer_bytes
-
-    config = checkpoint.config
-    mapped = allocated = 0
-    grouped = config.activation_quant == "int8-128"
-    for name, tensor in checkpoint.tensors.items():
-        if len(tensor.shape) != 2 or not name.startswith("blk."):
-            allocated += 4 * tensor.shape[0] if len(tensor.shape) == 1 else 0  # a norm
-            continue
-        scales_inside = grouped or tensor.type in GROUP_TYPES or tensor.type == "MLX"
-        allocated += 0 if scales_inside else 4
-        if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
-            mapped += stored_bytes(tensor, grouped)
-        else:
-            allocated += stored_bytes(tensor, grouped, copied=weights == "huge")
-    table = checkpoint.tensors.get(checkpoint.head)
-    stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
-    embedding = checkpoint.tensors.get("token_embd.weight")
-    if embedding and embedding.type == "MLX" and embedding is not table:
-        allocated += stored_bytes(embedding, True)
-    work = scratch.bytes_for(config, n_threads) + _session_bytes(config, drafting)
-    if embedding and embedding.type != "MLX" and embedding.mapped:
-        work += buffer_bytes(embedding.type, config.hidden, n_threads)
-    place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
-    copied = weights == "huge" and place.copied > 0
-    return Footprint(
-        mapped=mapped,
-        allocated=allocated,
-        head_mapped=place.nbytes if place.mapped and not copied else 0,
-        head_allocated=place.copied if copied else place.allocated,
-        scratch=work + place.scratch,
-        session=_session_bytes(config, drafting),
-        program=program,
-    )
-
-
-def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
-    """Bytes of the logits and the sampler of one session."""
-    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
-
-
-def _measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
-    """The memory of the loaded transformer, exactly; ``copied``: with a copy of all its weights, if one will be
-    made.
-    """
-    allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
-    head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
-    return Footprint(
-        mapped=0 if copied else transformer.weight_bytes - allocated,
-        allocated=allocated + transformer.vector_bytes,
-        head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
-        head_allocated=head_allocated,
-        scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
-        session=_session_bytes(checkpoint.config, drafting),
-        program=program,
-    )
-
-
 def _any_open() -> bool:
     """Whether an engine exists that was not closed; unreferenced ones are collected first."""
     if all(engine.closed for engine in list(_engines)):
@@ -501,21 +428,31 @@ def _any_open() -> bool:
 
 
 def _choose_isa(isa: str | None) -> None:
-    """Force an instruction set, or check that the one in BITNET_EDGE_ISA can be used."""
+    """Use an instruction set for the engines that are open from now on; None: the one that would be used without any
+    engine.
+    """
+    global _isa_before
     from pyx import cpu
 
+    alone = not _any_open()
     try:
-        before = cpu.isa() if isa is None or _any_open() else None
+        if alone and _isa_before is not None:
+            cpu.use(_isa_before)
+            _isa_before = None
+        before = cpu.isa()
         if isa is not None:
             cpu.use(isa)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except RuntimeError as error:
         raise UnsupportedCPU(str(error)) from None
-    if before is not None and cpu.isa() != before:
-        cpu.use(before)
-        raise UsageError(
-            f"is {isa!r}, but an open engine uses {before!r}, and all engines of a process use the same",
-            argument="isa",
-            hint="close that engine first, or leave isa out")
-
+    if cpu.isa() == before:
+        return
+    if alone:
+        _isa_before = before
+        return
+    cpu.use(before)
+    raise UsageError(
+        f"is {isa!r}, but an open engine uses {before!r}, and all engines that are open use the same",
+        argument="isa",
+        hint="close that engine first, or leave isa out")

@@ -24,7 +24,7 @@ from edge.errors import Busy, EdgeError, InvalidFile, ModelNotFound, UsageError
 from edge.formats import gguf, gguf_part, names, open_checkpoint
 from edge.formats.checkpoint import Checkpoint
 from edge.formats.gguf_keys import architecture
-from edge.loading import expect
+from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert, to_f16, to_q8_0
 from pyx.kv import KVCache

@@ -56,10 +56,10 @@ def made_up(config: ModelConfig, seed: int = 0) -> tuple[Checkpoint, dict[str, n
     """A checkpoint with random F32 tensors, matrices ternary x scale, and the same as arrays."""
     rng = np.random.default_rng(seed)
     arrays, tensors = {}, {}
-    for name, shape in names.shapes(config).items():
-        if names.is_projection(name):
+    for name, role, shape in (part[:3] for part in names.parts(config) if part.needed):
+        if role == "matrix":
             values = rng.integers(-1, 2, shape) * np.float32(0.2)
-        elif len(shape) == 1:
+        elif role == "vector":
             values = rng.standard_normal(shape) * 0.3 + ("bias" not in name)
         else:
             values = rng.standard_normal(shape)

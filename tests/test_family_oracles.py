@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from edge.errors import InvalidFile
 from edge.formats import mlx, open_checkpoint
-from edge.loading import expect
+from edge.model.plan import expect
 from edge.model.weights import build
 from edge.tools.convert import convert
 from tests.handmade import F32, STR, U32, gguf, safetensors, value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from edge.config import ModelConfig
 from edge.errors import InvalidFile
@@ -38,78 +39,91 @@ def is_projection(name: str) -> bool:
     return len(parts) == 4 and parts[0] == "blk" and parts[3] == "weight" and parts[2] in PROJECTIONS
 
 
-def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """All tensors of a layer, in file order: GGUF name without ``blk.N.`` -> shape (out, in) or (n,)."""
-    c = config
-    table: dict[str, tuple[int, ...]] = {
-        "attn_norm.weight": (c.hidden,),
-        "attn_q.weight": (c.q_dim, c.hidden),
-        "attn_k.weight": (c.kv_dim, c.hidden),
-        "attn_v.weight": (c.kv_dim, c.hidden),
-    }
-    if c.qkv_bias:
-        table |= {"attn_q.bias": (c.q_dim,), "attn_k.bias": (c.kv_dim,), "attn_v.bias": (c.kv_dim,)}
-    if c.qk_norm:
-        table |= {"attn_q_norm.weight": (c.head_dim,), "attn_k_norm.weight": (c.head_dim,)}
-    if c.sub_norm:
-        table["attn_sub_norm.weight"] = (c.q_dim,)
-    table |= {
-        "attn_output.weight": (c.hidden, c.q_dim),
-        **({"post_attention_norm.weight": (c.hidden,)} if c.post_norm else {}),
-        "ffn_norm.weight": (c.hidden,),
-        "ffn_gate.weight": (c.ffn, c.hidden),
-        "ffn_up.weight": (c.ffn, c.hidden),
-    }
-    if c.sub_norm:
-        table["ffn_sub_norm.weight"] = (c.ffn,)
-    table["ffn_down.weight"] = (c.hidden, c.ffn)
-    if c.post_norm:
-        table["post_ffw_norm.weight"] = (c.hidden,)
-    if c.inner_norm:
-        table |= {f"{name}_norm_in.weight": table[f"{name}.weight"][1:] for name in PROJECTIONS}
-    return table
+class Part(NamedTuple):
+    """One tensor of a model."""
+
+    name: str  # of GGUF: "blk.3.attn_q.weight"
+    role: str  # what it is, of ROLES
+    shape: tuple[int, ...]  # (out, in) or (n,)
+    needed: bool = True
 
 
-def shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """All tensors that the model must have: GGUF name -> shape (out, in) or (n,), in file order."""
+#: what a tensor can be -> the types that it may be stored in.  Whoever walks the parts handles each of these.
+ROLES = {
+    "matrix": TERNARY_TYPES + FLOAT_TYPES,  # multiplied with activations
+    "table": TABLE_TYPES,  # the embedding, the output head
+    "vector": VECTOR_TYPES,  # norms, biases, divisors of the rotation
+}
+
+
+def layer_parts(config: ModelConfig) -> list[Part]:
+    """All tensors of a layer, in file order; names without ``blk.N.``."""
     c = config
-    layer = layer_shapes(c)
-    table: dict[str, tuple[int, ...]] = {"token_embd.weight": (c.n_vocab, c.hidden)}
-    for i in range(c.n_layer):
-        table |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}
-    table["output_norm.weight"] = (c.hidden,)
-    if not c.tied:
-        table["output.weight"] = (c.n_vocab, c.hidden)
-    return table
+    inner = {"attn_q": c.hidden, "attn_k": c.hidden, "attn_v": c.hidden, "attn_output": c.q_dim, "ffn_gate": c.hidden,
+             "ffn_up": c.hidden, "ffn_down": c.ffn}  # fmt: skip
+    outer = {"attn_q": c.q_dim, "attn_k": c.kv_dim, "attn_v": c.kv_dim, "attn_output": c.hidden, "ffn_gate": c.ffn,
+             "ffn_up": c.ffn, "ffn_down": c.hidden}  # fmt: skip
+
+    def matrices(*names: str) -> list[Part]:
+        return [Part(f"{name}.weight", "matrix", (outer[name], inner[name])) for name in names]
+
+    def norm(name: str, n: int, there: bool = True) -> list[Part]:
+        return [Part(f"{name}.weight", "vector", (n,))] if there else []
+
+    qkv = ("attn_q", "attn_k", "attn_v")
+    return [
+        *norm("attn_norm", c.hidden),
+        *matrices(*qkv),
+        *(Part(f"{name}.bias", "vector", (outer[name],)) for name in qkv if c.qkv_bias),
+        *norm("attn_q_norm", c.head_dim, bool(c.qk_norm)),
+        *norm("attn_k_norm", c.head_dim, bool(c.qk_norm)),
+        *norm("attn_sub_norm", c.q_dim, c.sub_norm),
+        *matrices("attn_output"),
+        *norm("post_attention_norm", c.hidden, c.post_norm),
+        *norm("ffn_norm", c.hidden),
+        *matrices("ffn_gate", "ffn_up"),
+        *norm("ffn_sub_norm", c.ffn, c.sub_norm),
+        *matrices("ffn_down"),
+        *norm("post_ffw_norm", c.hidden, c.post_norm),
+        *(part for name in PROJECTIONS for part in norm(f"{name}_norm_in", inner[name], c.inner_norm)),
+    ]
+
+
+def parts(config: ModelConfig) -> list[Part]:
+    """All tensors of a model, in file order: the one table that the readers check, planning counts, building loads and
+    conversion writes.
+    """
+    c = config
+    layer = layer_parts(c)
+    return [
+        Part("token_embd.weight", "table", (c.n_vocab, c.hidden)),
+        *(part._replace(name=f"blk.{i}.{part.name}") for i in range(c.n_layer) for part in layer),
+        Part("output_norm.weight", "vector", (c.hidden,)),
+        *([] if c.tied else [Part("output.weight", "table", (c.n_vocab, c.hidden))]),
+        Part("rope_freqs.weight", "vector", (c.rope_dim // 2,), needed=False),
+    ]
 
 
 def check(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[str]:
     """Raise InvalidFile unless ``tensors`` are exactly those of the model of ``config``.  Returns remarks for the
     user.
     """
-    wanted = shapes(config)
-    optional = {"rope_freqs.weight": (config.rope_dim // 2,)}
+    wanted = {part.name: part for part in parts(config)}
     for name in tensors:
-        if name not in wanted and name not in optional:
+        if name not in wanted:
             raise InvalidFile(f"tensor {shown(name)} is not part of this kind of model, so its answers would be wrong")
     notes = []
     sparse = []
-    for name in wanted:
-        if name not in tensors:
-            raise InvalidFile(f"tensor {name} is missing; the file is incomplete, get it again")
+    for part in wanted.values():
+        if part.needed and part.name not in tensors:
+            raise InvalidFile(f"tensor {part.name} is missing; the file is incomplete, get it again")
     for name, tensor in tensors.items():
-        shape = wanted.get(name) or optional[name]
-        if tensor.shape != shape:
-            raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {shape}")
-        if len(shape) == 1:
-            allowed: tuple[str, ...] = VECTOR_TYPES
-        elif is_projection(name):
-            allowed = TERNARY_TYPES + FLOAT_TYPES
-        else:
-            allowed = TABLE_TYPES
-        if tensor.type not in allowed:
+        part = wanted[name]
+        if tensor.shape != part.shape:
+            raise InvalidFile(f"tensor {name} has shape {tensor.shape}, the model needs {part.shape}")
+        if tensor.type not in ROLES[part.role]:
             raise InvalidFile(f"tensor {name} is stored as {tensor.type}, which is not supported here (these are: "
-                              f"{', '.join(allowed)}); convert the model again with one of them")
+                              f"{', '.join(ROLES[part.role])}); convert the model again with one of them")
         if tensor.type in TERNARY_TYPES and zero_fraction(tensor) < LEAST_ZEROS:
             sparse.append(name)
     if sparse:

@@ -7,6 +7,7 @@ one more token once its page is sealed).  The cells also include the open page, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -46,15 +47,12 @@ class Weights:
     @classmethod
     def of(cls, c: ModelConfig, stored: str = "") -> Weights:
         """From the dimensions of a model.  ``stored``: the stored type of the output head, if there is a file."""
-        from edge.formats.names import layer_shapes
+        from edge.formats.names import layer_parts, parts
         from pyx.head import placement
 
-        layer = 2 * c.hidden * (c.q_dim + c.kv_dim) + 3 * c.hidden * c.ffn
-        norms = (4 if c.post_norm else 2) * c.hidden + (c.q_dim + c.ffn if c.sub_norm else 0)
-        tables = c.n_vocab * c.hidden * (1 if c.tied else 2)
-        parameters = c.n_layer * (layer + norms) + c.hidden + tables
+        parameters = sum(math.prod(part.shape) for part in parts(c) if part.needed)
         grouped = c.activation_quant == "int8-128"
-        matrices = [shape for shape in layer_shapes(c).values() if len(shape) == 2]
+        matrices = [part.shape for part in layer_parts(c) if part.role == "matrix"]
         return cls(
             parameters,
             c.n_layer * sum(code_bytes(rows, k, grouped) for rows, k in matrices),

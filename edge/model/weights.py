@@ -126,17 +126,19 @@ def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:
     config = checkpoint.config
     prefix = f"blk.{index}."
     layer: dict[str, Any] = {}
-    for full, shape in names.layer_shapes(config).items():
-        name, _, kind = full.rpartition(".")
-        if len(shape) == 1:
-            vector = _vector(checkpoint, prefix + full, shape[0])
+    for part in names.layer_parts(config):
+        name, _, kind = part.name.rpartition(".")
+        if part.role == "vector":
+            vector = _vector(checkpoint, prefix + part.name, part.shape[0])
             factor = _VECTOR_FACTORS.get(name, lambda config: 1.0)(config)
             if factor != 1.0:
                 vector = array("f", [value * factor for value in vector])
             layer[name if kind == "weight" else f"{name}_{kind}"] = vector
-            continue
-        factor = config.residual_scale if name in RESIDUAL and not config.post_norm else 1.0
-        layer[name] = _projection(checkpoint, prefix + full, (shape[0], shape[1]), factor)
+        elif part.role == "matrix":
+            factor = config.residual_scale if name in RESIDUAL and not config.post_norm else 1.0
+            layer[name] = _projection(checkpoint, prefix + part.name, (part.shape[0], part.shape[1]), factor)
+        else:
+            raise AssertionError(part)
     return layer
 
 

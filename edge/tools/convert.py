@@ -202,9 +202,7 @@ class Target:
     def entries(self) -> list[gguf.Entry]:
         """One entry per tensor; the bytes are computed when the writer reads them."""
         tensors = self.checkpoint.tensors
-        order = list(names.shapes(self.config))
-        order += [name for name in tensors if name not in order]
-        entries = [self._entry(tensors[name]) for name in order]
+        entries = [self._entry(tensors[part.name]) for part in names.parts(self.config) if part.name in tensors]
         made = rope_tensor(self.config)
         if made is not None and made[0] not in tensors:
             name, data = made[0], array("f", made[1]).tobytes()

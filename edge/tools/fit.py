@@ -3,7 +3,7 @@ anything is downloaded or loaded.
 
 A published model that is not on this machine is planned by its outline: the tensors that its file has after a pull,
 with their types and shapes but without bytes.  Outlines and files take the way of loading (:func:`edge.loading.arrange`
-and :func:`edge.loading.expect`); only the size of the program is an estimate for an outline.
+and :func:`edge.model.plan.expect`); only the size of the program is an estimate for an outline.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any
 from edge.amounts import human, parse_size
 from edge.errors import EdgeError, MemoryRefused, ModelNotFound
 from edge.formats.checkpoint import Checkpoint, Tensor, TokenizerSpec
-from edge.formats.names import is_projection, shapes
+from edge.formats.names import parts
 from edge.kv.config import A_SLIP, DEFAULT_SINKS, LEAST_CTX, PAGE, KVConfig, KVPlan
-from edge.loading import arrange, expect, head_for, program_bytes
+from edge.loading import arrange, head_for, program_bytes
 from edge.model import library
 from edge.model.footprint import BOARDS, SYSTEM, Footprint, available_memory, left_on
 from edge.model.library import KNOWN, Known
+from edge.model.plan import expect
 from edge.model.shapes import ALIASES, SHAPES, names, shape_of
 from edge.session.drafting import Drafting
 
@@ -234,8 +235,8 @@ def outline(short: str) -> Checkpoint:
         return Checkpoint(short, OUTLINE, config, table, TokenizerSpec("none"), None, {})
 
     stored = described(
-        (name, matrix if is_projection(name) else shape.table if len(dims) == 2 else "F32", dims)
-        for name, dims in shapes(config).items()
+        (part.name, {"matrix": matrix, "table": shape.table, "vector": "F32"}[part.role], part.shape)
+        for part in parts(config) if part.needed
     )
     return described((entry.name, entry.type, entry.shape) for entry in Target(stored, "I2_S", "Q8_0").entries())
 

@@ -1,0 +1,91 @@
+"""Plan: the memory that loading a checkpoint will take, from its table of tensors, and that a loaded model takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edge.config import ModelConfig
+from edge.formats import names
+from edge.formats.checkpoint import Checkpoint
+from edge.model.footprint import Footprint
+from edge.session.drafting import OFF, Drafting
+
+#: bytes per vocabulary entry and session, of float32 logits and of the sampler's tables
+LOGIT_BYTES, SAMPLER_BYTES = 4, 12
+
+
+def expect(
+    checkpoint: Checkpoint,
+    head: str = "auto",
+    weights: str = "auto",
+    program: int = 0,
+    n_threads: int = 1,
+    drafting: Drafting = OFF,
+) -> Footprint:
+    """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
+    from edge.formats.checkpoint import GROUP_TYPES
+    from edge.formats.mlx import whole_type
+    from edge.model.placement import in_place, stored_bytes
+    from pyx import scratch
+    from pyx.head import placement
+    from pyx.stored_rows import buffer_bytes
+
+    config = checkpoint.config
+    mapped = allocated = 0
+    grouped = config.activation_quant == "int8-128"
+    for part in names.parts(config):
+        tensor = checkpoint.tensors.get(part.name)
+        if tensor is None:  # not needed, or what building will miss
+            continue
+        if part.role == "vector":
+            allocated += 4 * part.shape[0]
+        elif part.role == "matrix":
+            scales_inside = grouped or tensor.type in GROUP_TYPES or tensor.type == "MLX"
+            allocated += 0 if scales_inside else 4
+            if in_place(tensor) and weights != "huge" and scales_inside == (tensor.type in GROUP_TYPES):
+                mapped += stored_bytes(tensor, grouped)
+            else:
+                allocated += stored_bytes(tensor, grouped, copied=weights == "huge")
+        else:
+            assert part.role == "table"  # below: as head, and as rows that are looked up
+    table = checkpoint.tensors.get(checkpoint.head)
+    stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
+    embedding = checkpoint.tensors.get("token_embd.weight")
+    if embedding and embedding.type == "MLX" and embedding is not table:
+        allocated += stored_bytes(embedding, True)
+    work = scratch.bytes_for(config, n_threads) + _session_bytes(config, drafting)
+    if embedding and embedding.type != "MLX" and embedding.mapped:
+        work += buffer_bytes(embedding.type, config.hidden, n_threads)
+    place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
+    copied = weights == "huge" and place.copied > 0
+    return Footprint(
+        mapped=mapped,
+        allocated=allocated,
+        head_mapped=place.nbytes if place.mapped and not copied else 0,
+        head_allocated=place.copied if copied else place.allocated,
+        scratch=work + place.scratch,
+        session=_session_bytes(config, drafting),
+        program=program,
+    )
+
+
+def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
+    """Bytes of the logits and the sampler of one session."""
+    return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
+
+
+def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool, drafting: Drafting) -> Footprint:
+    """The memory of the loaded transformer, exactly; ``copied``: with a copy of all its weights, if one will be
+    made.
+    """
+    allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
+    head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
+    return Footprint(
+        mapped=0 if copied else transformer.weight_bytes - allocated,
+        allocated=allocated + transformer.vector_bytes,
+        head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
+        head_allocated=head_allocated,
+        scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
+        session=_session_bytes(checkpoint.config, drafting),
+        program=program,
+    )
