@@ -60,9 +60,10 @@ def encode(tokenizer: Tokenizer, *dialogues: Dialogue) -> tuple[array[int], arra
 class Rows:
     """Dialogues in memory as tokens, and rows of them without end.
 
-    A row is BOS, then dialogues, END after each, until it is full; the last one is cut.  So each begins as at inference:
-    with the beginning of a dialogue after the only BOS.  Each epoch has an order of its own, given by the seed: the
-    next row depends on nothing but ``drawn``, the number of dialogues taken so far.  Set it to go on from there.
+    A row is BOS, then dialogues, END after each, until it is full; the last one is cut.  So each begins as at
+    inference: with the beginning of a dialogue after the only BOS.  Each epoch has an order of its own, given by the
+    seed: the next row depends on nothing but ``drawn``, the number of dialogues taken so far.  Set it to go on from
+    there.
     """
 
     def __init__(self, tokenizer: Tokenizer, dialogues: Iterable[Dialogue], seed: int) -> None:

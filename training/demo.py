@@ -28,8 +28,8 @@ EXTRA = {
     "general.description": "Demonstration model of bitnet-edge, for tests: orders, tickets and small talk at a counter",
 }
 #: an assistant must not say these: it is no person and reads no cards
-UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|mturk|"
-                   r"amazon turk|credit card number|social security)\b", re.IGNORECASE)  # fmt: skip
+UNFIT = re.compile(r"\b(?:my (?:wife|husband|girlfriend|boyfriend|kids|son|daughter)|i'?m (?:a|only) human|turker|"
+                   r"mturk|amazon turk|credit card number|social security)\b", re.IGNORECASE)  # fmt: skip
 
 
 def fit(messages: list[dict[str, str]]) -> bool:

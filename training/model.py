@@ -3,8 +3,8 @@
     h = h + o(sub_norm(attention(q, k, v of norm(h))))
     h = h + down(sub_norm(relu(gate)^2 * up of norm(h)))
 
-The seven projections are :class:`training.quantise.BitLinear`; embedding and norms are not rounded, and the embedding is
-the output head, too.  Modules have the names of transformers' BitNetForCausalLM, so weights are exported as they are.
+The seven projections are :class:`training.quantise.BitLinear`; embedding and norms are not rounded, and the embedding
+is the output head, too.  Modules have the names of transformers' BitNetForCausalLM, and an export keeps them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What changes during a run: learning rate, weight decay, length of the rows.
 
 Each is a function of ``progress``, the share of the run's tokens that have been trained on, in [0, 1].  Rate and decay
-follow the two stages of "The Era of 1-bit LLMs: Training Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate with
-decay; from half-way a lower one, falling to 0, without decay.
+follow the two stages of "The Era of 1-bit LLMs: Training Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate
+with decay; from half-way a lower one, falling to 0, without decay.
 """
 
 from __future__ import annotations

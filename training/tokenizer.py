@@ -18,7 +18,7 @@ PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?
 def train(dialogues: Iterable[Dialogue], n_vocab: int) -> Tokenizer:
     """A tokenizer of ``n_vocab`` tokens; bytes are its alphabet, so nothing is unknown to it.
 
-    It reads turns as the model will, with "User:" and "Assistant:" before them, so that these words become whole tokens.
+    It reads turns as the model will, with "User:" and "Assistant:" before them, so these words become whole tokens.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
