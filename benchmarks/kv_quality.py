@@ -1,8 +1,8 @@
 """What KV caches cost on the bundled model: python docs/make_kv_claims.py --measure writes it into docs/kv_claims.md.
 
-The text, kv_dialogues.jsonl, is what training/grammar printed as its test split (seed 1, twenty guests one behind the
-other in each dialogue), whose names and titles no model has seen in training.  Nothing here is a claim about other
-models.
+The text, kv_dialogues.jsonl, is what the dialogue grammar in training/ at commit 580c278 printed as its test split
+(seed 1, twenty guests one behind the other in each dialogue), whose names and titles the model has not seen in
+training.  Nothing here is a claim about other models.
 """
 
 from __future__ import annotations

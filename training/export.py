@@ -1,7 +1,7 @@
-"""``python -m training.export RUN FOLDER``: a trained model as a Hugging Face directory and as the engine's GGUF.
+"""``python -m training.export RUN``: the model of a run as a Hugging Face directory and as the engine's GGUF.
 
-FOLDER/master gets the float32 weights, which transformers and our converter round as training did
-(``BitNetForCausalLM``, "online" quantisation); FOLDER/NAME.gguf is made of it by :func:`edge.tools.convert.convert`.
+RUN/huggingface has the float32 weights, which transformers and ``bitnet-edge convert`` round as training did
+("online" quantisation of BitNetForCausalLM); RUN/NAME.gguf is converted from it.
 """
 
 from __future__ import annotations
@@ -9,32 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
-from training.checkpoint import Run
 from training.model import Model, Shape
-from training.quantise import binary
+from training.quantise import BitLinear
+from training.run import Run
 from training.tokenizer import BOS, END, EOT
 
-TEMPLATE = "bitnet-edge"  # of edge.prompt.template.FAMILIES
-
-_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj", "attn_sub_norm")
-_MLP = ("gate_proj", "up_proj", "down_proj", "ffn_sub_norm")
-
-
-def tensor_name(ours: str) -> str:
-    """The name that transformers' BitNetForCausalLM gives a parameter of ours."""
-    *path, last = ours.split(".")
-    part = "self_attn." if last in _ATTENTION else "mlp." if last in _MLP else ""
-    return ".".join(["model", *path, f"{part}{last}", "weight"])
+TEMPLATE = "bitnet-edge"  # a name in edge.prompt.template.FAMILIES
 
 
 def config(shape: Shape) -> dict[str, Any]:
     """config.json."""
-    described = {
+    described: dict[str, Any] = {
         "architectures": ["BitNetForCausalLM"],
         "model_type": "bitnet",
         "vocab_size": shape.n_vocab,
@@ -57,7 +48,7 @@ def config(shape: Shape) -> dict[str, Any]:
         "use_cache": True,
         "dtype": "float32",
     }
-    if shape.scheme in ("b1.58", "a4.8"):
+    if shape.scheme != "v1":
         described["quantization_config"] = {
             "quant_method": "bitnet",
             "linear_class": "autobitlinear",
@@ -68,8 +59,8 @@ def config(shape: Shape) -> dict[str, Any]:
     return described
 
 
-def write_master(model: Model, tokenizer: str, folder: Path) -> None:
-    """The Hugging Face directory with float32 weights."""
+def write_huggingface(model: Model, tokenizer: Path, folder: Path) -> None:
+    """The Hugging Face directory."""
     from edge.prompt.template import source
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,50 +80,32 @@ def write_master(model: Model, tokenizer: str, folder: Path) -> None:
     for name, content in described.items():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n")
     shutil.copyfile(tokenizer, folder / "tokenizer.json")
-    tensors = {tensor_name(name): tensor.contiguous() for name, tensor in model.state_dict().items()}
+    tensors = dict(model.state_dict())
     if model.shape.scheme == "v1":  # no reader rounds to signs by itself: the rounded weights are written
-        for name, tensor in tensors.items():
-            if tensor.ndim == 2 and name.startswith("model.layers."):
-                codes, scale = binary(tensor)
-                tensors[name] = codes * scale
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        for name, module in model.named_modules():
+            if isinstance(module, BitLinear):
+                integers, scale = module.weights(module.weight)
+                tensors[f"{name}.weight"] = (integers * scale).detach()
+    save_file({f"model.{name}": tensor.contiguous() for name, tensor in tensors.items()},
+              folder / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
 
 
-def read_master(folder: Path) -> Model:
-    """The model of a directory that :func:`write_master` wrote."""
-    described = json.loads((folder / "config.json").read_text())
-    rounding = described.get("quantization_config")
-    shape = Shape(
-        hidden=described["hidden_size"], n_layer=described["num_hidden_layers"],
-        n_head=described["num_attention_heads"], n_kv_head=described["num_key_value_heads"],
-        head_dim=described.get("head_dim") or described["hidden_size"] // described["num_attention_heads"],
-        ffn=described["intermediate_size"], n_vocab=described["vocab_size"], n_ctx=described["max_position_embeddings"],
-        rope_theta=described["rope_theta"], eps=described["rms_norm_eps"],
-        scheme="none" if rounding is None else rounding.get("activation_quantization", "b1.58"),
-    )  # fmt: skip
-    model = Model(shape)
-    tensors = load_file(folder / "model.safetensors")
-    model.load_state_dict({name: tensors[tensor_name(name)] for name in model.state_dict()})
-    return model
+def export(run: Run, name: str, extra: Mapping[str, str] | None = None) -> Path:
+    """RUN/huggingface and RUN/NAME.gguf -> the latter; ``extra``: further metadata of it."""
+    from edge.tools.convert import convert
+
+    write_huggingface(run.model(), run.tokenizer, run.folder / "huggingface")
+    path = run.folder / f"{name}.gguf"
+    convert(run.folder / "huggingface", path, force=True, extra={"general.name": name, **(extra or {})})
+    return path
 
 
 def main() -> None:
-    from edge.tools.convert import convert
-
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description="Write the model of a run as a Hugging Face directory and as GGUF.")
     parser.add_argument("run")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--name", default="kiosk", help="name of the GGUF, which bears it inside as well")
-    parser.add_argument("--checkpoint", default="last.pt")
+    parser.add_argument("--name", default="model", help="name of the GGUF file, without its ending")
     given = parser.parse_args()
-    run = Run(given.run)
-    write_master(run.model(given.checkpoint), run.tokenizer, given.folder / "master")
-    result = convert(given.folder / "master", given.folder / f"{given.name}.gguf", force=True, extra={
-        "general.name": given.name,
-        "general.license": "mit",
-        "general.description": "Demonstration model of bitnet-edge: orders, tickets and small talk at a kiosk",
-    })  # fmt: skip
-    print(f"{result.path}  {result.nbytes} bytes  {result.sha256}")
+    print(export(Run(given.run), given.name))
 
 
 if __name__ == "__main__":

@@ -1,62 +1,31 @@
-"""What changes in the course of a run: learning rate, weight decay, row length, mixture, loss weights.
+"""What changes during a run: learning rate, weight decay, length of the rows.
 
-Everything is a function of ``progress`` in [0, 1], the share of the run that is behind.  Learning rate and decay follow
-the two stages of "The Era of 1-bit LLMs: Training Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate with
-decay, then from half-way a lower one towards 0 without.
+Each is a function of ``progress``, the share of the run's tokens that have been trained on, in [0, 1].  Rate and decay
+follow the two stages of "The Era of 1-bit LLMs: Training Tips, Code and FAQ" (microsoft/unilm, bitnet): a high rate
+with decay; from half-way a lower one, falling to 0, without decay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 WARM_UP = 0.03
-HALF_WAY = 0.5
-SECOND_STAGE = 0.4  # the learning rate of the second stage begins at this share of the first's
-WEIGHT_DECAY = 0.1
-
-PEOPLE = ("task", "free", "small")  # sources in which people wrote to one another
-EVERYTHING = {"assistant": 1.0, "user": 1.0, "system": 0.0}
+SECOND_STAGE = 0.5
+SECOND_RATE = 0.4  # of the first stage's
+DECAY = 0.1
+LONG_ROWS = 0.85  # rows have the length of the context from here on
+SHORT_ROW = 512
 
 
 def learning_rate(progress: float, peak: float) -> float:
-    """Linear to ``peak`` over the warm-up, constant to half-way, then from 0.4 of it linearly to 0."""
-    if progress < HALF_WAY:
+    """Linear to ``peak`` during the warm-up, constant to half-way, then from 0.4 of it linearly to 0."""
+    if progress < SECOND_STAGE:
         return peak * min(1.0, progress / WARM_UP)
-    return peak * SECOND_STAGE * (1 - progress) / (1 - HALF_WAY)
+    return peak * SECOND_RATE * (1 - progress) / (1 - SECOND_STAGE)
 
 
 def weight_decay(progress: float) -> float:
-    return WEIGHT_DECAY if progress < HALF_WAY else 0.0
+    return DECAY if progress < SECOND_STAGE else 0.0
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of the run."""
-
-    until: float  # progress at which it ends
-    tokens: int  # length of a row
-    mixture: Mapping[str, float]  # source -> share of the tokens
-    weights: Mapping[str, float]  # role -> weight of its tokens in the loss, in what training.turns prints
-
-    def weights_of(self, source: str) -> Mapping[str, float]:
-        """Role -> weight for one source: of what people wrote to one another both sides are learned in full."""
-        return EVERYTHING if source in PEOPLE else self.weights
-
-
-_SPOKEN = {"assistant": 1.0, "user": 0.3, "system": 0.1}
-_ANSWERS = {"assistant": 1.0, "user": 0.05, "system": 0.0}  # a little, so that people are not forgotten
-#: share of the tokens by source (training.corpus)
-_BROAD = {"kiosk": 0.45, "faq": 0.2, "task": 0.15, "small": 0.02, "free": 0.18}
-_KIOSK = {"kiosk": 0.6, "faq": 0.3, "task": 0.05, "small": 0.01, "free": 0.04}
-
-PHASES = (
-    Phase(0.50, 384, _BROAD, _SPOKEN),
-    Phase(0.76, 512, _BROAD, _SPOKEN),
-    Phase(0.86, 512, _KIOSK, _ANSWERS),
-    Phase(1.00, 2048, _KIOSK, _ANSWERS),
-)
-
-
-def phase(progress: float) -> Phase:
-    return next((phase for phase in PHASES if progress < phase.until), PHASES[-1])
+def row_length(progress: float, n_ctx: int) -> int:
+    """Tokens of a row: short ones cost less, and the last share of the run teaches the whole context."""
+    return min(SHORT_ROW, n_ctx) if progress < LONG_ROWS else n_ctx

@@ -1,276 +1,179 @@
-"""``python -m training.train RUN``: train a model, or go on where the run was interrupted.
+"""``python -m training.train RUN --text FILE --tokens N``: train a model in the folder RUN.
 
-One process per core with one thread each (gloo), or one process on a GPU.  The run ends after ``--tokens``, or paced
-so that it ends at ``--deadline``: then progress, and with it learning rate and phases, follows the clock.
+The same command, or ``python -m training.train RUN``, continues a run that was killed from its last checkpoint, and
+ends with the same weights, to the bit, as a run that was not.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
-import signal
-import socket
 import sys
 import time
-from dataclasses import asdict, replace
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from torch import nn
 
-from training.checkpoint import Run, shape
-from training.data import SHARDS, Position, Shard, load_tokenizer
+from training import data, tokenizer
+from training.data import Rows
 from training.model import SHAPES, Model
 from training.optimizer import Optimizer
-from training.schedule import EVERYTHING, HALF_WAY, Phase, learning_rate, weight_decay
+from training.quantise import SCHEMES
+from training.run import Run
+from training.schedule import learning_rate, row_length, weight_decay
 
-CLIP = 1.0
-SAVE_SECONDS = 300
-REPORT_STEPS = 20
-EVALUATE_STEPS = 150
+CLIP = 1.0  # largest norm of the gradient
+HELD_OUT_ROWS = 8
 
-#: what the small evaluations in between look at: assistant turns of our own kind, everything of the corpus
-_ANSWERS = {"assistant": 1.0, "user": 0.0, "system": 0.0}
-HELD_OUT = {
-    "kiosk": Phase(1, 384, {"kiosk": 1}, _ANSWERS),
-    "faq": Phase(1, 384, {"faq": 1}, _ANSWERS),
-    "task": Phase(1, 384, {"task": 1}, EVERYTHING),
-    "free": Phase(1, 384, {"free": 1}, EVERYTHING),
-}
+DEFAULTS: dict[str, Any] = {
+    "text": [], "held_out": [], "tokens": None, "shape": "xs", "scheme": "b1.58", "batch": 4096, "peak": 8e-3,
+    "seed": 0, "report": 100, "device": "cpu", "compile": True,
+}  # fmt: skip
 
 
 class Trainer:
-    """One process of a run."""
+    """A run in memory: at its beginning, or where its last checkpoint was written."""
 
-    def __init__(self, run: Run, rank: int, world: int) -> None:
-        self.run, self.rank = run, rank
-        self.settings = run.settings
-        self.device = self.settings["device"]
-        self.model = Model(shape(self.settings), self.settings["seed"]).to(self.device)
+    def __init__(self, run: Run) -> None:
+        self.run, self.settings = run, run.settings
+        seed, self.device = self.settings["seed"], self.settings["device"]
+        self.model = Model(run.shape, seed).to(self.device)
         self.optimizer = Optimizer(self.model)
-        self.step, self.tokens, self.progress = 0, 0, 0.0
-        tokenizer = load_tokenizer(run.tokenizer)
-        mine = range(rank, SHARDS, world)
-        self.shards = {number: Shard(tokenizer, self.settings["seed"], number) for number in mine}
-        self.held_out = {
-            name: [Shard(tokenizer, 0, number, "valid", lambda _, phase=phase: phase) for number in mine]
-            for name, phase in HELD_OUT.items()
-        }
-        # Gradients lie in one array, behind them what else the processes tell one another: one exchange per step.
-        sizes = [parameter.numel() for parameter in self.optimizer.parameters]
-        self.flat = torch.zeros(sum(sizes) + 5, device=self.device)
-        self.gradient, self.told = self.flat[:-5], self.flat[-5:]
-        for parameter, part in zip(self.optimizer.parameters, self.gradient.split(sizes)):
-            parameter.grad = part.view_as(parameter)
-        compiled = torch.compile(self.model.loss, dynamic=False) if self.settings["compile"] else self.model.loss
-        self.loss = lambda batch: compiled(*(part.to(self.device) for part in batch), torch.bfloat16)
-        self.stop = False
+        vocabulary = tokenizer.load(run.tokenizer)
+        self.rows = Rows(vocabulary, _read(self.settings["text"]), seed)
+        self.held_out = Rows(vocabulary, _read(self.settings["held_out"]), 0) if self.settings["held_out"] else None
+        self.loss = torch.compile(self.model.loss, dynamic=False) if self.settings["compile"] else self.model.loss
+        self.steps, self.tokens = 0, 0
+        self.reports: list[dict[str, Any]] = []  # the rows of log.csv
+        if run.checkpoint.exists():
+            self.resume()
 
-    # ---- one step ----
+    @property
+    def progress(self) -> float:
+        return min(1.0, self.tokens / self.settings["tokens"])
 
-    def train_step(self, seconds: float) -> tuple[float, float, bool, bool]:
-        """-> loss (nats per weighted token), gradient norm, whether to save, whether to stop.
+    def forward(self, rows: Rows, n_token: int, length: int) -> torch.Tensor:
+        """The loss of the next rows, about ``n_token`` together; matrices are multiplied in bfloat16."""
+        batch = (part.to(self.device) for part in rows.batch(max(1, n_token // length), length))
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16):
+            return self.loss(*batch)
 
-        ``seconds``: length of the step before, on which the pace depends.
-        """
-        self.flat.zero_()
-        loss = weight = tokens = 0.0
-        for shard in self.shards.values():
-            batch = shard.batch(self.step, self.settings["batch"], self.progress)
-            nats = self.loss(batch)
-            nats.backward()
-            loss += nats.item()
-            weight += batch[2].sum().item()
-            tokens += batch[0].numel()
-        save, advance = (self.due(), self.pace(seconds)) if self.rank == 0 else (False, 0.0)
-        self.told.copy_(torch.tensor([weight, loss, tokens, float(self.stop) + 16 * save, advance]))
-        if dist.is_initialized():
-            dist.all_reduce(self.flat)
-        weight, loss, tokens, flags, advance = self.told.double().tolist()
-        self.gradient.div_(weight)
-        norm = self.gradient.norm().item()
+    def step(self) -> float:
+        """One step of the optimizer -> the loss before it, in nats per token."""
+        length = row_length(self.progress, self.model.shape.n_ctx)
+        loss = self.forward(self.rows, self.settings["batch"], length)
+        self.model.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         if not math.isfinite(norm):
-            raise FloatingPointError(f"gradient is {norm} at step {self.step}")
-        if norm > CLIP:
-            self.gradient.mul_(CLIP / norm)
+            raise FloatingPointError(f"the gradient is {norm} at step {self.steps}: try a lower --peak")
         self.optimizer.step(learning_rate(self.progress, self.settings["peak"]), weight_decay(self.progress))
-        self.step += 1
-        self.tokens += int(tokens)
-        before = self.progress
-        total = self.settings["tokens"]
-        self.progress = min(1.0, self.tokens / total if total else before + advance)
-        if before < HALF_WAY <= self.progress:
-            self.save("stable.pt")
-        return loss / weight, norm, flags >= 16, flags % 16 > 0
-
-    def pace(self, seconds: float) -> float:
-        """How much progress a step is worth: what is left of it, shared out over the time that is left."""
-        if self.settings["tokens"]:
-            return 0.0
-        left = self.settings["deadline"] - time.time()
-        # Out of what was left before that step: one that took long (compiling, a pause) does not end the run.
-        return 1.0 if left <= 0 else (1 - self.progress) * seconds / (left + seconds)
-
-    def due(self) -> bool:
-        return time.monotonic() - self.saved > SAVE_SECONDS
-
-    # ---- the run ----
+        self.steps += 1
+        self.tokens += max(1, self.settings["batch"] // length) * length
+        return loss.item()
 
     def train(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask_to_stop)
-        self.saved = time.monotonic()
-        bar = Bar(self.settings)
-        seconds, stop = 1.0, self.progress >= 1
-        while self.progress < 1 and not stop:
-            begun = time.perf_counter()
-            tokens, progress = self.tokens, self.progress
-            loss, norm, save, stop = self.train_step(seconds)
-            seconds = time.perf_counter() - begun
-            if self.rank == 0:
-                lr = learning_rate(progress, self.settings["peak"])
-                speed = (self.tokens - tokens) / seconds
-                self.run.log("log.csv", {
-                    "step": self.step, "tokens": self.tokens, "progress": f"{progress:.6f}", "lr": f"{lr:.6g}",
-                    "loss": f"{loss:.5f}", "norm": f"{norm:.4f}",
-                    "tokens_per_s": f"{speed:.0f}", "time": f"{time.time():.0f}",
-                })  # fmt: skip
-                bar.show(self.step, self.tokens, self.progress, loss)
-            if self.step % EVALUATE_STEPS == 0:
-                self.evaluate()
-            if save:
-                self.save("last.pt")
-        self.save("last.pt")
-        self.evaluate()
-        if self.rank == 0:
-            bar.end("stopped" if self.progress < 1 else "done")
+        """To the end, with a checkpoint and a report every so many steps."""
+        while self.progress < 1:
+            begun, before, losses = time.monotonic(), self.tokens, []
+            while self.progress < 1 and (not losses or self.steps % self.settings["report"]):
+                losses.append(self.step())
+            speed = (self.tokens - before) / (time.monotonic() - begun)
+            self.reports.append({"step": self.steps, "tokens": self.tokens, "loss": sum(losses) / len(losses),
+                                 "held_out": self.evaluate(), "tokens_per_s": round(speed)})  # fmt: skip
+            self.save()
+            print(self.line(speed), flush=True)
 
-    def evaluate(self) -> None:
-        """Nats per token on a few held-out rows, the same ones each time."""
-        for name, shards in self.held_out.items():
-            told = torch.zeros(2)
-            for shard in shards:
-                shard.begin(Position(0))
-                batch = shard.batch(0, self.settings["batch"], 0.0)
-                told += torch.tensor([self.loss(batch).item(), batch[2].sum().item()])
-            if dist.is_initialized():
-                dist.all_reduce(told)
-            if self.rank == 0:
-                nats = f"{told[0] / told[1]:.4f}"
-                self.run.log("held_out.csv", {"step": self.step, "tokens": self.tokens, "source": name, "nats": nats})
+    @torch.no_grad()
+    def evaluate(self) -> float | None:
+        """The loss on the same few rows of the held-out text each time."""
+        if self.held_out is None:
+            return None
+        length = min(512, self.model.shape.n_ctx)
+        self.held_out.drawn = 0
+        return self.forward(self.held_out, HELD_OUT_ROWS * length, length).item()
 
-    # ---- checkpoints ----
+    def line(self, speed: float) -> str:
+        """The last report, for people."""
+        last, total = self.reports[-1], self.settings["tokens"]
+        held_out = "" if last["held_out"] is None else f"  held out {last['held_out']:.3f}"
+        left = max(0, total - self.tokens) / speed / 60
+        return (f"step {self.steps}  {self.tokens / 1e6:.2f} of {total / 1e6:.2f} M tokens  loss {last['loss']:.3f}"
+                f"{held_out}  {speed:.0f} tokens/s  {left:.0f} min left")  # fmt: skip
 
-    def save(self, name: str) -> None:
-        positions: list[Any] = [{number: asdict(shard.start) for number, shard in self.shards.items()}]
-        if dist.is_initialized():
-            positions = [None] * dist.get_world_size()
-            dist.all_gather_object(positions, {number: asdict(shard.start) for number, shard in self.shards.items()})
-        if self.rank == 0:
-            self.run.save(name, {
-                "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
-                "step": self.step, "tokens": self.tokens, "progress": self.progress,
-                "positions": {number: position for part in positions for number, position in part.items()},
-            })  # fmt: skip
-        self.saved = time.monotonic()
+    def save(self) -> None:
+        self.run.save({
+            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "steps": self.steps,
+            "tokens": self.tokens, "drawn": self.rows.drawn, "text": len(self.rows.ids), "reports": self.reports,
+        })  # fmt: skip
+        self.run.log(self.reports)
 
-    def resume(self, name: str = "last.pt") -> None:
-        state = self.run.load(name)
+    def resume(self) -> None:
+        state = self.run.load()
+        if state["text"] != len(self.rows.ids):
+            raise ValueError(f"the text has {len(self.rows.ids)} tokens, but {state['text']} when the run began")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.tokens, self.progress = state["step"], state["tokens"], state["progress"]
-        if self.settings["tokens"]:  # perhaps more of them than before
-            self.progress = min(1.0, self.tokens / self.settings["tokens"])
-        elif self.settings["progress"] is not None:
-            self.progress = self.settings["progress"]
-        for number, shard in self.shards.items():
-            shard.begin(Position(**state["positions"][number]))
-
-    def _ask_to_stop(self, *_: object) -> None:
-        self.stop = True
+        self.steps, self.tokens, self.rows.drawn = state["steps"], state["tokens"], state["drawn"]
+        self.reports = state["reports"]
 
 
-class Bar:
-    """A line of progress: overwritten on a terminal, now and then a new one elsewhere."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
-        self.last: tuple[float, int] | None = None
-
-    def show(self, step: int, tokens: int, progress: float, loss: float) -> None:
-        if step % REPORT_STEPS:
-            return
-        now = time.time()
-        speed = f"{(tokens - self.last[1]) / (now - self.last[0]):6.0f} tokens/s" if self.last else ""
-        self.last = (now, tokens)
-        done = "=" * int(30 * progress)
-        clock = datetime.now(timezone.utc).strftime("%H:%M:%S")
-        line = f"{clock} [{done:30}] {100 * progress:5.1f} %  step {step}  {tokens / 1e6:.2f} M  loss {loss:.3f}"
-        print(f"{line}  {speed}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
-
-    def end(self, word: str) -> None:
-        print(f"\n{word}", file=sys.stderr, flush=True)
+def _read(paths: list[str]) -> Iterator[data.Dialogue]:
+    return data.read(map(Path, paths))
 
 
-def _process(rank: int, world: int, folder: str, port: int) -> None:
-    torch.set_num_threads(1 if world > 1 else torch.get_num_threads())
-    if world > 1:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(hours=2))
+def start(folder: str | os.PathLike[str], given: dict[str, Any]) -> Run:
+    """Train in ``folder`` to the end; ``given`` are settings of DEFAULTS that are not as there.
+
+    Raises ValueError if a run has begun there with others, or cannot begin with these; OSError for text it cannot read.
+    """
     run = Run(folder)
-    trainer = Trainer(run, rank, world)
-    if (run.folder / "last.pt").exists():
-        trainer.resume()
-    trainer.train()
-    if world > 1:
-        dist.destroy_process_group()
-
-
-def start(folder: str, settings: dict[str, Any]) -> None:
-    """Train in ``folder``, where ``tokenizer.json`` lies, as ``settings`` say; old settings give way."""
-    run = Run(folder)
-    run.describe({**run.settings, **settings})
-    world = run.settings["processes"]
-    if world == 1:
-        return _process(0, 1, folder, 0)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.start_processes(_process, (world, folder, port), nprocs=world, start_method="spawn")
-
-
-def _clock(text: str) -> float:
-    """HH:MM in UTC, the next one, as seconds since 1970."""
-    now = datetime.now(timezone.utc)
-    hour, minute = map(int, text.split(":"))
-    then = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return (then if then > now else then + timedelta(days=1)).timestamp()
+    given = given | {name: [str(Path(path).resolve()) for path in given[name]] for name in ("text", "held_out")
+                     if name in given}  # fmt: skip
+    if not run.settings:
+        settings = DEFAULTS | given
+        if not settings["text"] or not settings["tokens"]:
+            raise ValueError("a new run needs --text and --tokens")
+        vocabulary = tokenizer.train(_read(settings["text"]), SHAPES[settings["shape"]].n_vocab)
+        run.write("tokenizer.json", lambda path: vocabulary.save(str(path)))
+        run.begin(settings)
+    for name, value in given.items():
+        if run.settings[name] != value:
+            raise ValueError(f"{folder} was begun with {name} {json.dumps(run.settings[name])}; for another, "
+                             "begin in a new folder")  # fmt: skip
+    Trainer(run).train()
+    return run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", help="folder of the run; it holds tokenizer.json (training.tokenizer)")
-    parser.add_argument("--shape", default="xs", choices=SHAPES)
-    parser.add_argument("--scheme", default="b1.58", help="quantisation (training.quantise)")
+    parser = argparse.ArgumentParser(description="Train a ternary model, or continue a run.",
+                                     argument_default=argparse.SUPPRESS)  # fmt: skip
+    parser.add_argument("run", help="folder of the run")
+    parser.add_argument("--text", nargs="+", metavar="FILE", help="dialogues in JSON lines (training/data.py)")
+    parser.add_argument("--held-out", nargs="+", metavar="FILE", help="dialogues that are scored at each report")
     parser.add_argument("--tokens", type=float, help="train on so many tokens, such as 20e6")
-    parser.add_argument("--deadline", type=_clock, metavar="HH:MM", help="or end at this time (UTC)")
-    parser.add_argument("--progress", type=float, help="with a deadline: count so much of the run (0 to 1) as done")
-    parser.add_argument("--batch", type=int, default=2048, help="tokens per shard and step; there are 2 shards")
-    parser.add_argument("--peak", type=float, default=8e-3, help="learning rate of the first stage")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2, choices=(1, 2))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--shape", choices=SHAPES, help="dimensions of the model (default xs, 5.8 M parameters)")
+    parser.add_argument("--scheme", choices=SCHEMES, help="rounding (training/quantise.py; default b1.58)")
+    parser.add_argument("--batch", type=int, help="tokens of a step (default 4096)")
+    parser.add_argument("--peak", type=float, help="highest learning rate (default 0.008)")
+    parser.add_argument("--seed", type=int, help="of weights and order (default 0)")
+    parser.add_argument("--report", type=int, metavar="STEPS", help="steps between checkpoints (default 100)")
+    parser.add_argument("--device", help="cpu (default) or cuda")
+    parser.add_argument("--no-compile", dest="compile", action="store_false",
+                        help="do without torch.compile, which needs a C++ compiler and a minute at the beginning")
     given = vars(parser.parse_args())
-    folder, shape_name, scheme = given.pop("run"), given.pop("shape"), given.pop("scheme")
-    old = Run(folder).settings
-    if (given["tokens"] is None) == (given["deadline"] is None):
-        parser.error("say either --tokens or --deadline")
-    given["shape"] = old.get("shape") or asdict(replace(SHAPES[shape_name], scheme=scheme))
-    start(folder, given)
+    try:
+        start(given.pop("run"), given)
+    except (OSError, ValueError, FloatingPointError) as error:
+        parser.exit(1, f"training: {error}\n")
+    except KeyboardInterrupt:
+        print("\nstopped; the same command continues from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":
