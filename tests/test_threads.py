@@ -440,11 +440,10 @@ def test_the_instruction_set_of_an_open_engine_is_not_changed(no_open_engine):
             edge.load(threads=1, isa=other)
         assert cpu.isa() == before
         edge.load(threads=1, isa=before).close()
-    try:
-        edge.load(threads=1, isa=other).close()
+    with edge.load(threads=1, isa=other):
         assert cpu.isa() == other
-    finally:
-        cpu.use(before)
+    with edge.load(threads=1):  # the choice has ended with the engine that made it
+        assert cpu.isa() == before
 
 
 @pytest.mark.timeout(600)
