@@ -1,214 +1,207 @@
 #!/usr/bin/env python3
-"""A kiosk in Python: reads one question per line from standard input and speaks the answer sentence by sentence.
+"""A kiosk: each line of standard input is what a guest says; the replies are spoken or printed, sentence by sentence.
 
-    speech-to-text | python kiosk.py --system museum.txt --speak 'espeak-ng --stdin'
+    speech-to-text | python kiosk.py house.txt --speak 'espeak-ng --stdin'
 
-The next sentence is generated while the last one is spoken.  After a minute of silence the conversation is cleared for
-the next visitor.  Under systemd (Type=notify, WatchdogSec=60) it reports READY=1 and feeds the watchdog.  Exit codes: 0
-at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the documented code of bitnet-edge if the model cannot be
-loaded.  No input of a visitor ends the program.
+The house file is the system prompt.  The model tells orders from questions, writes orders as JSON, and answers what the
+file answers.  Code does the rest: names and prices are those of the menu, an order is read back, and a "yes" keeps it.
+Exit codes: 0 at the end of the input, 130 and 143 after SIGINT and SIGTERM, else those of bitnet-edge.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
-import queue
+import re
 import select
-import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from decimal import Decimal
+from typing import Any
 
-import edge
+COUNTER = "I do not know that. Please ask at the counter."
+SORRY = "Sorry, that did not work. Please ask at the counter."
+KIND = 'A guest says: "{}" Is that an order, a question, a yes or a no?'
+KNOWN = 'A guest asks: "{}" Do the statements above answer that, yes or no?'
+WRITE = 'Ordered so far: {}. Now the guest says: "{}" Write the whole order as JSON.'
 
-LONGEST = 500  # characters of a question
-SORRY = "Sorry, I cannot answer that now."
+
+def read_house(path: str) -> tuple[str, dict[str, Decimal]]:
+    """The text of a house file, and its menu, name -> price: the lines of the form "- black tea: 2.80"."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().strip()
+    return text, {name: Decimal(price) for name, price in re.findall(r"^- (.+): (\d+\.\d\d)$", text, re.MULTILINE)}
 
 
-class Stop(BaseException):
-    """A signal ended the kiosk; passes through `except Exception`."""
+def priced(order: Counter[str], menu: dict[str, Decimal]) -> str:
+    """As in "2 black tea, 1 latte: 9.20 in all."."""
+    total = sum(count * menu[name] for name, count in order.items())
+    return ", ".join(f"{count} {name}" for name, count in order.items()) + f": {total} in all."
+
+
+def keep(order: Counter[str], menu: dict[str, Decimal], path: str) -> None:
+    """Add an order to a file, as a JSON object on a line."""
+    line = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), "order": order, "text": priced(order, menu)}
+    with open(path, "a", encoding="utf-8") as file:
+        print(json.dumps(line, ensure_ascii=False), file=file)
+
+
+def clean(text: str) -> str:
+    """On one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() and not "\ud800" <= c <= "\udfff" else " " for c in text).split())
 
 
 def notify(state: str) -> None:
-    """Send "READY=1" or "WATCHDOG=1" to systemd, if it started this program."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address.startswith("@"):  # a name without a file
-        address = "\0" + address[1:]
-    if address:
+    """Tell systemd, if it started this program: READY=1 or WATCHDOG=1."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, contextlib.suppress(OSError):
-            channel.sendto(state.encode(), address)
+            channel.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)
 
 
 class Speaker:
-    """Speaks sentences in order in a separate thread; without a command it prints them."""
+    """Speaks sentences by a shell command.  While it speaks one, the model writes the next."""
 
     def __init__(self, command: str) -> None:
-        self.command = shlex.split(command)
-        self._sentences: queue.Queue[str] = queue.Queue()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-        self._starting = threading.Lock()  # held while the command starts: stop() must know every process
-        if self.command:
-            threading.Thread(target=self._work, daemon=True).start()
+        self.command, self.text = command, ""
+        self.voice: subprocess.Popen[bytes] | None = None
+        self.starting, self.stopped = False, 0  # is there a voice that is not yet known; the exit code after a signal
 
-    def say(self, sentence: str) -> None:
-        """Returns at once when a command speaks."""
-        sentence = " ".join("".join(c if c.isprintable() else " " for c in sentence).split())
-        if not sentence:
+    def say(self, text: str) -> None:
+        if not (text := clean(text)):
             return
-        if self.command:
-            self._sentences.put(sentence)
-        else:
-            print(sentence, flush=True)
+        self.wait()
+        self.text, self.starting = text, True
+        self.voice = subprocess.Popen(self.command, shell=True, stdin=subprocess.PIPE, start_new_session=True)
+        self.starting = False
+        if self.stopped:
+            sys.exit(self.stopped)
+        with contextlib.suppress(BrokenPipeError), self.voice.stdin as pipe:  # it may end without reading
+            pipe.write(self.text.encode() + b"\n")
 
-    def wait(self) -> None:
-        """Until all is said: a microphone should not hear us."""
-        while self._sentences.unfinished_tasks:
-            notify("WATCHDOG=1")
-            time.sleep(0.1)
-
-    def _work(self) -> None:
-        while True:
-            sentence = self._sentences.get()
-            try:
-                with self._starting:
-                    if self._stopped:
-                        return
-                    self._process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno())
-                self._process.communicate(sentence.encode() + b"\n", timeout=60)
-                failed = self._process.returncode != 0
-            except (OSError, ValueError):
-                failed = True
-            except subprocess.TimeoutExpired:
-                self._silence()
-                failed = True
-            if failed and not self._stopped:
-                print(f"kiosk: speaking failed; the sentence was: {sentence}", file=sys.stderr)
-            self._sentences.task_done()
-
-    def _silence(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    def stop(self) -> None:
-        """Silence the voice, and speak nothing more."""
-        with self._starting:
-            self._stopped = True
-            self._silence()
-
-
-def questions(idle: float) -> Iterator[str | None]:
-    """Lines of standard input, made harmless; None each time nobody has spoken for ``idle`` seconds."""
-    held = b""
-    heard: float | None = None  # when, and None when there is nothing to forget
-    while True:
+    def wait(self, seconds: float = 50) -> None:
+        """Until all is said; what takes longer than so many seconds is cut off."""
         notify("WATCHDOG=1")
-        if not select.select([0], [], [], min(idle, 1.0))[0]:
-            if heard is not None and time.monotonic() - heard >= idle:
-                heard = None
-                yield None
-            continue
-        data = os.read(0, 1 << 16)
-        *lines, held = (held + data).split(b"\n")
-        held = held[: 1 << 16]  # a line without end must not fill the memory
-        if not data:
-            lines.append(held)
-        for line in lines:
-            text = "".join(c if c.isprintable() else " " for c in line.decode(errors="replace"))
-            if text.strip():
-                yield text.strip()[:LONGEST]
-        heard = time.monotonic()
-        if not data:
-            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.voice and self.voice.wait(seconds):
+                print(f"kiosk: speaking failed; the sentence was: {self.text}", file=sys.stderr, flush=True)
+        if self.voice and self.voice.poll() is None:
+            os.killpg(self.voice.pid, signal.SIGKILL)  # a pipeline, too
+            self.voice.wait()
+        self.voice = None
 
 
-def answer(session: edge.Session, question: str, speaker: Speaker, options: argparse.Namespace) -> None:
-    """Think and speak; whatever goes wrong becomes a sentence."""
-    try:
-        for piece in session.ask(
-            question,
-            max_tokens=options.max_tokens,
-            by="sentence",
-            timeout=options.timeout,
-            on_prefill=lambda done, total, cached: notify("WATCHDOG=1"),
-        ):
-            # A sentence takes at most --timeout seconds, which is why feeding the watchdog here is often enough.
+class Kiosk:
+    """What one guest has said and ordered."""
+
+    def __init__(self, session: Any, menu: dict[str, Decimal], orders: str, speaker: Speaker) -> None:
+        self.session, self.menu, self.orders, self.say = session, menu, orders, speaker.say
+        self.order: Counter[str] = Counter()
+        item = {"name": {"enum": list(menu)}, "count": {"type": "integer", "minimum": 1, "maximum": 20}}
+        self.schema = {"type": "array", "items": {"type": "object", "properties": item, "required": list(item)}}
+
+    def hear(self, said: str) -> None:
+        """Reply; whatever goes wrong becomes a sentence.  Nothing was said: the next guest comes."""
+        if not said:
+            self.order.clear()
+            return self.session.clear()
+        try:
+            kinds = ["order", "question", *(["yes", "no"] if self.order else [])]
+            kind = self.session.choose(KIND.format(said), kinds)[0].text if self.menu else "question"
             notify("WATCHDOG=1")
-            speaker.say(piece.text)
-        if session.finish_reason == "timeout":
-            speaker.say("Sorry, that took too long.")
-    except BrokenPipeError:  # nobody listens any more
-        raise
-    except Exception as error:
-        print(f"kiosk: {type(error).__name__}: {error}", file=sys.stderr)
-        speaker.say(SORRY)
+            if kind == "yes":
+                keep(self.order, self.menu, self.orders)
+            if kind in ("yes", "no"):
+                self.order.clear()
+                self.say("Thank you. Your order is noted." if kind == "yes" else "All right, nothing is ordered.")
+            elif kind == "order" and self.take(said):
+                self.say(priced(self.order, self.menu))
+                self.say("Is that right?")
+            else:
+                self.answer(said)
+        except Exception as error:
+            print(f"kiosk: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self.say(SORRY)
+
+    def take(self, said: str) -> Counter[str]:
+        """The whole order as the model writes it, in the names of the menu."""
+        asked = WRITE.format(json.dumps(self.order, ensure_ascii=False) if self.order else "nothing", said)
+        items = self.session.ask(asked, schema=self.schema, temperature=0, timeout=50).value
+        self.session.undo()  # the JSON does not stay in the conversation
+        self.order = sum((Counter({item["name"]: item["count"]}) for item in items), Counter())
+        return self.order
+
+    def answer(self, said: str) -> None:
+        """What the statements say, if they say something."""
+        if self.session.choose(KNOWN.format(said), ["yes", "no"])[0].text == "no":
+            return self.say(COUNTER)
+        for piece in self.session.ask(said, by="sentence", max_tokens=80, timeout=50):
+            notify("WATCHDOG=1")
+            self.say(piece.text)
+        if self.session.finish_reason == "timeout":
+            self.say(SORRY)
 
 
-def main() -> int:
-    """Load, greet, answer until the input ends."""
-    parser = argparse.ArgumentParser(description="A kiosk: questions on standard input, answers spoken or printed.")
-    parser.add_argument("--model", help="model file (default: the bundled model)")
-    parser.add_argument("--system", metavar="FILE", help="text file with the system prompt")
-    parser.add_argument("--speak", default="", metavar="COMMAND", help="program that speaks its standard input")
-    parser.add_argument("--ctx", type=int, help="context in tokens")
-    parser.add_argument("--memory", help="memory limit, such as 1500M")
-    parser.add_argument("--threads", type=int, help="threads; leave one core for the display")
-    parser.add_argument("--max-tokens", type=int, default=80, help="maximum length of an answer (default 80)")
-    parser.add_argument("--timeout", type=float, default=30, help="timeout of an answer in seconds (default 30)")
-    parser.add_argument("--idle", type=float, default=60, help="clear the chat after these seconds of silence")
+def heard(idle: float, speaker: Speaker) -> Any:
+    """What guests say, line by line; "" when nobody has spoken for so many seconds."""
+    held, last = b"", time.monotonic()
+    while True:
+        speaker.wait()  # a microphone should not hear it
+        if select.select([0], [], [], min(idle, 1))[0]:
+            data = os.read(0, 1 << 16)
+            *lines, held = (held + (data or b"\n")).split(b"\n")
+            held = held[: 1 << 16]  # a line without end must not fill the memory
+            yield from filter(None, (clean(line.decode(errors="replace"))[:500] for line in lines))
+            if not data:
+                return speaker.wait()
+        elif time.monotonic() - last >= idle:
+            yield ""
+        else:
+            continue
+        last = time.monotonic()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A kiosk: guests on standard input, replies spoken or printed.")
+    parser.add_argument("house", help="text file: statements, and a menu in lines such as '- black tea: 2.80'")
+    parser.add_argument("-m", "--model", help="model (default: the default model of bitnet-edge)")
+    parser.add_argument("--speak", default="cat", metavar="COMMAND", help="speaks its standard input (default: cat)")
+    parser.add_argument("--orders", default="orders.jsonl", help="file of the orders (default: orders.jsonl)")
+    parser.add_argument("--idle", type=float, default=60, help="forget a guest after these seconds of silence")
     options = parser.parse_args()
+    speaker = Speaker(options.speak)
 
     def stop(number: int, _frame: object) -> None:
-        ignore_signals()  # a second one must not interrupt the end
-        raise Stop(128 + number)
-
-    def ignore_signals() -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the end
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        speaker.stopped = 128 + number
+        if not speaker.starting:
+            sys.exit(speaker.stopped)  # an exception, which `except Exception` lets through
 
-    speaker = Speaker(options.speak)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     try:
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        system = Path(options.system).read_text(encoding="utf-8").strip() if options.system else None
-        wishes = {"ctx": options.ctx, "memory": options.memory, "threads": options.threads}
-        with edge.load(options.model, system=system, **wishes) as engine:  # the system prompt never slides out of sight
-            session = engine.session(system)
-            session.warm()  # the system prompt is read once, before the first visitor comes
+        import edge
+
+        system, menu = read_house(options.house)
+        with edge.load(options.model, system=system, constrained=bool(menu), think=False) as engine:
+            kiosk = Kiosk(engine.session(), menu, options.orders, speaker)
+            kiosk.session.warm()  # the model reads the house file before the first guest comes
             notify("READY=1")
-            speaker.say("Hello, what would you like to know?")
-            for question in questions(options.idle):
-                if question is None:
-                    session.clear()
-                    continue
-                answer(session, question, speaker, options)
-                speaker.wait()
-            speaker.wait()
-    except Stop as signalled:
-        return int(signalled.args[0])
-    except edge.EdgeError as error:
+            speaker.say("Hello, what can I do for you?")
+            for said in heard(options.idle, speaker):
+                kiosk.hear(said)
+    except Exception as error:  # the house file, the model
         print(f"kiosk: {error}", file=sys.stderr)
-        return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the last flush must not fail again
-        return 0
-    except (OSError, ValueError) as error:  # --system
-        print(f"kiosk: {error}", file=sys.stderr)
-        return 2
+        sys.exit(getattr(error, "exit_code", 2))
     finally:
-        ignore_signals()
-        speaker.stop()
-        notify("STOPPING=1")
-    return 0
+        speaker.wait(0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,136 +1,74 @@
 #!/usr/bin/env bash
-# A kiosk as a shell script: reads one question per line from standard input and speaks the answer by sentence.
+# A kiosk in bash: it answers questions, each a line of standard input, from the statements of a house file.
 #
-#   speech-to-text | SPEAK='espeak-ng --stdin' kiosk.sh
+#   speech-to-text | SPEAK='espeak-ng --stdin' ./kiosk.sh house.txt
 #
-#   SPEAK         command that reads one sentence from its standard input; without it sentences are printed
-#   BITNET_EDGE   the program and its arguments, separated by blanks (default: bitnet-edge)
-#   TOKENS        maximum length of an answer in tokens (default 80)
-#   PATIENCE      timeout of an answer in seconds, including loading (default 60)
-#   BITNET_EDGE_MODEL, BITNET_EDGE_SYSTEM, ...   options of `bitnet-edge run`
-#
-# Exit codes: 0 at the end of the input, 143 on SIGTERM, 130 on SIGINT, and the code of bitnet-edge if another attempt
-# cannot help (no model, a damaged model, an unsupported processor).  No input of a visitor ends the script.
+# Options of `bitnet-edge chat` are variables, such as BITNET_EDGE_MODEL.  It takes no orders and remembers nothing.
+# Exit codes: 0 at the end of the input, 130 and 143 after SIGINT and SIGTERM, else those of bitnet-edge.
 set -u
 export LC_ALL=${LC_ALL:-C.UTF-8}
+[[ -r ${1-} ]] || { echo "kiosk: a house file, please" >&2; exit 2; }
 
-read -ra program <<<"${BITNET_EDGE:-bitnet-edge}"
-read -ra speak <<<"${SPEAK:-}"
-longest=500 # characters of a question
-answering=  # the process of the program, and
-speaking=   # the process that speaks: both are ended with this script
-starting=   # not empty while a process has been started and its number is not yet noted
-signalled=  # the exit code, if a signal came meanwhile
-
-# SIGTERM, never SIGKILL: the one-file program must remove what it has unpacked.  It is repeated every five seconds,
-# because a process that bash has just forked still has the traps of this script and may lose the first one.
-finish() { # the exit code
-    trap '' TERM INT
-    local process turns
-    for process in $speaking $answering; do
-        kill -TERM "$process" 2>/dev/null
-    done
-    for process in $speaking $answering; do
-        for ((turns = 1; ; turns++)); do
-            kill -0 "$process" 2>/dev/null || break
-            sleep 0.1
-            ((turns % 50)) || kill -TERM "$process" 2>/dev/null
-        done
-    done
+finish() { # end with this exit code, and what was started here
+    trap '' TERM INT PIPE
+    mapfile -t started < <(jobs -pr)
+    ((${#started[@]} == 0)) || kill -TERM "${started[@]}" 2>/dev/null
     exit "$1"
 }
+trap 'finish 143' TERM
+trap 'finish 130' INT
+trap 'finish 141' PIPE
 
-on_signal() { # the exit code
-    signalled=$1
-    [[ $starting ]] || finish "$1"
-}
-trap 'on_signal 143' TERM
-trap 'on_signal 130' INT
+notify() { [[ -z ${NOTIFY_SOCKET-} ]] || systemd-notify "$1"; }
 
-started() { # the number of the process is noted: a signal that came meanwhile is handled now
-    starting=
-    [[ ! $signalled ]] || finish "$signalled"
+say() { # a sentence; in the background, since bash handles signals during `wait`
+    sh -c "${SPEAK:-cat}" <<<"$1" &
+    wait $! || printf 'kiosk: speaking failed; the sentence was: %s\n' "$1" >&2
 }
 
-say() { # one sentence
-    if ((${#speak[@]} == 0)); then
-        printf '%s\n' "$1"
-        return
-    fi
-    # In the background: bash handles signals during `wait`, not during a foreground command.
-    starting=1
-    "${speak[@]}" <<<"$1" >&2 &
-    speaking=$!
-    started
-    wait "$speaking" || printf 'kiosk: speaking failed; the sentence was: %s\n' "$1" >&2
-    speaking=
+next_line() { # of a file descriptor -> $line; in turns of two seconds, since a signal just before `read` waits for it
+    local part='' code
+    line=
+    while IFS= read -r -t 2 -u "$1" part; code=$?; line+=$part; ((code > 128)); do
+        [[ $1 != 0 ]] || notify WATCHDOG=1
+    done
+    ((code == 0)) || [[ $line ]]
 }
 
 # shellcheck disable=SC1003  # quoted backslashes, as meant
-text_of() { # a JSONL text event -> its text in $text, on one line
-    text=${1#*'"text": "'}
-    text=${text%'"}'}
-    text=${text//'\\'/$'\x01'} # a backslash, out of the way of the other escapes
-    text=${text//\\[nrtbf]/ }
-    text=${text//\\u????/ } # only control characters are written so
-    text=${text//'\"'/'"'}
-    text=${text//$'\x01'/'\'}
-    text=${text%"${text##*[![:space:]]}"}
-    text=${text#"${text%%[![:space:]]*}"}
-}
-
-answer() { # a question; returns the program's exit code
-    local events event text code
-    starting=1
-    exec {events}< <(exec "${program[@]}" run --quiet --jsonl --by sentence --max-tokens "${TOKENS:-80}" \
-        --timeout "${PATIENCE:-60}" - <<<"$1")
-    answering=$!
-    started
-    while IFS= read -r event <&"$events"; do
-        if [[ $event == *'"ev": "text"'* ]]; then
-            text_of "$event"
-            [[ $text ]] && say "$text"
-        fi
+ask() { # a question, more keys of the request, a command for each piece of the answer -> the last piece is $text
+    text=
+    printf '{"op":"chat","messages":[{"role":"user","content":"%s"}],"timeout":50,%s}\n' "$1" "$2" >&"$requests"
+    while next_line "$events"; do
+        notify WATCHDOG=1
+        case $line in
+            *'"ev": "text"'*)
+                text=${line#*'"text": "'} text=${text%'"}'} text=${text//'\\'/$'\x01'} text=${text//\\[nrtbf]/ }
+                text=${text//\\u????/ } text=${text//'\"'/'"'} text=${text//$'\x01'/'\'}
+                [[ ! $text ]] || "$3" "$text"
+                ;;
+            *'"finish_reason": "stop"'* | *'"finish_reason": "length"'*) return 0 ;;
+            *'"ev": "done"'* | *'"ev": "error"'*) return 1 ;;
+        esac
     done
-    exec {events}<&-
-    wait "$answering"
-    code=$?
-    answering=
-    return "$code"
+    wait "$program"
+    finish $? # it has ended, and said why
 }
 
-# A missing or damaged model must be known now, not when the first visitor asks.
-starting=1
-"${program[@]}" run --quiet --max-tokens 0 ready </dev/null >/dev/null &
-answering=$!
-started
-wait "$answering" || finish $?
-answering=
-say "${GREETING:-Hello, what would you like to know?}"
-
-next_question() { # a line of any length into $question; fails at the end of the input
-    local part code
-    question=
-    while :; do
-        # In turns of two seconds: a signal that comes just before `read` begins is handled only when it returns.
-        IFS= read -r -t 2 part
-        code=$?
-        question+=$part
-        ((code > 128)) || break
-    done
-    ((code == 0)) || [[ $question ]]
-}
-
-while next_question; do
-    question=${question//[[:cntrl:]]/ }
-    question=${question:0:longest}
+coproc exec "${BITNET_EDGE:-bitnet-edge}" chat --jsonl --no-think --system-file "$1"
+program=$! requests=${COPROC[1]-} events=${COPROC[0]-}
+ask ready '"max_tokens":0' : # the model reads the house file before the first guest comes
+notify READY=1
+say "Hello, what would you like to know?"
+while next_line 0; do
+    question=${line//[[:cntrl:]\"\\]/ }
+    question=${question:0:500}
     [[ $question == *[![:space:]]* ]] || continue
-    answer "$question"
-    code=$?
-    case $code in
-        0) ;;
-        124) say "Sorry, that took too long." ;;
-        3 | 4 | 6 | 126 | 127) finish "$code" ;;
-        *) say "Sorry, I cannot answer that now." ;;
-    esac
+    ask "A guest asks: '$question' Do the statements above answer that, yes or no?" '"choices":["yes","no"]' :
+    if [[ $text == no ]]; then
+        say "I do not know that. Please ask at the counter."
+    elif [[ ! $text ]] || ! ask "$question" '"by":"sentence","max_tokens":80' say; then
+        say "Sorry, that did not work. Please ask at the counter."
+    fi
 done
+finish 0
