@@ -3,12 +3,15 @@
 The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
 see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
 ``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes, ``FAKE_MARK`` a file that is made
-when it begins; with ``FAKE_THINKS`` it is a model that may think before it answers.
+when it begins; with ``FAKE_THINKS`` it is a model that may think before it answers; ``FAKE_SCRIPT`` has other answers,
+a JSON list of pairs: a pattern of the question, and its answer.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -39,6 +42,9 @@ CONFIG = ModelConfig(
 
 def reply(question: str) -> str:
     """The scripted answer.  Its last word decides, so that appended text can be seen, too."""
+    for pattern, said in json.loads(os.environ.get("FAKE_SCRIPT", "[]")):
+        if re.search(pattern, question):
+            return said
     word = question.split()[-1] if question.split() else ""
     if word == "long":
         return "all work and no play makes a dull day " * 200
@@ -91,6 +97,7 @@ class FakeTokenizer(fakes.Tokenizer):
     n_vocab, bos_id, eos_ids = N_VOCAB, BOS, (END,)
     special = {"<bos>": BOS, "<ask>": ASK, "<answer>": ANSWER, "<end>": END}  # noqa: RUF012
     joined = ()
+    strips_blank = False
 
 
 class FakeTemplate:
@@ -135,6 +142,7 @@ def load(
     progress: Any = None,
     on_plan: Any = None,
     parallel: int | None = None,
+    system: str | None = None,
     **_rest: Any,
 ) -> Engine:
     """As edge.load; a path is opened by the real reader, so that its errors are the real ones."""
@@ -157,7 +165,7 @@ def load(
         on_plan(plan)
     model = Model(CONFIG, FakeTransformer(), FakeTokenizer(), FakeTemplate(), path="fake")
     model.thinks = "FAKE_THINKS" in os.environ
-    return Engine(model, KVSpace(model, plan, new_cache=FakeKV), notes=["this is a fake"])
+    return Engine(model, KVSpace(model, plan, new_cache=FakeKV), system=system, notes=["this is a fake"])
 
 
 def install() -> None:

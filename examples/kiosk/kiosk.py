@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """A kiosk: each line of standard input is what a guest says; the replies are spoken or printed, sentence by sentence.
 
-    speech-to-text | python kiosk.py house.txt --speak 'espeak-ng --stdin'
+    speech-to-text | SPEAK='espeak-ng --stdin' python kiosk.py house.txt
 
 The house file is the system prompt.  The model tells orders from questions, writes orders as JSON, and answers what the
 file answers.  Code does the rest: names and prices are those of the menu, an order is read back, and a "yes" keeps it.
-Exit codes: 0 at the end of the input, 130 and 143 after SIGINT and SIGTERM, else those of bitnet-edge.
+Variables: SPEAK, a command that speaks its standard input; ORDERS, a file (orders.jsonl); IDLE, after so many seconds
+of silence (60) the next guest comes; BITNET_EDGE_MODEL.  Exit codes: 0 at the end of the input, 130 and 143 after
+SIGINT and SIGTERM, else those of bitnet-edge.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -45,10 +46,10 @@ def priced(order: Counter[str], menu: dict[str, Decimal]) -> str:
     return ", ".join(f"{count} {name}" for name, count in order.items()) + f": {total} in all."
 
 
-def keep(order: Counter[str], menu: dict[str, Decimal], path: str) -> None:
-    """Add an order to a file, as a JSON object on a line."""
+def keep(order: Counter[str], menu: dict[str, Decimal]) -> None:
+    """Add an order to the file ORDERS, as a JSON object on a line."""
     line = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), "order": order, "text": priced(order, menu)}
-    with open(path, "a", encoding="utf-8") as file:
+    with open(os.environ.get("ORDERS", "orders.jsonl"), "a", encoding="utf-8") as file:
         print(json.dumps(line, ensure_ascii=False), file=file)
 
 
@@ -99,8 +100,8 @@ class Speaker:
 class Kiosk:
     """What one guest has said and ordered."""
 
-    def __init__(self, session: Any, menu: dict[str, Decimal], orders: str, speaker: Speaker) -> None:
-        self.session, self.menu, self.orders, self.say = session, menu, orders, speaker.say
+    def __init__(self, session: Any, menu: dict[str, Decimal], speaker: Speaker) -> None:
+        self.session, self.menu, self.say = session, menu, speaker.say
         self.order: Counter[str] = Counter()
         item = {"name": {"enum": list(menu)}, "count": {"type": "integer", "minimum": 1, "maximum": 20}}
         self.schema = {"type": "array", "items": {"type": "object", "properties": item, "required": list(item)}}
@@ -115,7 +116,7 @@ class Kiosk:
             kind = self.session.choose(KIND.format(said), kinds)[0].text if self.menu else "question"
             notify("WATCHDOG=1")
             if kind == "yes":
-                keep(self.order, self.menu, self.orders)
+                keep(self.order, self.menu)
             if kind in ("yes", "no"):
                 self.order.clear()
                 self.say("Thank you. Your order is noted." if kind == "yes" else "All right, nothing is ordered.")
@@ -167,14 +168,10 @@ def heard(idle: float, speaker: Speaker) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A kiosk: guests on standard input, replies spoken or printed.")
-    parser.add_argument("house", help="text file: statements, and a menu in lines such as '- black tea: 2.80'")
-    parser.add_argument("-m", "--model", help="model (default: the default model of bitnet-edge)")
-    parser.add_argument("--speak", default="cat", metavar="COMMAND", help="speaks its standard input (default: cat)")
-    parser.add_argument("--orders", default="orders.jsonl", help="file of the orders (default: orders.jsonl)")
-    parser.add_argument("--idle", type=float, default=60, help="forget a guest after these seconds of silence")
-    options = parser.parse_args()
-    speaker = Speaker(options.speak)
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
+    speaker = Speaker(os.environ.get("SPEAK", "cat"))
 
     def stop(number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the end
@@ -188,13 +185,13 @@ def main() -> None:
     try:
         import edge
 
-        system, menu = read_house(options.house)
-        with edge.load(options.model, system=system, constrained=bool(menu), think=False) as engine:
-            kiosk = Kiosk(engine.session(), menu, options.orders, speaker)
+        system, menu = read_house(sys.argv[1])
+        with edge.load(system=system, constrained=bool(menu), think=False) as engine:
+            kiosk = Kiosk(engine.session(), menu, speaker)
             kiosk.session.warm()  # the model reads the house file before the first guest comes
             notify("READY=1")
             speaker.say("Hello, what can I do for you?")
-            for said in heard(options.idle, speaker):
+            for said in heard(float(os.environ.get("IDLE", "60")), speaker):
                 kiosk.hear(said)
     except Exception as error:  # the house file, the model
         print(f"kiosk: {error}", file=sys.stderr)

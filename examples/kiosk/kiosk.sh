@@ -45,7 +45,7 @@ ask() { # a question, more keys of the request, a command for each piece of the 
             *'"ev": "text"'*)
                 text=${line#*'"text": "'} text=${text%'"}'} text=${text//'\\'/$'\x01'} text=${text//\\[nrtbf]/ }
                 text=${text//\\u????/ } text=${text//'\"'/'"'} text=${text//$'\x01'/'\'}
-                [[ ! $text ]] || "$3" "$text"
+                [[ $text != *[![:space:]]* ]] || "$3" "$text"
                 ;;
             *'"finish_reason": "stop"'* | *'"finish_reason": "length"'*) return 0 ;;
             *'"ev": "done"'* | *'"ev": "error"'*) return 1 ;;
@@ -64,7 +64,8 @@ while next_line 0; do
     question=${line//[[:cntrl:]\"\\]/ }
     question=${question:0:500}
     [[ $question == *[![:space:]]* ]] || continue
-    ask "A guest asks: '$question' Do the statements above answer that, yes or no?" '"choices":["yes","no"]' :
+    known="A guest asks: '$question' Do the statements above answer that, yes or no?"
+    ask "$known" '"by":"all","choices":["yes","no"]' :
     if [[ $text == no ]]; then
         say "I do not know that. Please ask at the counter."
     elif [[ ! $text ]] || ! ask "$question" '"by":"sentence","max_tokens":80' say; then

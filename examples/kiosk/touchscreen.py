@@ -51,8 +51,8 @@ def reply(path, question, show):
 class Screen:
     """A button for each thing on the menu, the order, a line for questions, and what was said."""
 
-    def __init__(self, house, path, orders="orders.jsonl"):
-        (_, self.menu), self.path, self.orders, self.order = read_house(house), path, orders, Counter()
+    def __init__(self, house, path):
+        (_, self.menu), self.path, self.order = read_house(house), path, Counter()
         self.pieces, self.thread, self.touched = queue.Queue(), threading.Thread(), time.monotonic()
         self.root = tk.Tk()
         self.root.attributes("-fullscreen", True)
@@ -85,7 +85,7 @@ class Screen:
 
     def keep(self):
         if self.order:
-            keep(self.order, self.menu, self.orders)
+            keep(self.order, self.menu)
             self.show(f"Thank you. Your order is noted: {priced(self.order, self.menu)}\n")
             self.order.clear()
 
@@ -113,6 +113,6 @@ if __name__ == "__main__":
     try:
         screen = Screen(*sys.argv[1:])
     except Exception as error:
-        sys.exit(f"touchscreen.py HOUSE SOCKET [ORDERS]: {error}")
+        sys.exit(f"touchscreen.py HOUSE SOCKET: {error}")
     notify("READY=1")
     screen.root.mainloop()
