@@ -176,7 +176,10 @@ class Transformer:
                 if logits is not None:
                     for i in range(len(logits)):
                         logits[i] = 0.0
-                    logits[self.next_token(kv.ids)] = self.certainty
+                    n = len(ids) if segment.all_logits else 1
+                    for row in range(n):
+                        seen = kv.ids[: len(kv.ids) - n + 1 + row]
+                        logits[row * len(logits) // n + self.next_token(seen)] = self.certainty
         finally:
             self.running.release()
 

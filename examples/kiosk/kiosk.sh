@@ -11,8 +11,11 @@ export LC_ALL=${LC_ALL:-C.UTF-8}
 
 finish() { # end with this exit code, and what was started here
     trap '' TERM INT PIPE
-    mapfile -t started < <(jobs -pr)
-    ((${#started[@]} == 0)) || kill -TERM "${started[@]}" 2>/dev/null
+    local turns=0 started
+    mapfile -t started < <(jobs -p)
+    while kill -$((turns++ % 50 ? 0 : 15)) "${started[@]}" 2>/dev/null; do # again after 5 s: one just forked may miss it
+        sleep 0.1
+    done
     exit "$1"
 }
 trap 'finish 143' TERM
