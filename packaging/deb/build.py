@@ -109,9 +109,10 @@ def stage(folder: Path, tree: Path) -> None:
         path.write_bytes(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
 
     about = tree / "usr/share/doc/bitnet-edge"
-    for example in ("kiosk.sh", "kiosk.py", "touchscreen.py"):
-        put(ROOT / "examples" / "kiosk" / example, about / "examples" / example, 0o755)
-    for page in ("service.md", "contract.md", "cli.md"):
+    for example in ("house.txt", "kiosk.sh", "kiosk.py", "touchscreen.py"):
+        mode = 0o644 if example.endswith(".txt") else 0o755
+        put(ROOT / "examples" / "kiosk" / example, about / "examples" / example, mode)
+    for page in ("service.md", "kiosk.md", "contract.md", "cli.md"):
         put(ROOT / "docs" / page, about / page)
     licences = next(folder.rglob("LICENSES.txt"), ROOT / "LICENSE")  # of all that is frozen in
     put(licences, about / "copyright")
