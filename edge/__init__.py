@@ -2,7 +2,7 @@
 
     import edge
 
-    with edge.load("bonsai-1.7b") as engine:           # a pulled model, a file or a folder
+    with edge.load() as engine:               # the default model; edge.load("bonsai-1.7b") or a path for another
         session = engine.session(system="You are a helpful guide.")
         session.warm()                                # read the system prompt before the first guest waits
         for piece in session.ask("Where is the lift?", max_tokens=60, temperature=0):

@@ -58,6 +58,7 @@ FLOORS = {
     "edge.session": 5,
     # the engine: each knows those above it in this list, none knows who holds it
     "edge.model.placement": 6,
+    "edge.model.plan": 6,
     "edge.model.weights": 6,
     "edge.model.reading": 6,
     "edge.model.model": 6,
