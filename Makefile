@@ -106,7 +106,7 @@ lint: $(VENV)/.tools
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 
-docs: $(VENV)/.compiled
+docs: $(VENV)/.tools $(VENV)/.compiled
 	@for script in docs/make_*.py; do $(PY) $$script || exit 1; done
 
 site: $(VENV)/.mkdocs

@@ -1,4 +1,5 @@
-"""Build the compiled floor: one extension per pyx/*.pyx, C kernels with flags per file, OpenMP.
+"""Build the compiled floor: one extension per pyx/*.pyx and one for what they share, C kernels with flags per file,
+OpenMP.
 
 Nothing is built with -march=native: each target (instruction set) has its own C file and its own flags, and is
 chosen at run time.  BITNET_EDGE_TARGET=aarch64|x86_64 names the machine when cross-compiling (default: this machine).
@@ -59,6 +60,20 @@ C_SOURCES = {
     "layer": ["a48.c"],
 }
 
+#: the extension with Cython's own code for memoryviews; each of the others would have a copy (packaging/README.md)
+SHARED = "pyx._cython"
+
+
+def check_names():
+    """End the build if a name in the tables above has no file, or a C file is in none of them."""
+    linked = {name for names in C_SOURCES.values() for name in names}
+    there = {path.name for path in KERNELS.glob("*.c")}
+    wrong = [f"pyx/kernels/{name} does not exist" for name in sorted((linked | {*ISA_FLAGS, *OPTIONAL}) - there)]
+    wrong += [f"no extension is linked with pyx/kernels/{name}" for name in sorted(there - linked)]
+    wrong += [f"pyx/{name}.pyx does not exist" for name in C_SOURCES if not (KERNELS.parent / f"{name}.pyx").exists()]
+    if wrong:
+        sys.exit(f"setup.py: {'; '.join(wrong)}")
+
 
 def left_out(compiler):
     """The files of OPTIONAL that this compiler (a list of words) cannot build."""
@@ -102,25 +117,27 @@ class BuildExt(build_ext):
 def extensions():
     from Cython.Build import cythonize
 
-    modules = []
+    check_names()
+    compiled = {"extra_compile_args": [*COMMON, *GLIBC_FLOOR], "extra_link_args": ["-fopenmp", "-Wl,-s"]}
+    modules = [Extension(SHARED, [], **compiled)]  # Cython writes its source
     for pyx in sorted(Path("pyx").glob("*.pyx")):
         # setuptools wants sources relative to the tree
         sources = [Path("pyx/kernels") / name for name in C_SOURCES.get(pyx.stem, [])]
         modules.append(
             Extension(
                 f"pyx.{pyx.stem}",
-                [str(pyx), *(str(source) for source in sources if source.exists())],
+                [str(pyx), *map(str, sources)],
                 include_dirs=[str(KERNELS)],
                 depends=[str(header) for header in KERNELS.glob("*.h")],
                 libraries=["m"],
-                extra_compile_args=[*COMMON, *GLIBC_FLOOR],
-                extra_link_args=["-fopenmp", "-Wl,-s"],
+                **compiled,
             )
         )
     return cythonize(
         modules,
         nthreads=os.cpu_count() or 1,
         build_dir="build/cython",
+        shared_utility_qualified_name=SHARED,
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.amounts import human
+from edge.config import HEADS
 from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build
 from edge.kv.config import DEFAULT_CTX, DEFAULT_OFFLOAD, KVConfig, KVPlan
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
 #: types of the output head in memory; native: exactly the values of the file; auto: see head_for
-HEADS = ("auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32", "native")
 #: codes of an output head from which reading fewer of them is faster: smaller heads stay in caches, or take little time
 LARGE_HEAD = 64 << 20
 #: bytes of the program that become resident with the first answer: code of the kernels, Python's objects (measured)
@@ -109,7 +109,7 @@ def load(
 
     threads: their number; None: at most one for each fast core, fewer while other programs need the cores; -N: N
         fewer than the fast cores.
-    head: type of the output head: "auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32" or "native".
+    head: type of the output head, one of :data:`edge.config.HEADS`.
     weights: "map" (use the mapped file), "huge" (copy into 2 MiB pages first) or "auto" (start with the map, and copy
         between steps if there is enough memory).
     draft: tokens drafted from the conversation and checked in one step: "auto", "off" or their number.

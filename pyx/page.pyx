@@ -26,8 +26,11 @@ cdef extern from "kernels.h" nogil:
     void scale_fp8(const uint16_t *, int64_t, float *)
     void hadamard(float *, int64_t)
 
-#: as users write them, in the order of element_type
-NAMES = ("f32", "f16", "int8", "int4", "int4c", "fp8", "binary")
+cdef dict TYPES = {
+    "f32": F32, "f16": F16, "int8": INT8, "int4": INT4, "int4c": INT4C, "fp8": FP8, "binary": BINARY}
+cdef dict NAME_OF = {kind: name for name, kind in TYPES.items()}
+#: as users write them
+NAMES = tuple(TYPES)
 #: what to know of those that are not for every day
 MARKS = {"fp8": "for comparison: int8 is as small, more exact and faster", "binary": "for experiments only"}
 #: other spellings; the names of llama.cpp mean the same precision, the bytes behind them are ours
@@ -47,16 +50,16 @@ def page_types(text):
 
 
 cdef str type_name(element_type k_type, element_type v_type):
-    return NAMES[k_type] if k_type == v_type else f"{NAMES[k_type]}:{NAMES[v_type]}"
+    return NAME_OF[k_type] if k_type == v_type else f"{NAME_OF[k_type]}:{NAME_OF[v_type]}"
 
 
 cdef int parse_types(text, element_type *k_type, element_type *v_type) except -1:
     parts = [ALIASES.get(part, part) for part in text.strip().lower().split(":")] if isinstance(text, str) else [""]
-    if len(parts) > 2 or not all(part in NAMES for part in parts):
+    if len(parts) > 2 or not all(part in TYPES for part in parts):
         raise ValueError(
             f"KV type {text!r} is not known; types are {', '.join(NAMES)}, or KEYS:VALUES of them such as int8:f16")
-    k_type[0] = <element_type><int>NAMES.index(parts[0])
-    v_type[0] = <element_type><int>NAMES.index(parts[len(parts) - 1])
+    k_type[0] = <element_type><int>TYPES[parts[0]]
+    v_type[0] = <element_type><int>TYPES[parts[len(parts) - 1]]
     return 0
 
 

@@ -1,1 +1,3 @@
+"""team: the threads of one step (see team.pyx)."""
+
 def startable(n: int) -> int: ...

@@ -34,15 +34,16 @@ from pyx.scratch cimport place, scratch, scratch_widths, widths_of
 from pyx.bit_planes cimport answer
 from pyx.stored_rows cimport StoredRows
 from pyx.team cimport (
-    EMBED, HEAD, MOST_CORES, WAIT, claim, core_ns, core_set, cores, cores_add, give_back, keep_on, lap, move_to, now_ns,
-    stage_clock, team_barrier)
+    ATTEND, DOWN, EMBED, GATE_UP, HEAD, MOST_CORES, N_STAGE, NORM, OUT, QKV, ROPE, WAIT, claim, core_ns, core_set,
+    cores, cores_add, give_back, keep_on, lap, move_to, now_ns, stage_clock, team_barrier)
 from pyx.ternary cimport TernaryMatrix
 
 
+cdef dict STAGE_NAMES = {
+    EMBED: "embedding", NORM: "norms and rounding", QKV: "q, k, v", ROPE: "rotation", ATTEND: "attention",
+    OUT: "attention output", GATE_UP: "gate, up", DOWN: "down", HEAD: "head", WAIT: "waiting"}
 #: what a thread does while a step runs, in the order of keep_times; attention and head contain barriers of their own
-STAGES = (
-    "embedding", "norms and rounding", "q, k, v", "rotation", "attention", "attention output", "gate, up",
-    "down", "head", "waiting")
+STAGES = tuple([STAGE_NAMES[i] for i in range(N_STAGE)])
 
 
 cdef inline void scale_row(step_plan *p, float *h) noexcept nogil:

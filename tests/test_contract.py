@@ -175,7 +175,8 @@ def test_not_built(call: Any) -> None:
         asked = ("run", "hello", "-m", "demo", "--json")
         failed = json.loads(call(*asked, command=[sys.executable, "-c", program]).stdout)["error"]
         assert failed["code"] == "not_built" and f"bitnet-edge: {failed['message']}\n" == done.stderr
-    for modules in (["pyx.cpu"], ["pyx.page"], [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]):
+    every = [f"pyx.{path.stem}" for path in (ROOT / "pyx").glob("*.pyx")]
+    for modules in (["pyx.cpu"], ["pyx.page"], ["pyx._cython"], every):
         program = f"import sys; sys.modules.update(dict.fromkeys({modules})); import edge; edge.load()"
         done = call(command=[sys.executable, "-c", program])
         assert done.stderr.splitlines()[-1].startswith("edge.errors.NotBuilt: the compiled part"), done.stderr

@@ -119,7 +119,7 @@ def test_this_machine() -> None:
     assert "do not trust" in doctor.lines({**facts, "ok": False})[-1]
     (line,) = [line for line in lines if line.startswith("output head")]
     assert line.split(maxsplit=2)[2].startswith(
-        "Q8_0 if the file has that, else int8, in two stages if it is large; --head int8, two-stage, "
+        "Q8_0 if the file has that, else int8, in two stages if it is large; --head two-stage, q8_0, "
     )
     (line,) = [line for line in lines if line.startswith("2 MiB pages")]
     assert "for copied weights, output head and KV pages: " in line

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import edge
+from edge.config import HEADS
 from pyx import cpu
-from pyx.head import Head, placement
+from pyx.head import KINDS, Head, placement
 from pyx.stored_rows import StoredRows
 
 
@@ -433,6 +434,11 @@ def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
     assert staged.nbytes == 700 * 102 and staged.allocated == 700 * (64 * 6 + 28)
     assert placement("two-stage", "Q8_0", 700, 96, 3) == (
         "two-stage", staged.nbytes, True, staged.scratch, staged.allocated, 0)
+
+
+def test_one_list_of_kinds() -> None:
+    """Users can ask for every kind but the one that only a file has."""
+    assert {"auto", "native", *KINDS} - {"ternary"} == set(HEADS) and len(HEADS) == len(set(HEADS))
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import ctypes
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +109,51 @@ def specification(native, once) -> str:
         (folder / "digest").write_text(digests(run(native, "scalar"))["scalar"])
 
     return (once("specification", write) / "digest").read_text()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda made: made["C_SOURCES"]["layer"].append("a84.c"), "pyx/kernels/a84.c does not exist"),
+    (lambda made: made["C_SOURCES"].pop("page"), "no extension is linked with pyx/kernels/exact_page.c"),
+    (lambda made: made["C_SOURCES"].update(laier=["a48.c"]), "pyx/laier.pyx does not exist"),
+    (lambda made: made["ISA_FLAGS"].update({"avx3.c": ["-mavx3"]}), "pyx/kernels/avx3.c does not exist"),
+])  # fmt: skip
+def test_setup_names_what_is_misspelt(change: Callable[[dict[str, Any]], object], words: str) -> None:
+    made = runpy.run_path(str(ROOT / "setup.py"))
+    made["check_names"]()
+    change(made)
+    with pytest.raises(SystemExit, match=words):
+        made["check_names"]()
+
+
+@pytest.mark.parametrize("template", sorted(path.name for path in KERNELS.glob("*.inc.h")))
+def test_templates_name_what_they_need(template: str) -> None:
+    """Included before the target has defined it: an undefined number would be 0 in #if."""
+    code = f'#include "template.h"\n#include "{template}"\n'
+    command = [compiler(MACHINE), "-I", str(KERNELS), "-E", "-x", "c", "-"]
+    done = subprocess.run(command, input=code, text=True, capture_output=True)
+    assert done.returncode != 0 and f"{template} needs " in done.stderr, done.stderr
+
+
+def members(text: str, separator: str, named: bool) -> dict[str, list[str]]:
+    """The members of struct kernels -> their type, or the types of what is returned and given.  ``named``: whether
+    parameters have names there.
+    """
+    found = {}
+    for each in filter(None, map(str.strip, text.split(separator))):
+        function = re.fullmatch(r"(.+?)\(\*(\w+)\)\((.*)\)(?: noexcept nogil)?", each, re.DOTALL)
+        returned, name, given = function.groups() if function else (*re.split(r"(?<=\W)(?=\w+$)", each), "")
+        types = [re.sub(r"\w+$", "", part.strip()) if named else part for part in given.split(",")]
+        found[name] = [re.sub(r"\s", "", part) for part in (returned, *types)]
+    return found
+
+
+def test_cython_declares_the_kernels_as_they_are() -> None:
+    header = (KERNELS / "kernels.h").read_text().partition("struct kernels {")[2].partition("\n};")[0]
+    declared = (ROOT / "pyx" / "cpu.pxd").read_text().partition("struct kernels:")[2].partition("\ncdef ")[0]
+    declared = re.sub(r"\(\n\s+", "(", re.sub(r",\n\s+", ", ", declared))
+    there, here = members(re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL), ";", True), members(declared, "\n", False)
+    assert len(there) > 30 and list(here) == list(there)
+    assert here == there
 
 
 # ---- every target equals the specification ---------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def floor(module: str) -> int | None:
         if (name := ".".join(parts[:n])) in FLOORS and (n > 1 or len(parts) == 1):
             return FLOORS[name]
     if parts[0] in ("edge", "pyx"):
-        pytest.fail(f"{module} has no floor: add it to FLOORS in tests/test_structure.py and to docs/architecture.md")
+        pytest.fail(f"{module} has no floor: add it to FLOORS in tests/test_structure.py")
     return None
 
 
@@ -339,19 +339,48 @@ def test_version_answers_before_click_is_imported() -> None:
     assert out.startswith("bitnet-edge ") and out.endswith("False\n")
 
 
+def rooms() -> set[str]:
+    """Every folder with something that a person wrote: at the top, and in the two layers at any depth."""
+    found = {path.relative_to(ROOT) for path, _ in written()}
+    outer = {path.parts[0] for path in found if len(path.parts) > 1 and not path.parts[0].startswith(".")}
+    inner = {parent.as_posix() for path in found if path.suffix in (".py", ".pyx", ".c") for parent in path.parents}
+    return outer | {each for each in inner if each.startswith(("edge/", "pyx/"))}
+
+
 def test_every_room_is_in_the_architecture() -> None:
-    """docs/architecture.md lists each source of the two floors, and nothing that is not there."""
+    """docs/architecture.md lists each folder, and none that is not there."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    house = text.partition("```\n")[2].partition("```")[0]
-    listed = set(re.findall(r"[\w/]+(?:\.inc)?\.(?:pyx|py|c|h)\b", house))
-    there = {path.name for path in sources() if path.suffix in (".py", ".pyx", ".c", ".h")} - {"__init__.py"}
-    there -= {path.name for path in (ROOT / "edge" / "cli").glob("*.py")}  # one line per command would repeat --help
-    there_paths = [*sources(), *(ROOT / "pyx" / "kernels").iterdir(), *ROOT.glob("*/*")]
-    assert there - listed == set(), "not in docs/architecture.md"
-    for name in listed:
-        assert (ROOT / name).exists() or any(each.match(name) for each in there_paths), (
-            f"docs/architecture.md lists {name}, which does not exist"
-        )
+    layout = text.partition("## Layout\n\n```\n")[2].partition("```")[0]
+    listed: list[str] = []
+    for indent, name in re.findall(r"^((?:  ){0,3})(\w+)/ ", layout, re.MULTILINE):
+        depth = len(indent) // 2
+        parent = listed[-1].split("/")[:depth] if listed else []
+        assert len(parent) == depth, f"{name}/ has no folder above it"
+        listed.append("/".join([*parent, name]))
+    assert rooms() - set(listed) == set(), "not in docs/architecture.md"
+    assert all((ROOT / name).is_dir() for name in listed), "docs/architecture.md lists a folder that does not exist"
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    """In its first lines: a docstring, or a comment in C, in shell scripts and in declarations of Cython."""
+    kinds = {".py", ".pyx", ".pxd", ".pyi", ".c", ".h", ".sh", ".spec"}
+    for path, text in written():
+        if path.suffix in kinds:
+            assert speaks(path.suffix, text), f"{path.relative_to(ROOT)}: its first lines do not say what it is for"
+
+
+def speaks(kind: str, text: str) -> bool:
+    """Whether the first lines of a file are words about it."""
+    first = text.partition("\n")[2] if text.startswith("#!") else text
+    if kind == ".py":
+        return bool(ast.get_docstring(ast.parse(text)))
+    return bool(re.match({".c": r"(/\*|//)", ".h": r"(/\*|//)"}.get(kind, r'("""|#)'), first))
+
+
+def test_the_check_for_first_lines_finds_them() -> None:
+    assert speaks(".py", '"""x: what it is."""\n') and not speaks(".py", "import os\n# what it is\n")
+    assert speaks(".sh", "#!/bin/sh\n# what it is\n") and not speaks(".sh", "#!/bin/sh\nset -eu\n")
+    assert speaks(".h", "/* what it is */\n") and not speaks(".c", "#include <math.h>\n")
 
 
 CLOCKS = {f"time.{name}" for name in ("monotonic", "perf_counter", "process_time", "thread_time", "time")}

@@ -16,11 +16,14 @@ import click
 
 from edge.cli.command import COMPARISONS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
+from edge.config import HEADS
 from edge.errors import EdgeError, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from matplotlib.figure import Figure
 
     from edge.engine import Engine
     from edge.kv.config import KVPlan
@@ -68,10 +71,9 @@ def model_file_options(command: Any) -> Any:
 # fmt: off
 _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
               "lists them). Exit 6 if the processor does not support it.")
-_HEAD = option("--head", type=click.Choice(["auto", "int8", "two-stage", "int6", "int4", "q8_0", "f16", "f32",
-                                           "native"]),
-               metavar="TYPE", default="auto", advanced=True, help="Type of the output head in memory: auto (default), "
-               "two-stage, q8_0, int8, int6, int4, f16, f32 or native. See docs/memory-and-boards.md.")
+_HEAD = option("--head", type=click.Choice(HEADS), metavar="TYPE", default="auto", advanced=True,
+               help=f"Type of the output head in memory: auto (default), {', '.join(HEADS[1:-1])} or {HEADS[-1]}. See "
+                    "docs/memory-and-boards.md.")
 _WEIGHTS = option("--weights", type=click.Choice(["auto", "map", "huge"]), default="auto", advanced=True,
                   help="Where the weights are read from. map: from the mapped file, which starts at once; huge: from "
                        "a copy in 2 MiB pages, which is fastest once it is made; auto (default): from the file at "
@@ -300,16 +302,21 @@ def check_plot(path: str | None) -> None:
     """Raise UsageError or EdgeError before the work if the picture could not be written."""
     if path is None:
         return
+    from edge.tools import pictures
+
     if not path.endswith(".svg"):
         raise UsageError(f"--plot writes SVG: {path} does not end in .svg")
+    pictures.check()
     check_place(path)
 
 
-def save_plot(path: str, svg: str) -> None:
+def save_plot(path: str, figure: Figure) -> None:
     """Write the picture.  Raises EdgeError."""
+    from edge.tools import pictures
+
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(svg)
+            file.write(pictures.svg(figure))
     except OSError as error:
         raise EdgeError(f"cannot write {path}: {error.strerror}") from None
 

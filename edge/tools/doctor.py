@@ -169,7 +169,8 @@ def _gives() -> bool | None:
 
 def _head() -> dict[str, Any]:
     """The default output head, and the others."""
-    from edge.loading import HEADS, load
+    from edge.config import HEADS
+    from edge.loading import load
 
     default = inspect.signature(load).parameters["head"].default
     return {"default": default, "kinds": list(HEADS)}

@@ -13,6 +13,10 @@
 #ifndef BITNET_EDGE_BESIDE_H
 #define BITNET_EDGE_BESIDE_H
 
+#if !defined(beside_dot) || !defined(BITNET_EDGE_LOOKUP_H)
+#error "beside.inc.h needs beside_dot; lookup.inc.h includes it"
+#endif
+
 #include "lookup_row.inc.h"
 
 enum {

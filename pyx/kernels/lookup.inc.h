@@ -23,6 +23,10 @@
 #ifndef BITNET_EDGE_LOOKUP_H
 #define BITNET_EDGE_LOOKUP_H
 
+#if !defined(LOOKUP_TOKENS) || !defined(BITNET_EDGE_TILES_H)
+#error "lookup.inc.h needs LOOKUP_TOKENS, and tiles.inc.h before it"
+#endif
+
 #include "lookup_row.inc.h"
 
 #ifndef LOOKUP_LEAST_TOKENS

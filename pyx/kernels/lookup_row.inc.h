@@ -6,6 +6,10 @@
 #ifndef BITNET_EDGE_LOOKUP_ROW_H
 #define BITNET_EDGE_LOOKUP_ROW_H
 
+#if !defined(LOOKUP_TOKENS)
+#error "lookup_row.inc.h needs LOOKUP_TOKENS, from the target that includes it"
+#endif
+
 #include "template.h"
 
 enum {
@@ -16,13 +20,6 @@ enum {
 typedef int16_t lanes16 __attribute__((vector_size(2 * LOOKUP_TOKENS)));
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint16_t words8 __attribute__((vector_size(16)));
-
-/* Elements of a and b, which have the type `vector`, by constant numbers. */
-#ifdef __clang__
-#define PICK(vector, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else /* GCC has clang's builtin from version 12 on */
-#define PICK(vector, a, b, ...) __builtin_shuffle(a, b, (vector){__VA_ARGS__})
-#endif
 
 /* table[index[i]] for each i; an index is below 16. */
 INLINE bytes16 bytes_at(bytes16 table, bytes16 index)

@@ -25,6 +25,10 @@
 #ifndef BITNET_EDGE_MADDUBS_H
 #define BITNET_EDGE_MADDUBS_H
 
+#if !defined(MATVEC_ROWS) || !defined(NARROW_STEPS) || !defined(LOOKUP_TOKENS) || !defined(BITNET_EDGE_LANES_H)
+#error "maddubs.inc.h needs MATVEC_ROWS, NARROW_STEPS and LOOKUP_TOKENS, and lanes.inc.h before it"
+#endif
+
 INLINE __m128i sum4(vb a, vb b, vb c, vb d)
 {
     return _mm_hadd_epi32(_mm_hadd_epi32(fold(a), fold(b)), _mm_hadd_epi32(fold(c), fold(d)));

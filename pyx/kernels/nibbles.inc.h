@@ -7,6 +7,10 @@
 #ifndef BITNET_EDGE_NIBBLES_H
 #define BITNET_EDGE_NIBBLES_H
 
+#if !defined(VALUE_DIMS)
+#error "nibbles.inc.h needs VALUE_DIMS, from the target that includes it"
+#endif
+
 #include "pages.inc.h"
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */

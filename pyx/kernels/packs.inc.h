@@ -23,6 +23,10 @@
 #ifndef BITNET_EDGE_PACKS_H
 #define BITNET_EDGE_PACKS_H
 
+#if !defined(PACK_LINES) || !defined(BITNET_EDGE_TILES_H)
+#error "packs.inc.h needs PACK_LINES, and tiles.inc.h before it"
+#endif
+
 #include "template.h"
 
 enum {

@@ -17,6 +17,10 @@
 #ifndef BITNET_EDGE_PAGES_H
 #define BITNET_EDGE_PAGES_H
 
+#if !defined(HALF_WIDTH) || !defined(HALF_VECTORS) || !defined(VALUE_DIMS)
+#error "pages.inc.h needs HALF_WIDTH, HALF_VECTORS and VALUE_DIMS, from the target that includes it"
+#endif
+
 #include "lanes.inc.h"
 
 enum {

@@ -6,23 +6,13 @@
 #ifndef BITNET_EDGE_PANELS_H
 #define BITNET_EDGE_PANELS_H
 
-#include "kernels.h"
-
-#include <string.h>
+#include "template.h"
 
 typedef uint16_t panel_words __attribute__((vector_size(16)));
 typedef uint32_t panel_lanes __attribute__((vector_size(16)));
 
-#define PANEL_INLINE static inline __attribute__((always_inline))
-
-#ifdef __clang__
-#define PANEL_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else /* GCC has clang's builtin from version 12 on */
-#define PANEL_PICK(a, b, ...) __builtin_shuffle(a, b, (panel_lanes){__VA_ARGS__})
-#endif
-
 /* Fields f of bytes of a and fields f + n of bytes of b change places, for each f that the mask has; shift is 2 n. */
-PANEL_INLINE void panel_swap(panel_words *a, panel_words *b, int shift, uint16_t mask)
+INLINE void panel_swap(panel_words *a, panel_words *b, int shift, uint16_t mask)
 {
     panel_words t = ((*a >> shift) ^ *b) & mask;
     *b ^= t;
@@ -30,7 +20,7 @@ PANEL_INLINE void panel_swap(panel_words *a, panel_words *b, int shift, uint16_t
 }
 
 /* One group of 64 rows that begin `stride` bytes apart -> PANEL_BYTES.  Rows from n_row on are taken as zeros. */
-PANEL_INLINE void pack_panel(const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_row, uint8_t *panel)
+INLINE void pack_panel(const uint8_t *rows, int64_t stride, int group_bytes, int64_t n_row, uint8_t *panel)
 {
     static const uint8_t none[GROUP_PAIR];
     const uint8_t *row[PANEL_ROWS];
@@ -51,10 +41,13 @@ PANEL_INLINE void pack_panel(const uint8_t *rows, int64_t stride, int group_byte
             for (int f = 0; f < 4; f++) {
                 const panel_lanes v[4] = {(panel_lanes)a[f][0], (panel_lanes)a[f][1], (panel_lanes)a[f][2],
                                           (panel_lanes)a[f][3]};
-                panel_lanes b0 = PANEL_PICK(v[0], v[1], 0, 4, 1, 5), b1 = PANEL_PICK(v[0], v[1], 2, 6, 3, 7);
-                panel_lanes b2 = PANEL_PICK(v[2], v[3], 0, 4, 1, 5), b3 = PANEL_PICK(v[2], v[3], 2, 6, 3, 7);
-                const panel_lanes step[4] = {PANEL_PICK(b0, b2, 0, 1, 4, 5), PANEL_PICK(b0, b2, 2, 3, 6, 7),
-                                             PANEL_PICK(b1, b3, 0, 1, 4, 5), PANEL_PICK(b1, b3, 2, 3, 6, 7)};
+                panel_lanes b0 = PICK(panel_lanes, v[0], v[1], 0, 4, 1, 5);
+                panel_lanes b1 = PICK(panel_lanes, v[0], v[1], 2, 6, 3, 7);
+                panel_lanes b2 = PICK(panel_lanes, v[2], v[3], 0, 4, 1, 5);
+                panel_lanes b3 = PICK(panel_lanes, v[2], v[3], 2, 6, 3, 7);
+                const panel_lanes step[4] = {
+                    PICK(panel_lanes, b0, b2, 0, 1, 4, 5), PICK(panel_lanes, b0, b2, 2, 3, 6, 7),
+                    PICK(panel_lanes, b1, b3, 0, 1, 4, 5), PICK(panel_lanes, b1, b3, 2, 3, 6, 7)};
                 for (int j = 0; j < 4; j++)
                     memcpy(panel + 64 * (8 * f + 4 * half + j) + 4 * lane, &step[j], 16);
             }

@@ -20,6 +20,10 @@
 #ifndef BITNET_EDGE_PLANES_H
 #define BITNET_EDGE_PLANES_H
 
+#if !defined(PLANE_WIDTH)
+#error "plane_dots.inc.h needs PLANE_WIDTH, from the target that includes it"
+#endif
+
 #include "template.h"
 
 enum {

@@ -25,6 +25,13 @@
 /* A helper that gets constant arguments, or whose vectors must stay in registers. */
 #define INLINE static inline __attribute__((always_inline))
 
+/* Elements of the vectors a and b, which have the type `vector`, by constant numbers. */
+#ifdef __clang__
+#define PICK(vector, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else /* GCC has clang's builtin from version 12 on */
+#define PICK(vector, a, b, ...) __builtin_shuffle(a, b, (vector){__VA_ARGS__})
+#endif
+
 /* A loop that profiles and benchmarks/mca.py find by its name. */
 #define OUT_OF_LINE static __attribute__((noinline))
 
