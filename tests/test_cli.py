@@ -529,5 +529,5 @@ def test_real_interrupt(bundled_model: Path) -> None:
 
 def test_real_chat(real: Any) -> None:
     done = real("chat", "--greedy", "-n", "16", "--stats", stdin="Hello!\nThanks!\n")
-    first, second = done.stderr.splitlines()
+    _, first, second = done.stderr.splitlines()  # which model answers, and a line for each answer
     assert done.exit_code == 0 and "(0 cached)" in first and "(0 cached)" not in second
