@@ -3,8 +3,8 @@
 The vocabulary is the 256 bytes and three control tokens.  What the "model" answers depends on the last question alone,
 see :func:`reply`.  Run as a program (``python tests/fake_engine.py run hello``) it is ``bitnet-edge`` with this engine;
 ``FAKE_DELAY`` is the pause per step in seconds, ``FAKE_LOAD`` the time loading takes, ``FAKE_MARK`` a file that is made
-when it begins; with ``FAKE_THINKS`` it is a model that may think before it answers; ``FAKE_SCRIPT`` has other answers,
-a JSON list of pairs: a pattern of the question, and its answer.
+when it begins, ``FAKE_STEPS`` one that gets a dot for each step; with ``FAKE_THINKS`` it is a model that may think
+before it answers; ``FAKE_SCRIPT`` has other answers, a JSON list of pairs: a pattern of the question, and its answer.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class FakeTransformer(fakes.Transformer):
     def step(self, batch: Any) -> None:
         time.sleep(self.delay)
         super().step(batch)
+        if path := os.environ.get("FAKE_STEPS"):
+            with open(path, "a") as file:
+                file.write(".")
 
 
 class FakeTokenizer(fakes.Tokenizer):

@@ -5,10 +5,12 @@ All run the program as a process, most of them with the scripted engine of tests
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -81,6 +83,17 @@ def terminal(env: dict[str, str]) -> Any:
         return Terminal([*FAKE, *args], {**env, "FAKE_DELAY": str(delay), **extra})
 
     return run
+
+
+def wait_for_steps(path: Path, n: int) -> None:
+    """Wait until the fake model has made ``n`` steps."""
+    while not path.exists() or path.stat().st_size < n:
+        time.sleep(0.01)
+
+
+def waits_for_its_reader(pid: int) -> bool:
+    """Whether a process waits in a write to a pipe."""
+    return "pipe" in Path(f"/proc/{pid}/wchan").read_text()
 
 
 def begin_answer(process: subprocess.Popen[bytes]) -> None:
@@ -455,12 +468,36 @@ def test_exit_130_interrupt(start: Any, tmp_path: Path) -> None:
     assert (loading.wait(300), loading.stdout.read(), loading.stderr.read()) == (130, b"", b"")
 
 
-def test_exit_143_terminate(start: Any) -> None:
+def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> None:
     process = start("run", "long", delay=0.02)
     begin_answer(process)
     process.terminate()
     assert process.wait(300) == 143
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
+    process = start("run", "long", "--jsonl", delay=0.02)
+    begin_answer(process)
+    while b'"text"' not in (line := process.stdout.readline()):
+        assert line
+    process.terminate()
+    assert process.wait(300) == 143
+    assert json.loads(process.stdout.read().splitlines()[-1])["finish_reason"] == "cancelled"
+    process = start("run", "long", "--json", delay=0.02, FAKE_STEPS=str(tmp_path / "steps"))
+    process.stdin.close()
+    wait_for_steps(tmp_path / "steps", 20)
+    process.terminate()
+    assert process.wait(300) == 143
+    done = json.loads(process.stdout.read())
+    assert done["finish_reason"] == "cancelled" and done["text"].startswith("all work")
+    # a reader that has stopped reading does not keep the program alive
+    reader, writer = os.pipe()
+    with open(reader, "rb"):
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        blocked = subprocess.Popen([*FAKE, "run", "long", "--jsonl"], stdin=subprocess.DEVNULL, stdout=writer, env=env)
+        os.close(writer)
+        while not waits_for_its_reader(blocked.pid):
+            time.sleep(0.05)
+        blocked.terminate()
+        assert blocked.wait(300) == 143
     for args in (("chat", "-q"), ("chat", "--jsonl")):
         waiting = start(*args)
         if "-q" in args:
@@ -634,7 +671,7 @@ def test_session_read_only(call: Any, tmp_path: Path) -> None:
         assert done.returncode == 0 and done.stdout and file.read_bytes() == before
 
 
-def test_session_prepared(call: Any, tmp_path: Path) -> None:
+def test_session_prepared(call: Any, env: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "guide.bes"
     done = call("run", "--session", str(file), "-sys", "You sell coffee. " * 4, *SMALL[:-1], "0", command=REAL)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
@@ -642,6 +679,14 @@ def test_session_prepared(call: Any, tmp_path: Path) -> None:
     usage = json.loads(answer.stdout)["usage"]
     assert usage["prompt"] - usage["cached"] < 20 < usage["cached"]
     assert call("run", "-n", "0").returncode == 2  # nothing to prepare without a session
+    asked = "Hello!\nWhat is coffee?\n"
+    prepare = [*REAL, "run", "--session", str(tmp_path / "new.bes"), "-sys", "You sell coffee.", *SMALL[:-1], "0"]
+    script = f"{shlex.join(prepare)}\ncat"
+    done = subprocess.run(["sh", "-c", script], input=asked, capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, asked)  # the script still has its own input
+    said = call("run", "-", "--session", str(file), "-n", "0", "-sys", "You sell tea.", *SMALL[:-2], stdin=b"\xff",
+                command=REAL)
+    assert said.returncode == 2 and "standard input" in said.stderr  # unless it is asked for
 
 
 def test_session_invalid(call: Any, tmp_path: Path) -> None:

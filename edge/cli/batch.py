@@ -64,9 +64,9 @@ def batch(
         with work, stopping(work.stop) as stop, out.progress("answering", "requests") as progress:
             done = work.run(progress)
     out.info(told(done))
-    if stop.interrupted:
+    if stop.code:
         out.info("use --resume to continue")
-        return 130
+        return stop.code
     return 1 if done.failed else 0
 
 

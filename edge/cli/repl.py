@@ -131,8 +131,8 @@ class Repl(Dialogue):
         self.keep(session)
         if self.reader.interactive:
             self.out.line()
-        if stop.interrupted and not self.reader.interactive:
-            return 130
+        if stop.code == 143 or (stop.code and not self.reader.interactive):
+            return stop.code
         self.remark_offload()
         if self.show_stats:
             self.out.stats(session.stats_line())

@@ -45,7 +45,8 @@ More examples:
     jq -r --unbuffered 'select(.ev == "text").text' | piper -m voice --output-raw | aplay
 
 If standard input is not a terminal, it is read to its end and appended to the prompt after a
-blank line. In a shell loop that reads a list, use </dev/null.
+blank line. In a shell loop that reads a list, use </dev/null. With -n 0 and a system prompt, standard
+input is read only if - asks for it.
 """
 
 
@@ -109,8 +110,12 @@ def run(
         raise UsageError("--raw uses no chat template, so a system prompt cannot be used with it")
     arguments = options.ask_arguments(flags)  # judged before the model is loaded
     keeper = Keeper(flags)
-    prepares = keeper.saves and flags["max_tokens"] == 0 and not raw  # -n 0: a prompt is not needed
-    text = gather_prompt(words[0] if words else None, prompt, file, needed=not prepares)
+    no_answer = flags["max_tokens"] == 0
+    text = gather_prompt(
+        words[0] if words else None, prompt, file,
+        needed=not (no_answer and keeper.saves and not raw),
+        piped=not (no_answer and system is not None),  # a script that prepares a session must keep its own input
+    )
     settle_model(out, flags, for_program=as_json or as_jsonl)
     begun = time.monotonic()
     try:
@@ -124,13 +129,13 @@ def run(
             )
             ask = telling(out, session, ask)
             if as_jsonl:
-                interrupted = _print_events(out, engine, session, ask)
+                code = _print_events(out, engine, session, ask)
             elif as_json:
-                interrupted = _print_object(out, engine, session, ask)
+                code = _print_object(out, engine, session, ask)
                 as_json = False  # what fails from here on must not print a second object
             else:
                 asked = flags["max_tokens"] != 0  # -n 0 only reads the prompt: not even an empty answer
-                interrupted = _print_text(out, session, ask, flags["thoughts"], flags["by"], asked)
+                code = _print_text(out, session, ask, flags["thoughts"], flags["by"], asked)
             keeper.save(session)
             if session.usage.prompt - session.usage.cached > engine.plan.n_ctx:
                 first = count(engine.plan.sinks, "token")
@@ -142,8 +147,8 @@ def run(
                 out.warn(session.offload_error)
             if stats if stats is not None else out.verbose:
                 out.stats(session.stats_line())
-            if interrupted:
-                return 130
+            if code:
+                return code
             if session.finish_reason == "length" and options.form(flags):
                 out.warn("the answer is incomplete: it reached the limit of -n")
             failure = records.finish_error(session.finish_reason, engine, timeout)
@@ -184,11 +189,13 @@ def telling(out: Output, session: Session, ask: Ask) -> Ask:
     return asked
 
 
-def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed: bool = True) -> str:
-    """The prompt: arguments, file and piped standard input in this order, separated by blank lines.
+def gather_prompt(
+    word: str | None, prompt: str | None, file: str | None, needed: bool = True, piped: bool = True
+) -> str:
+    """The prompt: arguments, file and standard input in this order, separated by blank lines.
 
-    Standard input is read if ``-`` asks for it or if it is not a terminal.  Raises UsageError for an empty prompt if
-    one is ``needed``.
+    Standard input is read if ``-`` asks for it, or if ``piped`` and it is not a terminal.  Raises UsageError for an
+    empty prompt if one is ``needed``.
     """
     if word == "-":
         word, file_is_stdin = None, True
@@ -199,7 +206,7 @@ def gather_prompt(word: str | None, prompt: str | None, file: str | None, needed
     parts = [part for part in (word, prompt) if part is not None]
     if file is not None and file != "-":
         parts.append(options.read_text(file).strip("\n"))
-    if file_is_stdin or (sys.stdin is not None and not is_tty(sys.stdin)):
+    if file_is_stdin or (piped and sys.stdin is not None and not is_tty(sys.stdin)):
         parts.append(read_stdin())
     text = "\n\n".join(part for part in parts if part)
     if not text.strip():
@@ -221,8 +228,8 @@ def read_stdin(strip: bool = True) -> str:
     return text.strip("\n") if strip else text
 
 
-def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> bool:
-    """Stream the answer.  Returns True if Ctrl-C stopped it; what was printed stays, and its line is ended.
+def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, by: str, asked: bool = True) -> int:
+    """Stream the answer.  Returns the exit code if a signal stopped it; what was printed stays, and its line is ended.
 
     ``asked``: False if there is no answer, so that no line needs to be ended.
     """
@@ -239,11 +246,11 @@ def _print_text(out: Output, session: Session, ask: Ask, thoughts: bool | None, 
             raise
     if asked:
         answer.end()
-    return stop.interrupted
+    return stop.code
 
 
-def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
-    """Print the whole answer as one JSON object.  Returns True if Ctrl-C stopped it."""
+def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> int:
+    """Print the whole answer as one JSON object.  Returns the exit code if a signal stopped it."""
     with stopping(session.cancel) as stop, out.progress("answering"):
         text, thoughts = "", ""
         for piece in stop.through(ask()):
@@ -252,14 +259,14 @@ def _print_object(out: Output, engine: Engine, session: Session, ask: Ask) -> bo
             else:
                 text += piece.text
     out.json(records.answer(engine, session, text, thoughts))
-    return stop.interrupted
+    return stop.code
 
 
-def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> bool:
-    """Print the answer as events.  Returns True if Ctrl-C stopped it."""
+def _print_events(out: Output, engine: Engine, session: Session, ask: Ask) -> int:
+    """Print the answer as events.  Returns the exit code if a signal stopped it."""
     out.json(records.ready(engine))
     with stopping(session.cancel) as stop:
         for piece in stop.through(ask(on_prefill=lambda *counts: out.json(records.prefill(*counts)))):
             out.json(records.text(piece))
     out.json(records.done(session))
-    return stop.interrupted
+    return stop.code

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM, turned into exceptions that commands can handle.
 
 The library never touches signals.  Here SIGTERM becomes :class:`Terminated`.  While an answer is streamed, the first
-Ctrl-C stops it, so that the partial turn is kept, and the second one interrupts the program.
+Ctrl-C or SIGTERM stops it, so that the text so far is printed and kept; a second Ctrl-C interrupts the program.
 
 A one-file program receives each Ctrl-C twice: from the terminal, and from the process that unpacked it, which forwards
 every signal; this cannot be turned off.  :func:`is_wish` distinguishes the two.
@@ -179,6 +179,7 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
         if self._old is not None:
             sys.unraisablehook = self._hook
             signal.signal(signal.SIGTERM, self._old)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             if dropped := self._dropped:
                 self._dropped = None
                 raise dropped
@@ -211,28 +212,56 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
 
 
 class stopping(on_sigint):  # noqa: N801
-    """A context manager: the first Ctrl-C calls ``cancel`` and sets ``interrupted``; the second raises
-    KeyboardInterrupt.
+    """A context manager: the first Ctrl-C or SIGTERM calls ``cancel`` and sets ``code``, the exit code of the program
+    (else 0).  A second Ctrl-C raises KeyboardInterrupt.
 
-    ``cancel`` must be safe to call from a signal handler (``Session.cancel`` sets a flag).
+    After SIGTERM the program has GRACE seconds to print and save what there is; then Terminated is raised, for whoever
+    reads its output may have stopped reading.  ``cancel`` must be safe to call from a signal handler
+    (``Session.cancel`` sets a flag).
     """
+
+    GRACE = 5.0
+    _old_terminate: Any = None
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
-        self.interrupted = False
+        self.code = 0
+
+    def __enter__(self) -> stopping:
+        if in_main_thread() and signal.getsignal(signal.SIGTERM) is _terminate:
+            self._old_terminate = signal.signal(signal.SIGTERM, self._terminated)
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._old_terminate is not None:
+            signal.signal(signal.SIGTERM, self._old_terminate)
 
     def handle(self, _signum: int, _frame: FrameType | None) -> None:
         if not is_wish():
             return
-        if self.interrupted:
+        if self.code:
             raise KeyboardInterrupt
-        self.interrupted = True
+        self.code = 130
+        self._cancel()
+
+    def _terminated(self, _signum: int, _frame: FrameType | None) -> None:
+        if _terminated:  # once more by the parent of a one-file program
+            return
+        note_terminated()
+        self.code = 143
+        signal.signal(signal.SIGALRM, _out_of_time)
+        signal.setitimer(signal.ITIMER_REAL, self.GRACE)
         self._cancel()
 
     def through(self, pieces: Iterator[T]) -> Iterator[T]:
-        """Yield ``pieces``.  Starting an answer resets earlier cancellations, so a Ctrl-C that arrived meanwhile is
-        applied again.
+        """Yield ``pieces``.  Starting an answer resets earlier cancellations, so one that arrived meanwhile is applied
+        again.
         """
-        if self.interrupted:
+        if self.code:
             self._cancel()
         return pieces
+
+
+def _out_of_time(_signum: int, _frame: FrameType | None) -> None:
+    raise Terminated
