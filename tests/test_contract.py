@@ -475,7 +475,7 @@ def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> 
     assert process.wait(300) == 143
     assert process.stdout.read().endswith(b"\n") and process.stderr.read() == b""
     process = start("run", "long", "--jsonl", delay=0.02)
-    begin_answer(process)
+    process.stdin.close()
     while b'"text"' not in (line := process.stdout.readline()):
         assert line
     process.terminate()
