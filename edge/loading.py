@@ -357,9 +357,11 @@ def arrange(
             lesser = expect(checkpoint, "int4", kind, program, n_threads, drafting)._replace(vocabulary=vocabulary)
             if head == "int4" or lesser.total >= expected.total:
                 raise
-            needs = dataclasses.replace(wishes, memory=None).plan(checkpoint.config, lesser)
-            total = needs.total_bytes if wishes.memory is not None else lesser.coming + needs.sessions
-            raise MemoryRefused(f"{error}; --head int4 needs {human(total)}") from None
+            try:
+                wishes.plan(checkpoint.config, lesser, available)
+            except MemoryRefused:
+                raise error from None
+            raise MemoryRefused(f"{error}; --head int4 would fit") from None
 
     available = available_memory()
     codes = placement.advise(checkpoint)

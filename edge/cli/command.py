@@ -20,11 +20,11 @@ from edge.errors import EXIT_CODES, UsageError
 #: settings of every command
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
-#: the last heading of ``--help-all``: options for measurements
-COMPARISONS = "For comparisons"
+#: the heading of options that only measurements need
+EXPERIMENTS = "Experiments"
 
 #: headings in the order of the help; other headings come first
-HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", COMPARISONS)
+HEADINGS = ("Model", "Prompt", "Context", "Answer", "Output", "Sampling", "KV cache", "Loading", EXPERIMENTS)
 
 #: in ``Context.meta``: help shows the advanced options, too
 HELP_ALL = "edge.help_all"
@@ -69,11 +69,15 @@ class Context(click.Context):
 
 
 class Flag(click.Option):
-    """An option with its heading in the help; ``advanced`` ones are shown by ``--help-all`` only."""
+    """An option with its heading in the help; ``advanced`` ones are shown by ``--help-all`` only, and those of the
+    ``lab`` by the commands of ``lab`` only.
+    """
 
-    def __init__(self, *args: Any, heading: str = "Options", advanced: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, heading: str = "Options", advanced: bool = False, lab: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.heading, self.advanced = heading, advanced
+        self.heading, self.advanced, self.lab = heading, advanced or lab, lab
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         extra = super().get_help_extra(ctx)
@@ -97,19 +101,23 @@ class Command(click.Command):
     """A command whose options stand under headings, with two levels of help.
 
     ``--help`` shows the common options, one line each, and ``epilog``.  ``--help-all`` shows all options with their
-    full help, and also ``details``.  With ``exit_codes`` both end with the exit codes, in short or in full.
+    full help, and also ``details``; those for experiments only if the command is part of the ``lab``.  With
+    ``exit_codes`` both end with the exit codes, in short or in full.
     """
 
     context_class = Context
 
-    def __init__(self, *args: Any, details: str = "", exit_codes: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, details: str = "", exit_codes: bool = False, lab: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **{"context_settings": CONTEXT, **kwargs})
         self.details, self.exit_codes = details, exit_codes
+        self.lab_elsewhere = not lab and any(getattr(param, "lab", False) for param in self.params)
         self.two_levels = any(getattr(param, "advanced", False) for param in self.params)
         if self.two_levels:
             self.params.append(
                 Flag(["--help-all"], heading="Output", is_flag=True, is_eager=True, expose_value=False,
-                     callback=_show_all, help="Show all options and exit.")
+                     callback=show_all, help="Show all options and exit.")
             )  # fmt: skip
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -145,7 +153,9 @@ class Command(click.Command):
                 record = None if brief else param.get_help_record(ctx)
             else:
                 record = param.brief_record(ctx) if brief else param.get_help_record(ctx)
-            hidden = getattr(param, "advanced", False) and brief
+            hidden = (getattr(param, "advanced", False) and brief) or (
+                getattr(param, "lab", False) and self.lab_elsewhere
+            )
             if record is not None and record[1] and not hidden:
                 sections.setdefault(getattr(param, "heading", "Output"), []).append(record)
         for title in sorted(sections, key=lambda each: HEADINGS.index(each) if each in HEADINGS else -1):
@@ -158,6 +168,8 @@ class Command(click.Command):
         for text in (self.epilog, self.details if whole else ""):
             if text:
                 formatter.write_verbatim(text)
+        if whole and self.lab_elsewhere:
+            formatter.write_verbatim("Options for experiments: bitnet-edge lab --help")
         if self.exit_codes:
             formatter.write_verbatim(exit_codes(whole))
 
@@ -197,7 +209,8 @@ class Noun(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+def show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """The callback of --help-all: print the long help page and exit."""
     if value and not ctx.resilient_parsing:
         ctx.meta[HELP_ALL] = True
         click.echo(ctx.get_help(), color=ctx.color)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from edge.cli.command import CONTEXT, Context, refuse_gpu, suggestion, unknown_option
+from edge.cli.command import CONTEXT, HELP_ALL, Context, refuse_gpu, show_all, suggestion, unknown_option
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
@@ -82,16 +82,10 @@ def _kv() -> click.Command:
     return kv
 
 
-def _evaluate() -> click.Command:
-    from edge.cli.evaluate import evaluate
+def _lab() -> click.Command:
+    from edge.cli.lab import lab
 
-    return evaluate
-
-
-def _calibrate() -> click.Command:
-    from edge.cli.calibrate import calibrate
-
-    return calibrate
+    return lab
 
 
 def _batch() -> click.Command:
@@ -136,28 +130,30 @@ def _completion() -> click.Command:
     return completion
 
 
-#: name -> (loader, short help); in the order in which --help lists them
+#: name -> (loader, short help); in the order in which the help lists them
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "run": (_run, "Print one answer and exit; never prompts for input."),
     "chat": (_chat, "Chat with the model in the terminal; --jsonl for programs."),
+    "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
+    "batch": (_batch, "Answer many requests from a file, several at once."),
     "pull": (_pull, "Download a model by name."),
     "list": (_list, "List the pulled models, or those that can be pulled."),
     "default": (_default, "Show or set the model that answers where none is named."),
     "rm": (_rm, "Delete pulled models."),
     "fit": (_fit, "Show whether a model fits this machine, and with which context."),
-    "serve": (_serve, "Serve the model over HTTP (OpenAI and Ollama APIs), with a chat page."),
-    "model": (_model, "Inspect a model file."),
-    "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
-    "calibrate": (_calibrate, "Divide the KV memory among the heads by their attention."),
-    "eval": (_evaluate, "Measure quality: perplexity, and the effect of the KV cache."),
-    "convert": (_convert, "Convert a model to one GGUF file that loads quickly."),
-    "batch": (_batch, "Answer many requests from a file, several at once."),
-    "embed": (_embed, "Compute the embeddings of texts, or compare two texts."),
-    "tokens": (_tokens, "Encode, decode and count tokens."),
     "bench": (_bench, "Measure speed and memory on this machine."),
     "doctor": (_doctor, "Show what this machine supports, and test that results are correct."),
+    "model": (_model, "Inspect a model file."),
+    "kv": (_kv, "Plan the KV cache: exact sizes for every KV type."),
+    "convert": (_convert, "Convert a model to one GGUF file that loads quickly."),
+    "tokens": (_tokens, "Encode, decode and count tokens."),
+    "embed": (_embed, "Compute the embeddings of texts, or compare two texts."),
+    "lab": (_lab, "Measure the quality of a model and of its KV cache."),
     "completion": (_completion, "Print the shell completion script."),
 }
+
+#: those that only the long help page lists
+MORE = ("model", "kv", "convert", "tokens", "embed", "lab", "completion")
 
 #: commands of other programs -> ours
 NEIGHBOURS = {
@@ -171,7 +167,8 @@ NEIGHBOURS = {
     **dict.fromkeys(("fits", "plan", "memory", "requirements"), "fit"),
     **dict.fromkeys(("quantize", "quantise", "import", "create", "repack", "llama-quantize"), "convert"),
     **dict.fromkeys(("benchmark", "speed", "perf", "llama-bench"), "bench"),
-    **dict.fromkeys(("perplexity", "evaluate", "llama-perplexity"), "eval ppl"),
+    **dict.fromkeys(("perplexity", "evaluate", "eval", "llama-perplexity"), "lab ppl"),
+    "calibrate": "lab calibrate",
     **dict.fromkeys(("tokenize", "tokenise", "encode", "decode", "count", "llama-tokenize"), "tokens"),
     **dict.fromkeys(("embedding", "embeddings", "llama-embedding"), "embed"),
     **dict.fromkeys(("check", "diagnose", "version"), "doctor"),
@@ -239,9 +236,16 @@ class Group(click.Group):
         except click.NoSuchOption as error:
             raise unknown_option(ctx, error.option_name) from None
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items() if name not in MORE])
+        if ctx.meta.get(HELP_ALL):
+            with formatter.section("More commands"):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in MORE])
 
     def main(
         self,
@@ -292,8 +296,6 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         out.error(error.format_message())
         return error.exit_code
     except EdgeError as error:
-        if out.verbose:
-            _traceback()
         out.error(str(error))
         return error.exit_code
     except MemoryError:
@@ -365,7 +367,8 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     invoke_without_command=True,
     context_settings=CONTEXT,
     help="Run ternary language models on this machine, offline.",
-    epilog="Almost every option can also be given as an environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
+    epilog="bitnet-edge COMMAND --help shows the options of a command. Almost every option can also be given as an "
+    "environment variable: --threads 2 is BITNET_EDGE_THREADS=2.",
 )
 @click.option(
     "-V",
@@ -377,6 +380,8 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     help="Print the version and exit.",
 )
 @output_options
+@click.option("--help-all", is_flag=True, is_eager=True, expose_value=False, callback=show_all,
+              help="List all commands and exit.")  # fmt: skip
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """The root command; ``bitnet-edge`` without arguments shows how to begin."""
@@ -384,5 +389,6 @@ def cli(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         out.line(INTRO + "\n")
         for name, (_, text) in COMMANDS.items():
-            out.line(f"  {name:<11} {text}")
-        out.line("\nSee also: bitnet-edge COMMAND --help, bitnet-edge COMMAND --help-all.")
+            if name not in MORE:
+                out.line(f"  {name:<8} {text}")
+        out.line("\nMore: bitnet-edge COMMAND --help, bitnet-edge --help-all.")

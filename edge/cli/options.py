@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from edge.cli.command import COMPARISONS, Escaped, Seconds, Text, Threads, Whole, heading, option
+from edge.cli.command import EXPERIMENTS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.config import HEADS
 from edge.errors import EdgeError, UsageError
@@ -119,53 +119,54 @@ _kv_options = heading(
     option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
            help="Context length in tokens (default 2048). Default for models trained on less: their training length."),
     option("--kv", type=Text(), metavar="TYPE", help="Type of the KV cache: int8 (default), f16, f32, int4 or "
-           "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES "
-           "such as int8:int4 sets both. For comparisons only: fp8 and binary (three to nine times as slow as int8)."),
+           "int4c. int4c is int4 with a scale for each channel of the keys: more exact, slightly larger. KEYS:VALUES, "
+           "such as int8:int4, sets both."),
     option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
-           help="Memory limit of the whole process, such as 1500M or 2G. To fit, the context is shortened (if --ctx is "
-           "not given), then a smaller KV type is chosen; exit 5 if nothing fits. M and G are powers of ten; "
-           "MiB and GiB also work."),
-)
+           help="Memory limit of the whole process, such as 1500M or 2G. To stay within it, the context is made "
+           "shorter (if --ctx is not given), then a smaller KV type is used; exit 5 if nothing fits. M and G are "
+           "powers of ten; MiB and GiB also work."),
+    option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
+           "free."),
+    option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="What happens when the context is "
+           "full: slide (default) drops the oldest tokens; stop ends the answer, with exit 7. serve has the default "
+           "stop, and answers with status 400."),
+)  # fmt: skip
 _kv_cache_options = heading(
     "KV cache",
     option("-ctk", "--cache-type-k", "cache_type_k", type=Text(), metavar="TYPE", advanced=True,
            help="Type of the keys only. Also accepts llama.cpp's names: q8_0 is int8, q4_0 is int4."),
     option("-ctv", "--cache-type-v", "cache_type_v", type=Text(), metavar="TYPE", advanced=True,
            help="Type of the values only; see -ctk."),
-    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), advanced=True, help="Rotate the keys before "
-           "they are stored, which spreads outliers over the whole head. auto (default): with int4 keys."),
     option("--window", type=Whole(min=0), metavar="N", advanced=True, help="Attend only to the last N tokens. 0 "
            "(default): to the whole context."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", advanced=True,
            help="Never drop the first N tokens. Default: the length of the system prompt, or 4."),
-    option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
-           "available."),
-    option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="When the context is full: slide "
-           "(default) drops the oldest tokens, stop ends with exit 7. The default of serve is stop, with status 400."),
-    option("--positions", type=click.Choice(["absolute", "cache"]), advanced=True,
-           help="Positions of the sinks after tokens have been dropped. absolute (default): those they had in the "
-           "text; cache: those directly before the window, for texts longer than the model was trained on."),
-    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), metavar="[recent|heavy]", advanced=True,
-           help="What to drop first: recent (default) drops the oldest tokens, heavy the pages with the least "
-           "attention. For comparisons only: quarter, which keeps the newest quarter of the text, at most 128 tokens."),
-    option("--kv-budget", type=Text(), metavar="FILE", advanced=True, help="Number of tokens to keep for each head, "
-           "from the JSON file that bitnet-edge calibrate writes."),
-    option("--kv-offload", type=Text(), metavar="DIR", advanced=True, help="Save tokens that leave the window to a "
-           "temporary file in DIR, so that /undo and /regen need not read the conversation again."),
-    option("--kv-offload-size", type=Text(), metavar="SIZE", advanced=True, help="Maximum size of that file, per "
-           "session (default 256M)."),
 )  # fmt: skip
-
-_comparisons = heading(
-    COMPARISONS,
-    option("--kv-drop-layers", type=Text(), metavar="N,N", advanced=True, help="These layers see only the current "
+_experiments = heading(
+    EXPERIMENTS,
+    option("--kv-hadamard", type=click.Choice(["auto", "on", "off"]), lab=True, help="Rotate the keys before they are "
+           "stored (Hadamard transform), which spreads outliers over the whole head. auto (default): with int4 keys."),
+    option("--positions", type=click.Choice(["absolute", "cache"]), lab=True,
+           help="Positions of the first tokens (--sinks) after others have been dropped. absolute (default): those "
+           "they had in the text; cache: those directly before the window (StreamingLLM), for texts longer than the "
+           "model was trained on."),
+    option("--kv-policy", type=click.Choice(["recent", "heavy", "quarter"]), lab=True,
+           help="What to drop first: recent (default) drops the oldest tokens; heavy the pages with the least "
+           "attention; quarter keeps the newest quarter of the text, at most 128 tokens (for comparisons)."),
+    option("--kv-budget", type=Text(), metavar="FILE", lab=True, help="Number of tokens to keep for each head, "
+           "from the JSON file that bitnet-edge lab calibrate writes."),
+    option("--kv-offload", type=Text(), metavar="DIR", lab=True, help="Save tokens that leave the window to a "
+           "temporary file in DIR, so that /undo and /regen need not read the conversation again."),
+    option("--kv-offload-size", type=Text(), metavar="SIZE", lab=True, help="Maximum size of that file, per "
+           "conversation (default 256M)."),
+    option("--kv-drop-layers", type=Text(), metavar="N,N", lab=True, help="These layers see only the current "
            "token, to measure what they contribute."),
 )  # fmt: skip
 
 
 def kv_options(command: Any) -> Any:
-    """A decorator: all options of the KV cache; those for comparisons only are at the end of ``--help-all``."""
-    return _kv_options(_kv_cache_options(_comparisons(command)))
+    """A decorator: all options of the KV cache; those for experiments are shown by ``lab`` only."""
+    return _kv_options(_kv_cache_options(_experiments(command)))
 
 
 _answer_options = heading(
@@ -180,8 +181,10 @@ _answer_options = heading(
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
            help=r"End the answer before TEXT. May be given more than once; \n is a new line, \t a tab."),
-    option("--ignore-eos", is_flag=True, advanced=True, help="Do not end the answer at the model's end token, only at "
-           "-n (for measurements)."),
+)  # fmt: skip
+_length_experiments = heading(
+    EXPERIMENTS,
+    option("--ignore-eos", is_flag=True, lab=True, help="Do not end the answer at the model's end token, only at -n."),
 )  # fmt: skip
 _sampling_options = heading(
     "Sampling",
@@ -213,7 +216,7 @@ _sampling_options = heading(
 
 def sampling_options(command: Any) -> Any:
     """A decorator: how long an answer is and how its tokens are chosen."""
-    return _answer_options(_sampling_options(command))
+    return _answer_options(_sampling_options(_length_experiments(command)))
 
 
 form_options = heading(
@@ -268,7 +271,7 @@ output_options = heading(
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
            help="Print errors only, no notes and no progress."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print notes, tracebacks of errors, and any memory plan and speed."),
+           help="Also print the memory plan, speed and notes, and where an internal error happened."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip

@@ -25,8 +25,8 @@ _UNSAFE = {c: None for c in (*range(0x00, 0x20), 0x7F, *range(0x80, 0xA0)) if c 
 class Output:
     """Prints everything that commands print.
 
-    ``quiet`` turns off remarks and progress, but not errors and answers; ``verbose`` shows tracebacks, notes and the
-    stats line; ``color`` is "auto", "always" or "never".
+    ``quiet`` turns off remarks and progress, but not errors and answers; ``verbose`` shows the plan, notes, the stats
+    line, and tracebacks of internal errors; ``color`` is "auto", "always" or "never".
     """
 
     def __init__(self) -> None:

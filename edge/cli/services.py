@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edge.cli.signals import run_until_signal
+from edge.errors import EdgeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ def _desk(
             out.stats(stats_line(ticket.usage, ticket.timings, engine.plan, engine.rss()["rss"], ticket.evicted))
 
     def failed(error: BaseException) -> None:
-        if out.verbose:
+        if out.verbose and not isinstance(error, EdgeError):
             import traceback
 
             traceback.print_exception(error)

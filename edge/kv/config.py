@@ -337,7 +337,8 @@ class KVConfig:
             best = self._largest(make, fits, smaller(wanted, config), first.n_ctx)
             if best:
                 return best
-        raise MemoryRefused(self._refusal(first, make, fits, smaller(wanted, config), limit, available))
+        types = smaller(wanted, config)
+        raise MemoryRefused(self._refusal(first, make, fits, types, config.n_ctx_train, limit, available))
 
     def _plan_for(
         self, config: ModelConfig, footprint: Footprint, n_ctx: int, kv_type: str, notes: tuple[str, ...]
@@ -441,16 +442,25 @@ class KVConfig:
         make: Callable[..., KVPlan],
         fits: Callable[[KVPlan], bool],
         types: Sequence[str],
+        n_ctx_train: int,
         limit: int | None,
         available: int | None,
     ) -> str:
-        """The message: what is needed, what is available, what would fit, how to override."""
+        """The message: what is needed, what is available, what would fit, how to override.
+
+        No context is proposed that is longer than the model was trained on.
+        """
         smallest, least = types[-1], max(PAGE, self.window + (self.sinks or 0), (self.sinks or 0) + 1)
-        text = next((f"; --kv {each} would fit" for each in types[1:] if fits(make(plan.n_ctx, each))), "")
-        for n_ctx in range((plan.n_ctx - 1) // PAGE * PAGE, least - 1, -PAGE) if not text else ():
-            if fits(make(n_ctx, smallest)):
-                text = f"; --ctx {n_ctx} --kv {smallest} would fit"
+        longest = min(plan.n_ctx, max(n_ctx_train, least))
+        shorter = f"--ctx {longest} " if longest < plan.n_ctx else ""
+        for kv_type in types:
+            if fits(make(longest, kv_type)):
+                text = "; " + shorter + (f"--kv {kv_type} " if kv_type != types[0] else "") + "would fit"
                 break
+        else:
+            lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
+            found = next((n_ctx for n_ctx in lengths if fits(make(n_ctx, smallest))), 0)
+            text = f"; --ctx {found} --kv {smallest} would fit" if found else ""
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
         kv = f"KV {several}{plan.n_ctx}/{plan.kv_type} {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:
