@@ -17,11 +17,10 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.needs import numpy as np  # noqa: E402
 from edge.formats import open_checkpoint  # noqa: E402
 from edge.model.weights import build  # noqa: E402
 from edge.prompt.template import Template  # noqa: E402

@@ -13,8 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.needs import numpy as np
 from edge.constrain.constraint import Constraint
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary, bytes_for

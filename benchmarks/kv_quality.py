@@ -81,7 +81,7 @@ def policy_modes(engine: Engine) -> list[str]:
 
 
 def quality(engine: Engine, tokens: Sequence[int], modes: Sequence[str], against: str = "f32") -> evaluate.Report:
-    """What ``eval kv`` measures."""
+    """What ``lab kv`` measures."""
     parsed = [Mode.parse(mode) for mode in modes]
     return evaluate.kv_quality(engine, tokens, parsed, TEXT.name, against=Mode.parse(against))
 

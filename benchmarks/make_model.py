@@ -20,11 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import dummy_vocab
+from benchmarks.needs import numpy as np
 from edge.formats import gguf
 from edge.model import shapes
 from edge.model.shapes import Shape

@@ -195,7 +195,7 @@ def measured(facts: dict[str, Any]) -> str:
 {facts["model"]} (fingerprint {facts["fingerprint"][:12]}), perplexity {types["rows"][0]["perplexity"]:.3f} on
 {types["tokens"]} tokens of dialogues that were not in its training data, in segments of {context}.
 KL is the divergence of the predictions from the reference, in nats; mass is the share of the reference's attention on
-tokens that are still in the cache. `bitnet-edge eval kv` measures the same, and the speed, for any model and text.
+tokens that are still in the cache. `bitnet-edge lab kv` measures the same, and the speed, for any model and text.
 
 ### Types, against F32 pages
 
@@ -239,13 +239,13 @@ Tokens kept by each layer.head:
 ### Entropy of attention
 
 Share of query heads by the entropy of their attention, at the end of texts of this many tokens: sink below 0.5 bits,
-focused 1.5, moderate 2.5, mixed 3.5. `bitnet-edge calibrate --classes {",".join(looks)}` prints each.
+focused 1.5, moderate 2.5, mixed 3.5. `bitnet-edge lab calibrate --classes {",".join(looks)}` prints each.
 
 {table(["tokens", *names, "mean, bits"], heads)}"""
 
 
 def quality_table(rows: Sequence[dict[str, Any]]) -> str:
-    """What ``bitnet-edge eval kv`` prints, as Markdown."""
+    """What ``bitnet-edge lab kv`` prints, as Markdown."""
     return table(
         ["mode", "bytes per token", "perplexity", "KL mean", "KL 99.9%", "same first choice", "mass"],
         [

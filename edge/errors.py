@@ -14,6 +14,8 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: where errors of the program are reported
+REPORTS = "the issue tracker of the repository you got this copy from"
 #: the folder of the compiled modules
 PYX = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "pyx")
 

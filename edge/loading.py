@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
 import threading
@@ -14,7 +13,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edge.amounts import human
 from edge.config import HEADS
 from edge.engine import Engine
 from edge.errors import EdgeError, InvalidFile, MemoryRefused, UnsupportedCPU, UsageError, needs_build

@@ -120,7 +120,10 @@ def test_fraction_of_memory_speed(report: bench.Report) -> None:
 
 def test_weights_in_the_caches_reach_no_share_of_the_memory(report: bench.Report) -> None:
     row = replace(report.rows[0], read_rate=34_500_000_000)
-    for share, cells, told in ((0.5, ("34.5", "50%"), False), (60.0, ("-", "-"), True)):
+    for share, cells, told in (
+        (0.5, ("34.5", "50%"), False), (1.0, ("34.5", "100%"), False), (1.06, ("34.5", ">100%"), True),
+        (60.0, ("-", "-"), True),
+    ):  # fmt: skip
         shown = bench.Report(report.header, [replace(row, of_memory=share)]).to_markdown()
         assert re.search(r"\| +".join(("", *(rf"{cell} " for cell in cells), "")), shown)
         assert ("processor's caches" in shown) == told

@@ -324,15 +324,19 @@ def test_a_budget_in_the_table(engine, facts, tokens) -> None:
 
 def test_the_command(bundled_model, tmp_path) -> None:
     def invoke(*arguments: str):
-        return CliRunner().invoke(cli, ["calibrate", "-c", "256", "-t", "1", *arguments])
+        return CliRunner().invoke(cli, ["lab", "calibrate", "-c", "256", "-t", "1", *arguments])
 
     path = tmp_path / "plan.json"
     done = invoke("-o", str(path))
     assert done.exit_code == 0, done.output
     plan = json.loads(path.read_text())
-    lines = done.output.splitlines()
-    assert lines[0].split() == ["layer", "head", "entropy", "sinks", "support", "recency", "keep"]
-    assert [int(line.split()[-1]) for line in lines[1:]] == [n for row in plan["keep"] for n in row]
+    first, _, names, *rows, _ = lines = done.output.partition("\n\nentropy:")[0].splitlines() + [""]
+    assert "bundled/dialogues.jsonl" in first and lines[-1] == ""
+    assert names.split() == ["layer", "head", "entropy", "sinks", "support", "recency", "keep"]
+    assert [int(line.split()[-1]) for line in rows] == [n for row in plan["keep"] for n in row]
+    for name in names.split()[2:]:
+        assert f"{name}: " in done.output  # each column is explained
+    assert "bundled/dialogues.jsonl" in invoke("--classes", "32").output
     looks = json.loads(invoke("--classes", "32,256", "--json").output)
     assert sum(looks["classes"]["256"].values()) == pytest.approx(1) and len(looks["heads"]) == 2 * 6 * 4
     used = CliRunner().invoke(cli, ["run", "hello", "-n", "2", "--kv-budget", str(path), "--overflow", "stop", "-v"])

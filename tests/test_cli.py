@@ -26,7 +26,7 @@ from click.testing import CliRunner, Result
 import edge
 from edge.cli import options, output
 from edge.cli.command import CONTEXT, Context, Escaped
-from edge.cli.group import COMMANDS, cli
+from edge.cli.group import COMMANDS, MORE, cli
 from edge.errors import ContextFull, UsageError, unbuilt
 from edge.model.library import DEMO
 from edge.serve import records
@@ -135,9 +135,10 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert f"# {name}\n" in text
     section = text[text.index(f"# {name}\n") :]
     section = section[: section.find("\n## ") if "\n## " in section else len(section)]
+    lab = (ROOT / "docs" / "cli.md").read_text().partition("# bitnet-edge lab\n")[2]
     for param in command.params:
         for option in [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []:
-            assert option in section, f"{name} {option}"
+            assert option in (lab if getattr(param, "lab", False) else section), f"{name} {option}"
 
 
 def test_documentation_is_what_the_program_says() -> None:
@@ -149,10 +150,12 @@ def test_documentation_is_what_the_program_says() -> None:
 
 
 def test_help_lists_the_short_texts_of_the_commands(invoke: Any) -> None:
-    shown = invoke("-h").stdout
+    whole, brief = invoke("--help-all").stdout, invoke("-h").stdout
     for name, (load, text) in COMMANDS.items():
         assert load().name == name
-        assert name in shown and text.split(";")[0].split(",")[0] in shown
+        shown = whole if name in MORE else brief
+        assert f"  {name} " in shown and (f"  {name} " in brief) != (name in MORE)
+        assert text.split(";")[0].split(",")[0] in shown
         assert invoke(name, "-h").exit_code == invoke(name, "--help").exit_code == 0
 
 
@@ -169,7 +172,12 @@ def test_common_help_fits_one_screen(name: str, invoke: Any) -> None:
     assert headings[-2:] == ["Output", "Examples"] and {"Model", "Prompt", "Context", "Answer"} < set(headings)
     whole = invoke(name, "--help-all").stdout
     headings = re.findall(r"^([A-Z][\w ]+):$", whole, re.MULTILINE)
-    assert headings[: headings.index("Examples")][-1] == "For comparisons"
+    assert headings[: headings.index("Examples")][-1] == "Loading"
+    experiments = {param for param in command.params if getattr(param, "lab", False)}
+    lab = invoke("lab", "--help").stdout
+    for param in experiments:  # out of the way, but not hidden from those who look
+        assert f"{param.opts[0]} " not in whole and f"{param.opts[0]} " in lab
+    assert len(experiments) == 8 and "bitnet-edge lab --help" in whole
     assert {line.split()[0].rstrip(",") for line in options} <= set(re.findall(r"-[-a-z]+", whole))
 
 
@@ -529,5 +537,6 @@ def test_real_interrupt(bundled_model: Path) -> None:
 
 def test_real_chat(real: Any) -> None:
     done = real("chat", "--greedy", "-n", "16", "--stats", stdin="Hello!\nThanks!\n")
-    _, first, second = done.stderr.splitlines()  # which model answers, and a line for each answer
+    *_, model, first, second = done.stderr.splitlines()
+    assert model.startswith("demo-5m (5.8 M parameters)") and "2048 tokens" in model and " MB of memory" in model
     assert done.exit_code == 0 and "(0 cached)" in first and "(0 cached)" not in second

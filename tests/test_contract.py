@@ -396,7 +396,7 @@ def test_exit_2_usage(call: Any) -> None:
         (("run", "x", "--raw", "-sys", "y"), "--raw"),
         (("what is the time?",), "bitnet-edge run"),
         (("kv", "plam"), "'plan'"),
-        (("eval", "quality"), "ppl, kv"),
+        (("lab", "quality"), "ppl, kv"),
         (("run", "x", "--stop", "-n", "5"), "--stop=-n"),
         (("run", "x", "-p", "--json"), "--prompt=--json"),
         (("run", "x", "-n", "five", "-n", "5"), "'five'"),
@@ -1045,7 +1045,7 @@ def test_plan_before_loading(call: Any) -> None:
     lines = done.stderr.splitlines()
     plan = [line for line in lines if line.startswith("plan: ")]
     assert plan == lines[: len(plan)] and plan[-1].startswith("plan: total ")
-    assert re.fullmatch(r"plan: kv +\d+\.\d MB  2048 tokens, int8, window 2044, sinks 4", plan[-2])
+    assert re.fullmatch(r"plan: kv +\d+\.\d MB  2048 tokens, int8", plan[-2])
     assert "plan:" not in call("run", "hello").stderr
     shown = call("fit", command=REAL).stdout.partition("\n")[2].partition("\n\n")[0].splitlines()
     said = call("run", "hello", "-v", "-n", "1", command=REAL).stderr

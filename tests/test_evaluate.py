@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from pathlib import Path
 
@@ -196,7 +197,7 @@ def test_what_must_be_so(engine, tokens):
         assert row.bytes_per_token * 96 == row.kv_bytes
     assert int8.kv_bytes == engine.space.new_cache(evaluate.Mode.parse("int8").plan(engine, 96)).nbytes
     assert json.loads(json.dumps(report.to_dict()))["rows"][3]["mode"] == "int8"
-    assert len({len(line) for line in list(report.lines())[2:]}) == 1  # columns stand
+    assert len({len(line) for line in list(report.lines())[2 : 3 + len(modes)]}) == 1  # columns stand
 
 
 def test_another_reference(engine, tokens):
@@ -258,18 +259,23 @@ def talk(tmp_path: Path) -> str:
 
 
 def invoke(*arguments: str):
-    return CliRunner().invoke(cli, ["eval", *arguments])
+    return CliRunner().invoke(cli, ["lab", *arguments])
 
 
 def test_commands(bundled_model, talk):
     done = invoke("kv", "-f", talk, "-c", "128", "--mode", "f16", "--mode", "int8 window=20")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
-    assert [line[: len("int8 window=20")].strip() for line in lines[3:]] == ["f32", "f16", "int8 window=20"]
+    assert [line[: len("int8 window=20")].strip() for line in lines[3:6]] == ["f32", "f16", "int8 window=20"]
+    assert talk in lines[0] and lines[6] == ""
+    explained = {name.strip() for line in lines[7:] for name in re.findall(r"(?:^|[,;] )([^,;:]+)(?=:|, KL)", line)}
+    assert {"mode", "KV MB", "B/token", "ppl", "change", "+-", "KL", "top-1", "mass", "t/s"} <= explained
     facts = json.loads(invoke("kv", "-f", talk, "-c", "64", "--mode", "int8", "--json").output)
     assert facts["context"] == 64 and facts["rows"][0]["kl_mean"] == 0
     assert json.loads(invoke("ppl", "-f", talk, "--json").output)["perplexity"] > 1
-    assert ": perplexity " in invoke("ppl", "-f", talk).output
+    said = invoke("ppl", "-f", talk).output
+    assert ": perplexity " in said and talk in said
+    assert "bundled/dialogues.jsonl" in invoke("ppl", "-c", "2048").output
 
 
 @pytest.mark.parametrize(

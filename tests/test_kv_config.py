@@ -230,7 +230,12 @@ def test_lines_show_every_part():
         "program      60.0 MB  interpreter, libraries, tokenizer",
         "total      1088.3 MB",
     ]
-    assert "window 2044, sinks 4" in "\n".join(KVConfig().plan(BITNET_2B, FOOTPRINT).lines())
+    for wishes, said in (
+        (KVConfig(), "2048 tokens, int8"),  # no window was set: none is shown
+        (KVConfig(sinks=40), "2048 tokens, int8, the first 40 are never dropped"),
+        (KVConfig(window=500), "2048 tokens, int8, window 500, sinks 4"),
+    ):
+        assert wishes.plan(BITNET_2B, FOOTPRINT).lines()[2].partition("MB  ")[2] == said
 
 
 def limit(n: int | str, **arguments):
@@ -261,6 +266,15 @@ def test_what_the_caller_fixed_is_not_shortened():
     with pytest.raises(MemoryRefused, match=r"--ctx 1\d\d\d --kv int4 would fit"):
         limit(970 * MB, ctx=2048, overflow="stop")
     assert limit(1020 * MB, window=2000, kv="f16").kv_type == "int8"
+
+
+def test_no_context_is_proposed_that_the_model_was_not_trained_on():
+    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 would fit$"):
+        limit(2000 * MB, ctx=10_000_000)
+    with pytest.raises(MemoryRefused, match=r"; --ctx 4096 --kv int8:int4 would fit$"):
+        limit(1075 * MB, ctx=10_000_000)
+    with pytest.raises(MemoryRefused, match=r"; --ctx 1\d\d\d --kv int4 would fit$"):
+        limit(970 * MB, ctx=10_000_000)
 
 
 def test_a_limit_nothing_fits_is_refused():

@@ -94,7 +94,7 @@ COMMANDS = {
     "model show -q PATH": ("edge.cli.model", "_read"),
     "fit -q PATH": ("edge.tools.fit", "arrange"),
     "tokens count -q -m PATH hello": ("edge.prompt.tokenizer.byte_level", "build"),
-    "eval ppl -q -m PATH -f TEXT": ("edge.tools.evaluate", "perplexity"),
+    "lab ppl -q -m PATH -f TEXT": ("edge.tools.evaluate", "perplexity"),
     "bench -q -m PATH -n 2 -d 4": ("edge.tools.bench", "read_rate"),
     "kv plan -q PATH": ("edge.formats.gguf", "Checkpoint"),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from benchmarks import dummy_vocab, make_model
 from edge.formats import gguf, open_checkpoint
 
+ROOT = Path(__file__).resolve().parent.parent
 TINY = ["tiny", "tiny-silu", "tiny-llama"]
 
 
@@ -184,3 +187,15 @@ def test_our_engine_runs_it(tmp_path: Path, shape: str, kind: str) -> None:
             answers.append([token for piece in pieces for token in piece.ids])
     assert len(answers[0]) == 8
     assert answers[0] == answers[1]
+
+
+def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    """After `make chat` there is no NumPy; the scripts for development say so in one line."""
+    for script in ("make_model.py", "activations.py", "constrained.py", "valid_answers.py", "board_model.py"):
+        probe = (
+            f"import runpy, sys; sys.modules['numpy'] = None; sys.argv = [{script!r}]\n"
+            f"runpy.run_path('benchmarks/{script}', run_name='__main__')"
+        )
+        done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+        assert "needs numpy" in done.stderr and "-m pip install numpy" in done.stderr

@@ -150,7 +150,7 @@ def commands(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
     return [
         ["kv", "plan", "2b-4t"],
         ["bench", "-m", tiny, "-d", "8", "-n", "2", "-r", "1"],
-        ["eval", "kv", "-m", tiny, "-c", "16", "--mode", "int8", "-f", "text.txt"],
+        ["lab", "kv", "-m", tiny, "-c", "16", "--mode", "int8", "-f", "text.txt"],
     ]
 
 

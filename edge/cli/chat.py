@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge.amounts import amount, count, human
+from edge.amounts import count, human
 from edge.cli import options
 from edge.cli.command import Command, Text, Whole, heading, option
 from edge.cli.keep import Keeper
@@ -16,6 +16,7 @@ from edge.cli.output import Output
 from edge.cli.readers import choose_reader, history_path
 from edge.cli.repl import COMMANDS, Repl
 from edge.errors import UsageError
+from edge.model import library
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -92,7 +93,7 @@ def chat(
         from edge.serve.socket import RESERVE, Listener
 
         with closing(Listener(socket_path)) as listener, options.loaded(
-            out, flags, reserve=RESERVE, aside=ASIDE
+            out, flags, named=True, reserve=RESERVE, aside=ASIDE
         ) as engine:
             arguments = options.advised(arguments, flags, engine)
             return serve_socket(out, engine, arguments, system, stats, listener)
@@ -103,25 +104,23 @@ def chat(
         with options.loaded(out, flags, aside=ASIDE) as engine:
             return serve_pipe(out, engine, options.advised(arguments, flags, engine), system, stats)
     del flags["parallel"]  # one conversation, which takes what memory there is
-    with options.loaded(out, flags) as engine:
+    with options.loaded(out, flags, named=True) as engine:
         arguments = options.advised(arguments, flags, engine)
         session = keeper.open(engine, system)
         commands = {name: command.help for name, command in COMMANDS.items()}
         reader = choose_reader(out, commands, None if no_history else history_path())
-        banner(out, engine, session, reader.interactive)
+        banner(out, engine, session, reader.interactive, known=library.choose(flags["model"]).why == "demo")
         return Repl(out, engine, reader, arguments, session, stats, keeper.save).run()
 
 
-def banner(out: Output, engine: Engine, session: Session, interactive: bool) -> None:
+def banner(out: Output, engine: Engine, session: Session, interactive: bool, known: bool) -> None:
     """Print which model answers, its size, the context and the memory; for a person also how to get help, and whether a
-    stored conversation continues.
+    stored conversation continues.  ``known``: that it is the demo model has been said.
     """
-    from edge.kv.table import Weights
-
     plan = engine.plan
-    size = Weights.of(engine.config).parameters
+    demo = ", the demo model, for tests" if library.is_demo(engine.path) and not known else ""
     out.info(
-        f"{engine.config.name}: {amount(size)} parameters, context of {count(plan.n_ctx, 'token')} ({plan.kv_type}), "
+        f"{options.title(engine.config)}{demo}: context of {count(plan.n_ctx, 'token')}, KV cache {plan.kv_type}, "
         f"{human(plan.total_bytes)} of memory, {count(engine.n_threads, 'thread')}",
         "dim",
     )

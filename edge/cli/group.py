@@ -18,7 +18,7 @@ from edge.cli.command import CONTEXT, HELP_ALL, Context, refuse_gpu, show_all, s
 from edge.cli.options import output_options
 from edge.cli.output import Output, one_line
 from edge.cli.signals import Terminated, handle_sigterm
-from edge.errors import EdgeError, unbuilt
+from edge.errors import REPORTS, EdgeError, unbuilt
 
 
 # One function per command, with a plain import statement: PyInstaller follows these, importlib strings it would not.
@@ -315,8 +315,8 @@ def guard(out: Output, work: Callable[[], int]) -> int:
         if cause := unbuilt(error):
             out.error(str(cause))
             return cause.exit_code
-        hint = "" if out.verbose else " with the output of the same command with -v"
-        out.error(f"internal error, please report it{hint}: {type(error).__name__}: {error}")
+        hint = "" if out.verbose else ", with the output of the same command with -v"
+        out.error(f"internal error, please report it in {REPORTS}{hint}: {type(error).__name__}: {error}")
         return 1
 
 

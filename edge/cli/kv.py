@@ -39,7 +39,7 @@ def kv() -> None:
     option("--sinks", "--keep", "sinks", type=Whole(min=0), metavar="N", help="Number of sinks: "
            "first tokens that are never dropped (default 4)."),
     option("--kv-budget", "kv_budget", type=click.Path(dir_okay=False), metavar="FILE", help="Also show the budget "
-           "in FILE: how many tokens each head keeps, as written by bitnet-edge calibrate."),
+           "in FILE: how many tokens each head keeps, as written by bitnet-edge lab calibrate."),
 )
 @heading(
     "Output",

@@ -1,4 +1,4 @@
-"""``bitnet-edge lab``: measurements of quality: how well a model predicts a text, what a KV cache costs, where heads look.
+"""``bitnet-edge lab``: how well a model predicts a text, what a KV cache costs, how widely heads attend.
 
 Its help also lists the options of other commands that only such measurements need.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,16 +16,19 @@ from edge.cli.command import Command, Formatter, Noun, Numbers, Text, Whole, hea
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
 
-if TYPE_CHECKING:
-    from edge.tools import evaluate, heads
-
 text_options = heading(
     "Text",
     option("-f", "--file", "file", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
            help="The text: a text file, or conversations, one JSON object with messages per line (.jsonl). Default: "
-           "the bundled dialogues."),
+           "bundled/dialogues.jsonl, our own dialogues."),
 )  # fmt: skip
 _json_option = heading("Output", option("--json", "as_json", is_flag=True, help="Print one JSON object."))
+
+
+EPILOG = """\
+KV types for comparisons: --kv fp8 and --kv binary, three to nine times as slow as int8.
+docs/kv.md explains these options, docs/kv_claims.md what was measured with them.
+"""
 
 
 class Lab(Noun):
@@ -38,8 +41,7 @@ class Lab(Noun):
             rows = (param.get_help_record(ctx) for param in run.params if getattr(param, "lab", False))
             formatter.write_dl([row for row in rows if row], col_max=34)
         assert isinstance(formatter, Formatter)
-        formatter.write_verbatim("KV types for comparisons: --kv fp8 and --kv binary, three to nine times as slow as int8.\n"
-                                 "docs/kv.md explains these options, docs/kv_claims.md what was measured with them.")
+        formatter.write_verbatim(EPILOG)
 
 
 @click.group(cls=Lab, help="Measure the quality of a model and of its KV cache.")
@@ -68,7 +70,7 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
     out = ctx.ensure_object(Output)
     with options.loaded(out, flags) as engine:
         with out.progress("reading the text", "tokens") as progress:
-            result = work.perplexity(engine, work.read(engine, file), progress)
+            result = work.perplexity(engine, work.read(engine, file), progress, file or work.DIALOGUES_NAME)
             progress.close()
     if as_json:
         out.json(dataclasses.asdict(result))
@@ -78,9 +80,9 @@ def ppl(ctx: click.Context, file: str | None, as_json: bool, **flags: Any) -> No
 
 @lab.command(
     cls=Command,
-    help="Measure the quality of each kind of KV cache: change of perplexity on the same tokens, KL divergence from an "
-    "F32 cache that drops nothing (mean and 99.9th percentile), share of tokens with the same first choice, memory and "
-    "speed.",
+    help="Compare KV caches, each with the predictions of an F32 cache that drops nothing: change of perplexity on the "
+    "same tokens, KL divergence (mean and 99.9th percentile), share of tokens where both predict the same next token, "
+    "memory and speed.",
     short_help="Measure what each kind of KV cache costs in quality.",
 )
 @text_options
@@ -118,7 +120,7 @@ def kv(
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
         tokens = work.read(engine, file)
         with out.progress("reading the text", "tokens") as progress:
-            report = work.kv_quality(engine, tokens, wanted, file or "the bundled dialogues", progress, reference)
+            report = work.kv_quality(engine, tokens, wanted, file or work.DIALOGUES_NAME, progress, reference)
             progress.close()
     if plot is not None:
         from edge.tools.pictures import of_quality
@@ -133,11 +135,11 @@ def kv(
 
 @lab.command(
     cls=Command,
-    help="Read a text, measure the attention of each KV head (entropy, share of the first tokens, number of tokens "
-    "that receive 95%), and divide a budget of KV memory among the heads, for --kv-budget. --compare makes plans of "
-    "equal size with every method on the first half of the text and compares them on the second half. --classes only "
-    "classifies the heads by the entropy of their attention at the end of texts of given lengths.",
-    short_help="Divide the KV memory among the heads by their attention.",
+    help="Measure on a text how widely each KV head attends, and plan how many tokens of the KV cache each head "
+    "keeps, for --kv-budget: heads that attend to few tokens keep few. --compare makes a plan of the same size with "
+    "every method on the first half of the text and compares them on the second half. --classes makes no plan: it "
+    "prints the entropy of every query head's attention at the end of texts of given lengths.",
+    short_help="Plan how much of the KV cache each head keeps, for --kv-budget.",
 )
 @text_options
 @options.model_file_options
@@ -149,10 +151,10 @@ def kv(
     option("--keep-share", "keep", type=float, default=0.25, metavar="X", help="Share of the context that the heads "
            "keep on average (default 0.25)."),
     option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy", "joint"]),
-           default="support", help="How to divide. support (default): in proportion to the number of tokens that "
-           "receive 95% of the attention; entropy: in proportion to the entropy; inverse: in inverse proportion to it; "
-           "uniform: equal shares; greedy: by the measured cost of dropping tokens (slow); joint: as greedy, and also "
-           "chooses the KV type, in the same memory."),
+           default="support", help="How the plan is made. support (default): in proportion to the number of tokens "
+           "that receive 95% of the attention; entropy: in proportion to the entropy; inverse: in inverse proportion "
+           "to it; uniform: equal shares; greedy: by the measured cost of dropping tokens (slow); joint: as greedy, and "
+           "also chooses the KV type, in the same memory."),
     option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
            "--compare (default int8)."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), default=4, metavar="N", help="First tokens that "
@@ -193,16 +195,15 @@ def calibrate(
     if output is not None:
         check_place(output)
     with options.loaded(out, {**flags, "kv": "f32", "overflow": "stop"}) as engine:
-        tokens = evaluate.read(engine, file)
+        tokens, name = evaluate.read(engine, file), file or evaluate.DIALOGUES_NAME
         with out.progress("reading the text") as progress:
             found: heads.Looks | evaluate.Report | None = None
             if lengths:
-                found = heads.classes(engine, tokens, lengths, sinks, progress)
+                found = heads.classes(engine, tokens, lengths, sinks, progress, name)
             elif compare:
-                name = file or "the bundled dialogues"
                 found, _ = work.compare(engine, tokens, keep, kv=kv, sinks=sinks, text=name, progress=progress)
             else:
-                plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress)
+                plan = work.calibrate(engine, tokens, keep, method, kv, sinks, progress=progress, text=name)
             progress.close()
     if found is not None:
         if as_json:
@@ -221,5 +222,3 @@ def calibrate(
     else:
         for line in plan.lines():
             out.line(line)
-        if method == "joint":
-            out.line(f"for --kv {plan.kv}")

@@ -154,8 +154,8 @@ def _facts_of(found: Sequence[Reading]) -> list[dict[str, Any]]:
 
 def _reading_rows(readings: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     for entry in readings:
-        nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token of a short text"
-        yield "score", f"{nats} (lower is better), read with {entry['reading']}"
+        nats = "overflows" if entry["nats"] is None else f"{entry['nats']:.2f} nats per token"
+        yield "read with", f"{entry['reading']}: predicts a short text with {nats} (lower is better)"
 
 
 def _types(checkpoint: Checkpoint) -> dict[str, dict[str, int]]:

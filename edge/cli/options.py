@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from edge.amounts import amount
 from edge.cli.command import EXPERIMENTS, Escaped, Seconds, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.config import HEADS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from edge.config import ModelConfig
     from edge.engine import Engine
     from edge.kv.config import KVPlan
     from edge.model.library import Choice
@@ -271,7 +273,7 @@ output_options = heading(
     option("-q", "--quiet", "quiet", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
            help="Print errors only, no notes and no progress."),
     option("-v", "--verbose", "verbose", is_flag=True, is_eager=True, expose_value=False, callback=_set_output,
-           help="Also print the memory plan, speed and notes, and where an internal error happened."),
+           help="Also print the memory plan, speed, notes, and tracebacks of internal errors."),
     option("--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
            callback=_set_output, advanced=True, help="Colour: auto (default) uses colour on terminals only."),
 )  # fmt: skip
@@ -370,18 +372,25 @@ def pinned(flags: Mapping[str, Any]) -> dict[str, Any]:
     return {"system": system} if system else {}
 
 
-def choice(out: Output, flags: Mapping[str, Any]) -> Choice:
+def choice(out: Output, flags: Mapping[str, Any], named: bool = False) -> Choice:
     """The model of --model; where that names none, the one that :func:`edge.model.library.choose` takes, and a remark
-    says which.
+    says which, unless the command itself will (``named``).
     """
     from edge.model.library import DEMO_ANSWERS, choose
 
     chosen = choose(flags.get("model"))
     if chosen.why == "demo":
         out.warn(DEMO_ANSWERS)
-    elif chosen.why != "named":
+    elif chosen.why != "named" and not named:
         out.info(f"bitnet-edge: model {chosen.name}", "dim")
     return chosen
+
+
+def title(config: ModelConfig) -> str:
+    """The name of a model and its size, such as ``demo-5m (5.8 M parameters)``."""
+    from edge.kv.table import Weights
+
+    return f"{config.name} ({amount(Weights.of(config).parameters)} parameters)"
 
 
 def model_path(out: Output, flags: Mapping[str, Any]) -> str:
@@ -390,10 +399,10 @@ def model_path(out: Output, flags: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engine]:
+def loaded(out: Output, flags: Mapping[str, Any], named: bool = False, **more: Any) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
 
-    ``more``: further arguments of :func:`edge.load`.
+    ``named``: the command itself will print which model answers.  ``more``: further arguments of :func:`edge.load`.
     """
     import edge
 
@@ -401,7 +410,7 @@ def loaded(out: Output, flags: Mapping[str, Any], **more: Any) -> Iterator[Engin
         for line in plan.lines():
             out.info(f"plan: {line}", "dim")
 
-    name = choice(out, flags).name
+    name = choice(out, flags, named).name
     with out.progress("loading the model") as progress:
         arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
         engine = edge.load(name, **arguments)

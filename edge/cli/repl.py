@@ -1,5 +1,5 @@
-"""The chat with a model: messages of several lines, answers and /commands.  A reader (``readers.py``) provides the
-lines, so nothing here depends on the terminal.
+"""The chat with a model: its loop, messages of several lines, answers and /commands.  A reader (``readers.py``)
+provides the lines, so nothing here depends on the terminal.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, human
 from edge.cli.command import Escaped
-from edge.cli.dialogue import Dialogue
+from edge.cli.options import decode_text
 from edge.cli.output import Answer, Output
 from edge.cli.readers import too_long
-from edge.cli.signals import stopping
-from edge.errors import UsageError
+from edge.cli.signals import Interrupted, interrupting, stopping
+from edge.errors import EdgeError, UsageError
 from edge.serve import records
 from edge.serve.client import LINE_LIMIT
 from edge.session.conversation import Conversation
@@ -38,8 +38,11 @@ class Command:
     method: Callable[[Repl, str], int | None]  # an exit code ends the chat
 
 
-class Repl(Dialogue):
+class Repl:
     """One conversation with a model.
+
+    It ends at the end of the input, at /exit, at an answer after which it cannot go on, and at the second Ctrl-C in a
+    row on an empty line.  ``code``: the exit code at the end of the input.
 
     ``arguments`` are the keyword arguments of every ``Session.ask`` (sampling, stop, max_tokens, timeout); ``/set``
     changes them.  ``keep`` is called with the session after every answer and command.
@@ -55,7 +58,9 @@ class Repl(Dialogue):
         stats: bool,
         keep: Callable[[Session], None] = lambda session: None,
     ) -> None:
-        super().__init__(out, reader)
+        self.out = out
+        self.reader = reader
+        self.code = 0
         self.engine = engine
         self.arguments = arguments
         self.show_stats = stats
@@ -63,10 +68,75 @@ class Repl(Dialogue):
         self.keep = keep
         self.remarked: str | None = None  # the error of --kv-offload that has been printed
 
+    # -- the loop
+
+    def run(self) -> int:
+        """Read and answer until the end.  Returns the exit code."""
+        with interrupting():
+            return self._talk()
+
+    def _talk(self) -> int:
+        interrupts = 0
+        while True:
+            try:
+                text = self.read_message()
+                interrupts = 0
+                code = self.handle(text) if text.strip() and self.readable(text) else None
+                if code is not None:
+                    return code
+            except EOFError:
+                if self.reader.interactive:
+                    self.out.line()
+                return self.code
+            except (Interrupted, KeyboardInterrupt) as stop:
+                if not self.reader.interactive:
+                    raise
+                # KeyboardInterrupt: the second Ctrl-C during an answer, or one just before the prompt
+                if getattr(stop, "had_text", False):  # the line is cleared, and that is all
+                    interrupts = 0
+                    continue
+                interrupts += 1
+                if interrupts > 1:
+                    return 130
+                self.out.info("(press Ctrl-C again or Ctrl-D to quit)", "dim")
+
+    def readable(self, text: str) -> bool:
+        """Whether a message is UTF-8 text without NUL; another one is reported and skipped."""
+        try:
+            decode_text(text.encode("utf-8", "surrogateescape"), "this line")
+        except UsageError as error:
+            self.report(error)
+            return False
+        return True
+
+    def handle(self, text: str) -> int | None:
+        """Handle one message or command.  Returns an exit code if the chat is to end.
+
+        On a terminal an error is shown and the chat continues.  In a pipe a wrong command is reported and changes
+        the final exit code, and a failed answer ends the chat, since the next line may depend on it.
+        """
+        is_command = text.startswith("/") and not text.startswith("//")
+        try:
+            return self.command(text) if is_command else self.answer(text[1:] if text.startswith("//") else text)
+        except EdgeError as error:
+            if not self.reader.interactive and not is_command:
+                raise
+            self.report(error)
+            return None
+
+    def report(self, error: EdgeError) -> None:
+        """Show an error after which the chat continues; in a pipe it sets the final exit code."""
+        self.out.error(str(error))
+        if not self.reader.interactive:
+            self.code = error.exit_code
+
     # -- messages
 
     def read_message(self) -> str:
-        r"""One message: a line, lines joined by trailing backslashes, or lines between two triple quotes."""
+        r"""One message: a line, lines joined by trailing backslashes, or lines between two triple quotes.
+
+        Raises EOFError at the end and Interrupted on Ctrl-C.
+        """
         line = self.reader.read("> ")
         if line.lstrip().startswith(QUOTES):
             return self._until(line.lstrip()[len(QUOTES) :], _ends_quote)

@@ -116,22 +116,23 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     ended = threading.Event()
     failure: list[BaseException] = []
 
-    def ready() -> None:
-        out.info(f"{service.name} answers at {address_of(listening)}")
+    def ready(model: str) -> None:
+        name = f"{service.settings.name}: " if service.settings.name else ""
+        out.info(f"{name}{model} answers at {address_of(listening)}")
         ended.wait()
 
     def load() -> None:
         try:
             if flags["embeddings"]:
-                service.open_embedder(embedder(out, flags))
-                ready()
+                service.open_embedder(found := embedder(out, flags))
+                ready(options.title(found.config))
                 return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
 
-            with options.loaded(out, flags, constrained=True, reserve=RESERVE, aside=ASIDE) as engine:
+            with options.loaded(out, flags, named=True, constrained=True, reserve=RESERVE, aside=ASIDE) as engine:
                 service.settings.defaults = options.advised(service.settings.defaults, flags, engine)
                 service.open(engine)
-                ready()
+                ready(options.title(engine.config))
         except BaseException as error:
             failure.append(error)
             service.failure = str(error)
@@ -178,7 +179,7 @@ def embedder(out: Output, flags: dict[str, Any]) -> Any:
     from edge.model.reading import settle
     from edge.tools.embed import Embedder
 
-    path = options.model_path(out, flags)
+    path = options.choice(out, flags, named=True).path
     checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     n_threads, cores = choose(flags["threads"])
     return Embedder(settle(checkpoint, n_threads), n_threads, cores)

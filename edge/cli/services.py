@@ -6,6 +6,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from edge.cli.options import title
 from edge.cli.signals import run_until_signal
 from edge.errors import EdgeError
 
@@ -40,7 +41,7 @@ def serve_socket(
     with closing(Conversations(engine, engine.plan.parallel or 1, CLIENTS)) as conversations:
         desk = _desk(out, engine, conversations, defaults, system, stats, PATIENCE)
         conversations.warm(system)  # reads every weight: the first answer need not wait for the card
-        run_socket(out, listener, desk.welcome, conversations.alive, engine.config.name)
+        run_socket(out, listener, desk.welcome, conversations.alive, title(engine.config))
     return 0
 
 

@@ -157,7 +157,11 @@ class KVPlan(NamedTuple):
     def lines(self) -> list[str]:
         """The plan as a table, one text per row."""
         f = self.footprint
-        ring = f", window {self.window}, sinks {self.sinks}" if self.window else ""
+        ring = ""
+        if self.window + self.sinks < self.n_ctx and self.window:
+            ring = f", window {self.window}, sinks {self.sinks}"
+        elif self.window and self.sinks > DEFAULT_SINKS:
+            ring = f", the first {self.sinks} are never dropped"
         ring += f", policy {self.policy}" if self.policy != "recent" else ""
         ring += ", keys rotated" if self.hadamard else ""
         ring += ", positions as in the cache" if self.positions == "cache" else ""

@@ -125,8 +125,8 @@ class Table:
         for way, meaning in WAYS.items():
             if any(row.full.startswith(way) for row in self.rows):
                 yield f"{way}: {meaning}"
-        yield "share: part of the memory read for a token that is the cache, at the longest context"
-        yield "gain: speed of generation there, relative to f16, if memory is the only limit"
+        yield "share: how much of the memory read for each token is the KV cache, at the longest context"
+        yield "gain: speed of generation at that context relative to f16, if reading memory takes all of the time"
         shown = {part for row in self.rows for part in row.type.split(":")}
         marked = [f"{name} is {mark}" for name, mark in MARKS.items() if name in shown]
         if marked:

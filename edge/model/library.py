@@ -123,6 +123,14 @@ def demo() -> str:
     return os.path.join(place, models[0])
 
 
+def is_demo(path: str) -> bool:
+    """Whether this is the file of the model that ships inside the package."""
+    try:
+        return os.path.samefile(path, demo())
+    except (ModelNotFound, OSError):
+        return False
+
+
 def checked_name(name: str) -> str:
     """Return ``name`` if it is a valid model name.  Raises UsageError."""
     if not NAME.fullmatch(name):

@@ -50,15 +50,19 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
         assert service.engine is not None
         return service.engine.plan.kv_type
 
+    def served() -> dict[str, Any]:
+        n_ctx = service.n_ctx  # raises while the model is loading
+        return openai.models(service.name, int(service.begun), n_ctx, service.parameters, service.demo)
+
     async def models(_: Request) -> Response:
-        return answer_json(openai.models(service.name, int(service.begun), service.n_ctx))
+        return answer_json(served())
 
     async def one_model(request: Request) -> Response:
-        n_ctx, name = service.n_ctx, request.path_params["name"]
+        found, name = served(), request.path_params["name"]
         if name != service.name:
             raise Refusal(404, f"the model '{name[:80]}' is not available; use {service.name}", "model_not_found",
                           "model")
-        return answer_json(openai.models(service.name, int(service.begun), n_ctx)["data"][0])
+        return answer_json(found["data"][0])
 
     async def chat(request: Request) -> Response:
         return await openai_answer(service, request, openai.chat)

@@ -8,6 +8,8 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
+from edge.amounts import amount
+from edge.kv.table import Weights
 from edge.serve.calls import Call, Fields, bad, checked_text, messages_of, sampling_of
 from edge.serve.openai import tools_of
 from edge.session.sampling import Sampling
@@ -120,8 +122,9 @@ class Writer:
 
 def details(config: Any, quantization: str) -> dict[str, Any]:
     """The description of a model in lists."""
+    size = amount(Weights.of(config).parameters).replace(" ", "")
     return {"parent_model": "", "format": "gguf", "family": config.arch, "families": [config.arch],
-            "parameter_size": "", "quantization_level": quantization}
+            "parameter_size": size, "quantization_level": quantization}
 
 
 def tags(name: str, nbytes: int, digest: str, config: Any, quantization: str) -> dict[str, Any]:

@@ -307,12 +307,14 @@ def embeddings(name: str, vectors: list[array[float]], coded: bool, tokens: int)
     return {"object": "list", "model": name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 
 
-def models(name: str, created: int, n_ctx: int) -> dict[str, Any]:
-    """The list of models, which has one: the model that is served."""
+def models(name: str, created: int, n_ctx: int, parameters: int, demo: bool) -> dict[str, Any]:
+    """The list of models, which has one: the model that is served.  ``meta``: as llama.cpp; ``demo``: whether it is the
+    demo model of the program.
+    """
     return {
         "object": "list",
         "data": [{"id": name, "object": "model", "created": created, "owned_by": "bitnet-edge",
-                  "max_model_len": n_ctx, "context_length": n_ctx}],
+                  "max_model_len": n_ctx, "context_length": n_ctx, "meta": {"n_params": parameters, "demo": demo}}],
     }  # fmt: skip
 
 

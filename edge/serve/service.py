@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edge.kv.table import Weights
+from edge.model.library import is_demo
 from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
@@ -89,6 +91,17 @@ class Service:
         if self.embedder is not None:
             return self.embedder.config.n_ctx_train
         return self.ready()[0].plan.n_ctx
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of the model; 0 while it is loading."""
+        model = self.embedder or self.engine
+        return Weights.of(model.config).parameters if model is not None else 0
+
+    @property
+    def demo(self) -> bool:
+        """Whether the model is the one that ships inside the package."""
+        return self.engine is not None and is_demo(self.engine.path)
 
     def vectors(self, inputs: list[str | list[int]], gone: threading.Event) -> tuple[list[array[float]], int]:
         """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.

@@ -120,7 +120,7 @@ class Report:
             "ms p95": [f"{row.ms_p95:.3g}" for row in rows],
             "MB/token": [f"{row.token_bytes / 1e6:.1f}" for row in rows],
             "GB/s": ["-" if row.of_memory > CACHED else f"{row.read_rate / 1e9:.1f}" for row in rows],
-            "reached": ["-" if row.of_memory > CACHED else f"{row.of_memory:.0%}" for row in rows],
+            "reached": [_share(row.of_memory) for row in rows],
             "KV MB": [f"{row.kv_bytes / 1e6:.1f}" for row in rows],
             "RSS MB": [f"{row.rss_bytes / 1e6:.0f}" for row in rows],
             "C": ["" if row.celsius is None else f"{row.celsius:.0f}" for row in rows],
@@ -146,9 +146,13 @@ class Report:
             lines.append(f"| {' | '.join(padded)} |")
         lines += [
             "",
-            *["at once: conversations that write at the same time; gain: tg of all over the first number's"] * several,
-            "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second;",
-            "ms: per generated token; GB/s: speed of the memory; reached: the share of it that generation uses",
+            "depth: tokens before the answer; pp: prompt processing, tg: text generation, in tokens per second",
+            *["at once: answers generated at the same time; gain: tg of all together over that of the first row"]
+            * several,
+            "ms: time per generated token; MB/token: what it reads: weights, output head and KV cache",
+            "GB/s: how fast the memory was read just before; reached: the share of that speed that generation reached",
+            *[">100%: part of it stays in the processor's caches, or others used the memory when it was measured"]
+            * any(1.005 <= row.of_memory <= CACHED for row in rows),
             *["-: the weights stay in the processor's caches, so the speed of the memory does not matter"]
             * any(row.of_memory > CACHED for row in rows),
         ]
@@ -156,6 +160,11 @@ class Report:
             if what:
                 lines += ["", f"This board was slowed down ({when}): {', '.join(what)}."]
         return "\n".join(lines) + "\n"
+
+
+def _share(of_memory: float) -> str:
+    """The share of the memory's speed that was reached, as the table shows it."""
+    return "-" if of_memory > CACHED else ">100%" if of_memory >= 1.005 else f"{of_memory:.0%}"
 
 
 def _drawn(top_k: int) -> str:

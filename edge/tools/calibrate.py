@@ -23,12 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from edge.amounts import count
 from edge.errors import UsageError
 from edge.kv.config import PAGE
 from edge.kv.policy import VERSION, Budget
 from edge.kv.table import bytes_per_token
 from edge.tools.evaluate import Mode, Progress, Report, kv_quality
-from edge.tools.heads import HeadFacts, measure
+from edge.tools.heads import MASS, HeadFacts, measure
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -120,6 +121,7 @@ class Plan:
     model: str
     context: int  # tokens of the segments it was measured on
     heads: tuple[HeadFacts, ...]
+    text: str = "a text"
 
     def to_json(self) -> str:
         """The text of the file."""
@@ -140,13 +142,25 @@ class Plan:
 
     def lines(self) -> list[str]:
         """The plan as a table for people."""
-        out = [f"{'layer':>5}{'head':>5}{'entropy':>9}{'sinks':>8}{'support':>9}{'recency':>9}{'keep':>7}"]
+        out = [
+            f"{self.model}: where each KV head looks, in {self.text} in segments of {self.context} tokens",
+            "",
+            f"{'layer':>5}{'head':>5}{'entropy':>9}{'sinks':>8}{'support':>9}{'recency':>9}{'keep':>7}",
+        ]
         for each in self.heads:
             out.append(
                 f"{each.layer:>5}{each.head:>5}{each.entropy:>9.2f}{each.sink_mass:>8.1%}{each.support:>9.0f}"
                 f"{each.recency:>9.0f}{self.budget.keep[each.layer][each.head]:>7}"
             )
-        return out
+        return [
+            *out,
+            "",
+            f"entropy: of the attention, in bits; sinks: share of it on the first {count(self.budget.sinks, 'token')}",
+            f"support: number of tokens that receive {MASS:.0%} of it; recency: number of newest tokens that do so "
+            "together with the first ones",
+            f"keep: tokens of the KV cache that the head keeps with --kv-budget, by method {self.method} for KV type "
+            f"{self.kv}",
+        ]
 
 
 def calibrate(
@@ -159,6 +173,7 @@ def calibrate(
     facts: Sequence[HeadFacts] | None = None,
     costs: Costs | None = None,
     progress: Progress | None = None,
+    text: str = "a text",
 ) -> Plan:
     """A plan in which the heads together keep the share ``keep`` of the context, or as many bytes in another type.
 
@@ -177,7 +192,7 @@ def calibrate(
             pages, kv = _joint(engine, tokens, total, costs, kv, sinks)
     else:
         pages = share(weights(method, facts), total, most)
-    return Plan(budget(engine, pages, sinks), method, kv, engine.config.name, engine.plan.n_ctx, tuple(facts))
+    return Plan(budget(engine, pages, sinks), method, kv, engine.config.name, engine.plan.n_ctx, tuple(facts), text)
 
 
 # ---- by measured cost ------------------------------------------------------------------------------------------------

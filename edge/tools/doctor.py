@@ -178,10 +178,7 @@ def _head() -> dict[str, Any]:
 
 def _head_words(head: dict[str, Any]) -> str:
     others = ", ".join(kind for kind in head["kinds"] if kind != head["default"])
-    default = head["default"]
-    if default == "auto":
-        default = "Q8_0 if the file has that, else int8, in two stages if it is large"
-    return f"{default}; --head {others} (two-stage: same answers as int8, reads less memory)"
+    return f"{head['default']} (chosen for each model); others with --head: {others}"
 
 
 def _collapses() -> bool | None:

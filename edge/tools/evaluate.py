@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: our own dialogues, used when no text is given
 DIALOGUES = Path(__file__).resolve().parents[1] / "bundled" / "dialogues.jsonl"
+DIALOGUES_NAME = "bundled/dialogues.jsonl"  # in reports
 LOGIT_BYTES = 16 << 20  # of one block of logits; two are held
 TIMED = 32  # tokens read one by one for the speed
 Progress = Callable[[float, float], None]
@@ -94,6 +95,7 @@ class Perplexity:
     """How well a model predicts a text."""
 
     model: str
+    text: str
     tokens: int  # predicted
     context: int  # tokens of a segment
     nats: float  # per token
@@ -105,13 +107,18 @@ class Perplexity:
         """The result in one line."""
         return (
             f"{self.model}: perplexity {self.perplexity:.3f}, {self.nats:.4f} nats per token, "
-            f"{self.bits_per_byte:.3f} bits per byte ({self.tokens} tokens in segments of {self.context}, "
-            f"{self.tokens / self.seconds:.0f} t/s)"
+            f"{self.bits_per_byte:.3f} bits per byte ({self.tokens} tokens of {self.text} in segments of "
+            f"{self.context}, {self.tokens / self.seconds:.0f} t/s)"
         )
 
 
-def perplexity(engine: Engine, tokens: Sequence[int], progress: Progress | None = None) -> Perplexity:
-    """Measure the perplexity in segments as long as the context, with the engine's own KV cache."""
+def perplexity(
+    engine: Engine, tokens: Sequence[int], progress: Progress | None = None, text: str = "a text"
+) -> Perplexity:
+    """Measure the perplexity in segments as long as the context, with the engine's own KV cache.
+
+    ``text``: its name.
+    """
     from pyx.compare import log_likelihoods
 
     n, kv, block, n_vocab = engine.plan.n_ctx, engine.space.new_cache(), _block(engine), engine.config.n_vocab
@@ -129,7 +136,7 @@ def perplexity(engine: Engine, tokens: Sequence[int], progress: Progress | None 
             if progress:
                 progress(count, sum(map(len, pieces)))
     bits = total / math.log(2) / n_byte if n_byte else math.nan
-    return Perplexity(engine.config.name, count, n, total / count, math.exp(total / count), bits, seconds)
+    return Perplexity(engine.config.name, text, count, n, total / count, math.exp(total / count), bits, seconds)
 
 
 def _steps(piece: array[int], start: int, stop: int, block: int) -> Iterator[tuple[array[int], array[int]]]:
@@ -257,6 +264,14 @@ class Report:
                 f"{row.change:>+10.3%}{row.error:>8.3%}{row.kl_mean:>10.2e}{row.kl_p999:>10.2e}{row.top1:>9.2%}"
                 f"{row.mass:>8.2%}{row.tokens_per_second:>8.1f}"
             )
+        yield ""
+        yield "mode: KV type and settings; the first row is the reference, with which the others are compared"
+        yield "KV MB: memory of the cache; B/token: the same in bytes per token of a segment"
+        yield "ppl: perplexity (lower is better); change: relative to the reference, +-: its 95% confidence interval"
+        yield "KL: divergence of the predictions from the reference's in nats (0: equal), mean and 99.9th percentile"
+        yield "top-1: share of tokens where both predict the same next token"
+        yield "mass: share of the reference's attention that goes to tokens this cache has kept"
+        yield "t/s: tokens per second, read one by one"
 
 
 @dataclass

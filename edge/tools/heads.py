@@ -106,6 +106,7 @@ class Looks:
 
     model: str
     rows: tuple[Look, ...]
+    text: str = "a text"
 
     @property
     def lengths(self) -> list[int]:
@@ -121,12 +122,12 @@ class Looks:
         """The measurements as JSON values."""
         shares = {n: {kind: self.share(kind, n) for kind in CLASSES} for n in self.lengths}
         rows = [{**asdict(row), "kind": row.kind} for row in self.rows]
-        return {"model": self.model, "classes": shares, "heads": rows}
+        return {"model": self.model, "text": self.text, "classes": shares, "heads": rows}
 
     def lines(self) -> Iterator[str]:
         """As text: the classes, then every head."""
         lengths = self.lengths
-        yield f"{self.model}: entropy of attention by query head, at the end of texts of the given lengths in tokens"
+        yield f"{self.model}: how widely each query head attends, at the end of pieces of {self.text}"
         yield ""
         yield f"{'tokens':>8}" + "".join(f"{kind:>10}" for kind in CLASSES) + f"{'mean bits':>11}{'on sinks':>10}"
         for n in lengths:
@@ -135,12 +136,18 @@ class Looks:
             shares = "".join(f"{self.share(kind, n):>10.0%}" for kind in CLASSES)
             yield f"{n:>8}{shares}{bits:>11.2f}{sunk:>10.1%}"
         yield ""
-        yield f"{'layer':>5}{'head':>5}" + "".join(f"{n:>9}{'':10}" for n in lengths)
+        yield (f"{'layer':>5}{'head':>5}" + "".join(f"{n:>9}{'':10}" for n in lengths)).rstrip()
         heads = sorted({(row.layer, row.head) for row in self.rows})
         by_place = {(row.layer, row.head, row.length): row for row in self.rows}
         for layer, head in heads:
             here = [by_place[layer, head, n] for n in lengths]
             yield f"{layer:>5}{head:>5}" + "".join(f"{row.entropy:>9.2f} {row.kind:<9}" for row in here).rstrip()
+        yield ""
+        yield "first table: tokens: length of the pieces; share of the heads in each class; mean bits: entropy of their"
+        yield "attention; on sinks: share of their attention on the first tokens"
+        yield "second table: entropy of each head's attention in bits, and its class, for each length"
+        limits = ", ".join(f"{kind} below {limit:g}" for kind, limit in CLASSES.items() if limit < float("inf"))
+        yield f"classes by entropy in bits: {limits}, else {list(CLASSES)[-1]}"
 
 
 def classes(
@@ -149,6 +156,7 @@ def classes(
     lengths: Sequence[int] = (32, 512, 2048),
     sinks: int = 4,
     progress: Progress | None = None,
+    text: str = "a text",
 ) -> Looks:
     """Entropy of every query head at the end of texts of these lengths: PIECES of them, the last LOOKS queries of each.
 
@@ -188,4 +196,4 @@ def classes(
             Look(layer, head, length, *(sum(column) / len(values) for column in zip(*values)))
             for (layer, head), values in sorted(seen.items())
         ]
-    return Looks(config.name, tuple(rows))
+    return Looks(config.name, tuple(rows), text)
