@@ -37,8 +37,8 @@ a line of OUT when it is ready. After an interruption, --resume continues.
 @heading(
     "Batch",
     option("--resume", is_flag=True, help="Continue an existing OUT: skip the requests that it already answers."),
-    option("--parallel", type=Whole(min=1, max=64), metavar="N", help="How many answers are generated at the same "
-           "time; each counts in the memory plan. Default: 8, or fewer if memory is short."),
+    option("--parallel", type=Whole(min=1, max=64), metavar="N", help="Number of answers at the same time. "
+           "Each takes the memory of a context. Default: 8, or fewer if memory is short."),
 )  # fmt: skip
 @options.model_file_options
 @options.model_options

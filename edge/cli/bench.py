@@ -26,9 +26,9 @@ class Words(Text):
 
 @click.command(
     cls=Command,
-    help="Measure the speed of prompt processing (pp) and text generation (tg) in tokens per second at several context "
-    "depths, and the share of the memory bandwidth that generation reaches. Prints a table; --csv and --json for "
-    "programs.",
+    help="Measure how fast prompts are read (pp, prompt processing) and answers are written (tg, text generation), in "
+    "tokens per second, after texts of several lengths, and compare it with the speed of the memory. Prints a table; "
+    "--csv and --json for programs.",
     short_help="Measure speed and memory on this machine.",
 )
 @options.model_file_options
@@ -45,13 +45,12 @@ class Words(Text):
            "(default int8)."),
     option("--head", type=Words(), default="auto", metavar="TYPE,TYPE", help="Types of the output head to compare "
            "(default auto)."),
-    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Placements of the weights to compare, "
-           "such as map,huge (default auto)."),
-    option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N conversations that write at "
-           "the same time, such as 1,2,4,8: total tokens per second, and the ratio to the first N (default "
-           "1)."),
+    option("--weights", type=Words(), default="auto", metavar="KIND,KIND", help="Places of the weights to compare, "
+           "such as map,huge (default auto; see --weights of run)."),
+    option("--parallel", type=Numbers(), default="1", metavar="N,N", help="Also measure N answers at the same time, "
+           "such as 1,2,4,8: tokens per second of all together, and their ratio to the first N (default 1)."),
     option("--top-k", type=Whole(min=0), default=1, metavar="N", help="Choose from the N likeliest tokens; 0: "
-           "all (default 1). A two-stage head reads less memory when N is small."),
+           "all (default 1). A two-stage output head reads less memory when N is small."),
 )  # fmt: skip
 @heading(
     "Output",

@@ -55,10 +55,10 @@ standard input is one message.
 @heading(
     "Output",
     option("--jsonl", "as_jsonl", is_flag=True, help="Read and write one JSON object per line (docs/contract.md)."),
-    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the same protocol to "
-           "several programs on a Unix socket; notifies systemd (docs/service.md)."),
+    option("--socket", "socket_path", type=Text(), metavar="PATH", advanced=True, help="Serve the protocol of "
+           "--jsonl to several programs on a Unix socket, as a service of systemd if wanted (docs/service.md)."),
     option("--parallel", type=Whole(min=1, max=64), metavar="N", default=1, advanced=True,
-           help="With --socket: answers at the same time (default 1). The memory plan has a context for each."),
+           help="With --socket: number of answers at the same time (default 1). Each takes the memory of a context."),
     option("--no-history", is_flag=True, advanced=True, help="Do not read or write the history of typed lines."),
 )  # fmt: skip
 @options.stats_option

@@ -21,7 +21,7 @@ from edge.errors import EdgeError, UsageError
     "demo model is not an embedding model: give one with -m, except for tests.",
     short_help="Compute the embeddings of texts, or compare two texts.",
 )
-@click.argument("texts", nargs=-1, type=Text())
+@click.argument("texts", metavar="[TEXT]...", nargs=-1, type=Text())
 @options.model_file_options
 @heading(
     "Model",

@@ -153,8 +153,8 @@ def kv(
     option("--method", type=click.Choice(["uniform", "entropy", "inverse", "support", "greedy", "joint"]),
            default="support", help="How the plan is made. support (default): in proportion to the number of tokens "
            "that receive 95% of the attention; entropy: in proportion to the entropy; inverse: in inverse proportion "
-           "to it; uniform: equal shares; greedy: by the measured cost of dropping tokens (slow); joint: as greedy, and "
-           "also chooses the KV type, in the same memory."),
+           "to it; uniform: equal shares; greedy: by the measured cost of dropping tokens (slow); joint: as greedy, "
+           "and also chooses the KV type, in the same memory."),
     option("--kv", type=Text(), default="int8", metavar="TYPE", help="KV type for --method greedy, joint and "
            "--compare (default int8)."),
     option("--sinks", "--keep", "sinks", type=Whole(min=0), default=4, metavar="N", help="First tokens that "

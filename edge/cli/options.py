@@ -43,22 +43,23 @@ I2S_LAYOUT = option(
     type=click.Choice(["auto", "128", "64", "1x4"]),
     default="auto",
     advanced=True,
-    help="Byte order of I2_S files, which the file does not record: auto (default) tries each on a short text and "
-    "takes the best; 128 (official), 64 (converted on ARM) or 1x4.",
+    help="Order of the weights in an I2_S file, which the file does not state. auto (default) tries each on a short "
+    "text and takes the best; 128 is the official one, 64 that of files converted on ARM, 1x4 that of some files "
+    "converted on x86.",
 )
 ACTIVATION = option(
     "--activation",
     type=click.Choice(["relu2", "silu"]),
     advanced=True,
-    help="Set the activation function, for a file that does not name it, instead of detecting it.",
+    help="Activation function of a model whose file does not name it. Default: detected on a short text.",
 )
 
 
 _MODEL_FILE = heading(
     "Model",
-    option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a folder of Hugging Face, or the name of "
-           "a pulled model. Default: the model that bitnet-edge default shows, else the only pulled one, else demo, "
-           "the small model in the program, for tests."),
+    option("-m", "--model", type=Text(), metavar="MODEL", help="A .gguf file, a Hugging Face folder, or the name of a "
+           "pulled model. Default: the model set with bitnet-edge default, else the only pulled one, else demo, a "
+           "small model for tests that is part of the program."),
 )  # fmt: skip
 
 
@@ -178,8 +179,8 @@ _answer_options = heading(
     option("--temp", "--temperature", "temperature", type=float, metavar="T",
            help=f"Randomness; 0 always takes the likeliest token (default {_DEFAULT.temperature:g})."),
     option("--timeout", type=Seconds(), metavar="SEC",
-           help="End an answer after SEC seconds. What was written until then is kept. For run, loading "
-           "counts, and the exit code is 124."),
+           help="End an answer after SEC seconds. What was written until then is kept. For run, the time includes "
+           "loading, and the exit code is 124."),
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
            help=r"End the answer before TEXT. May be given more than once; \n is a new line, \t a tab."),
@@ -286,8 +287,8 @@ stats_option = heading(
 
 by_option = heading(
     "Output",
-    option("--thoughts/--no-thoughts", "thoughts", default=None, advanced=True, help="Also print what the model "
-           "thinks before it answers. Default: dimmed, on a terminal with --by token only."),
+    option("--thoughts/--no-thoughts", "thoughts", default=None, advanced=True, help="Print what the model thinks "
+           "before it answers, or not. Default: on a terminal with --by token, dimmed."),
     option("--by", type=click.Choice(["token", "word", "sentence", "all"]), default="token",
            advanced=True, help="Size of the pieces in which the answer is printed (default token); sentence suits text "
            "to speech."),

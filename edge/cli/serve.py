@@ -57,7 +57,7 @@ docs/serve.md shows Home Assistant, Python and curl, docs/service.md systemd.
            advanced=True, help="Accept requests from pages of this origin (https://example.org); *: of all origins. "
            "Default: none."),
     option("--parallel", type=Whole(1, 64), metavar="N", default=1,
-           help="How many answers are generated at the same time (default 1). The memory plan has a context for each."),
+           help="Number of answers at the same time (default 1). Each takes the memory of a context."),
     option("--queue", type=Whole(0, 100000), metavar="N", default=64,
            advanced=True, help="Maximum number of waiting requests (default 64); further ones receive status 429."),
     option("--state", type=Text(), metavar="DIR", advanced=True, help="Save the KV caches of conversations in "
