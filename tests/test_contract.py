@@ -348,6 +348,12 @@ def test_which_model(call: Any, bundled_model: Path, tmp_path: Path) -> None:
     assert default() == (0, "demo\n") and answers()[1] == said
     assert default("TWO") == (0, "two\n") and answers()[1] == "bitnet-edge: model two\n"
     assert answers(BITNET_EDGE_MODEL="one")[1] == "" and answers("-m", "one")[1] == ""
+    # chat names it once more with its size, context and memory, whether it was named or not; -q says nothing
+    named = rf"{name} \(5\.8 M parameters\)(, the demo model, for tests)?: context of 128 tokens.* MB of memory.*\n"
+    for more, lines in (((), 1), (("-m", "one"), 1), (("-m", "demo"), 1), (("-q",), 0)):
+        done = call("chat", *few, *more, stdin="", command=REAL, **without)
+        assert done.returncode == 0 and re.fullmatch(f"({named}){{{lines}}}", done.stderr), done.stderr
+        assert ("demo model" in done.stderr) == ("demo" in more)
     assert call("rm", "two", command=REAL, **without).returncode == 0
     assert default() == (0, "one\n")
     (models / ".default").write_text("gone\n")

@@ -708,7 +708,8 @@ def test_a_unix_socket() -> None:
 
 def test_ollama(server: Server) -> None:
     assert server.ask("GET", "/api/version")[2]["version"] == edge.__version__
-    assert server.ask("GET", "/api/tags")[2]["models"][0]["name"] == "guide"
+    model = server.ask("GET", "/api/tags")[2]["models"][0]
+    assert model["name"] == "guide" and model["details"]["parameter_size"] == "5.8M"
     shown = server.ask("POST", "/api/show", {"model": "guide"})[2]
     assert shown["model_info"]["general.architecture"] and "completion" in shown["capabilities"]
     options = {"temperature": 0, "num_predict": 16}
@@ -727,6 +728,12 @@ def test_ollama(server: Server) -> None:
     status, _, body = server.ask("POST", "/api/chat", {"messages": messages, "options": {"num_ctx": 100_000}})
     assert status == 400 and "--ctx 100000" in body["error"]
     assert isinstance(server.ask("POST", "/api/nothing", {})[2]["error"], str)
+
+
+def test_the_log_and_the_page_name_the_model_and_its_size(server: Server) -> None:
+    assert re.search(r"^guide: demo-5m \(5\.8 M parameters\) answers at http", server.log, re.MULTILINE)
+    meta = server.ask("GET", "/v1/models")[2]["data"][0]["meta"]  # what the page shows
+    assert meta["demo"] is True and 5_700_000 < meta["n_params"] < 5_900_000
 
 
 def test_the_page_is_one_file_and_asks_nobody_else(server: Server) -> None:

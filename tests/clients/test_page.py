@@ -81,6 +81,7 @@ def in_sight(browser: Any, box: Any) -> bool:
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_conversation(browser: Any, url: str, screen: str) -> None:
     open_page(browser, url, SCREENS[screen])
+    assert browser.find_element(By.ID, "size").text == "5.8 M parameters, demo model for tests"
     assert say(browser, "Two teas and a scone, please.")
     assert say(browser, "And a coffee.")
     fits = "return document.documentElement.scrollWidth <= window.innerWidth"
