@@ -499,6 +499,14 @@ def test_exit_143_terminate(start: Any, env: dict[str, str], tmp_path: Path) -> 
     assert process.wait(300) == 143
     done = json.loads(process.stdout.read())
     assert done["finish_reason"] == "cancelled" and done["text"].startswith("all work")
+    source, target, steps = (tmp_path / name for name in ("in.jsonl", "out.jsonl", "batched"))
+    body = {"messages": [{"role": "user", "content": "long"}], "max_tokens": 400}
+    asked = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    source.write_text(json.dumps(asked) + "\n")
+    process = start("batch", str(source), str(target), delay=0.02, FAKE_STEPS=str(steps))
+    wait_for_steps(steps, 20)
+    process.terminate()
+    assert process.wait(300) == 143 and b"--resume" in process.stderr.read() and target.read_bytes() == b""
     # a reader that has stopped reading does not keep the program alive
     reader, writer = os.pipe()
     with open(reader, "rb"):
