@@ -15,8 +15,9 @@ def human(n: int) -> str:
 
 
 def amount(n: int) -> str:
-    """A large number as text: ``5.8 M``, ``1.7 B``."""
-    return f"{n / 1e9:.1f} B" if n >= 999.5e6 else f"{n / 1e6:.1f} M"
+    """A large number as text: ``12.0 K``, ``5.8 M``, ``1.7 B``."""
+    unit, name = (1e9, "B") if n >= 999.5e6 else (1e6, "M") if n >= 999.5e3 else (1e3, "K")
+    return f"{n / unit:.1f} {name}"
 
 
 def parse_size(value: str | int | None, name: str = "memory") -> int | None:

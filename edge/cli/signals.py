@@ -191,16 +191,18 @@ class handle_sigterm:  # noqa: N801 - a context manager, used like a function
             return self._hook(lost)
         self._dropped = lost.exc_type
         _terminated = False
-        # by another thread: raised here, the exception would be dropped as well
-        again = threading.Timer(self.RETRY_SECONDS, self._raise_again)
-        again.daemon = True
+        # by another thread, once this has returned: raised here, the exception would be dropped as well
+        returned = threading.Event()
         try:
-            again.start()
+            threading.Thread(target=self._raise_again, args=(returned,), daemon=True).start()
         except RuntimeError:  # no thread can be started: it is raised at the end
             pass
+        returned.set()
 
-    def _raise_again(self) -> None:
+    def _raise_again(self, returned: threading.Event) -> None:
         global _wished
+        returned.wait()
+        time.sleep(self.RETRY_SECONDS)
         dropped, self._dropped = self._dropped, None
         main = threading.main_thread().ident
         assert main is not None
