@@ -48,15 +48,14 @@ from the tables of the program (`edge/model/families.py`, `edge/model/shapes.py`
 test checks it. The published weights were not available when this was written: sizes are computed from the published
 dimensions (the feed-forward width of Falcon-E-1B from the size of its file), and each architecture is compared with
 `transformers` or NumPy on tiny models."""
-BY_MODEL = """Download: the approximate size of the published file (`pull` shows the exact one first). Stored: the
-size of the file that `pull` keeps, after it has converted an output head in F16, matrices with a scale per 128 weights
-or another packing. Memory: the whole process with the default context and KV cache (2048 tokens, int8), as
-`bitnet-edge fit MODEL --memory SIZE` shows it; where plenty is free, a faster output head takes more. Speed: the tokens
-per second that the memory of a board allows at most, after 512 tokens, with the memory speeds assumed in
-`benchmarks/board_model.py`. All speeds in this table are such bounds; none is measured. That program also counts the
-processor's instructions for six of these models. Its bound is the lower one only on the ARM laptop, for Ternary-Bonsai:
-at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on an x86-64 machine are in
-`benchmarks/SPEED.md`."""
+BY_MODEL = """Download: the size of the published file, about; `pull` shows the exact size before it downloads. Stored:
+the size of the file on this machine after `pull`, which converts some files so that they load faster. Memory: the whole
+process with the default context and KV cache (2048 tokens, int8), as `bitnet-edge fit MODEL --memory SIZE` shows it;
+where plenty is free, a faster output head takes more. Speed: an upper limit in tokens per second after 512 tokens,
+computed from the speed of the memory that `benchmarks/board_model.py` assumes for each board; nothing in this table was
+measured. For six of these models that program also computes the limit that the processor sets. It is the lower one only
+for Ternary-Bonsai on the ARM laptop: at most 166, 71 and 38 tokens per second for 1.7B, 4B and 8B. Speeds measured on
+an x86-64 machine are in `benchmarks/SPEED.md`."""
 FURTHER = """Also supported, if a file has them: sub-norms, a norm before each projection, biases of q, k and v,
 separate output heads, norms after blocks, layers with sliding windows, and rotary scaling (linear, YaRN, Llama 3, and
 the short factors of longrope)."""
