@@ -227,7 +227,7 @@ def test_embeddings(bundled_model: Path) -> None:
     done = command("embed", *texts)
     wanted = [json.loads(line)["vector"] for line in done.stdout.splitlines()]
     with serving("--embeddings", "--name", "vectors") as server:
-        assert server.log.startswith("without -m the bundled model answers") and server.log.count("\n") == 2
+        assert server.log.startswith("vectors: demo-5m (5.8 M parameters) answers at ") and server.log.count("\n") == 1
         status, _, body = server.ask("POST", "/v1/embeddings", {"model": "any", "input": texts})
         assert status == 200 and body["model"] == "vectors" and body["usage"]["prompt_tokens"] > 4
         assert [each["embedding"] for each in body["data"]] == wanted
