@@ -19,14 +19,14 @@ class BytePairs:
         stored: Any,  # a buffer with the texts, each behind its length in 8 bytes
         first: int,  # byte where the first text begins
         ends: Any,  # int64 [n]: where each text ends in stored
-        roles: bytes,  # [n]: SKIP, RAW or TOKEN
+        roles: bytes | bytearray,  # [n]: SKIP, RAW or TOKEN
         alphabet: str,  # [256]: the character that stands for each byte
         unknown: int = -1,  # id of a byte that is not a token; -1: left out
     ) -> None: ...
-    def rank_by(self, stored: Any, first: int, ends: Any) -> int:
+    def rank_by(self, stored: Any, first: int, ends: Any, begin: int = 0) -> int:
         """Rank tokens by the first of these merges ("left right") that makes them.
 
-        ends: int64 [number of merges].  Returns the first merge that makes no token, or -1.
+        ends: int64 [number of merges].  Returns the first merge, from ``begin`` on, that makes no token, or -1.
         """
     def encode(self, pieces: list[str], look: Callable[[], object] | None = None) -> list[int]:
         """Token ids of texts that a pattern has split: no token reaches from one text into the next.

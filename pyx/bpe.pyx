@@ -190,12 +190,13 @@ cdef class BytePairs:
             if self.single[i] < 0:
                 self.single[i] = unknown
 
-    def rank_by(self, stored, int64_t first, ends):
+    def rank_by(self, stored, int64_t first, ends, int64_t begin=0):
         """Rank tokens by the first of these merges that makes them; merges are stored like the texts ("left right"),
         ends: int64 [number of merges].
 
         Tokens that no merge makes are not used any more, except single bytes.  Returns the first merge that makes no
-        token, -1 if all do.  Raises ValueError for sizes that do not fit.
+        token, -1 if all do.  ``begin``: go on with this merge, after one that was returned.  Raises ValueError for
+        sizes that do not fit.
         """
         cdef const int64_t[::1] stops = ends
         cdef int64_t i, at, stop, blank, left, right, n = stops.shape[0]
@@ -203,14 +204,17 @@ cdef class BytePairs:
         cdef Py_buffer buffer
         cdef const uint8_t *text
         cdef Arena made
-        for i in range(self.n):
-            self.rank[i] = NONE
+        if begin < 0:
+            raise ValueError(f"merge {begin}")
+        if begin == 0:
+            for i in range(self.n):
+                self.rank[i] = NONE
         PyObject_GetBuffer(stored, &buffer, PyBUF_SIMPLE)
         try:
             check(stops, first, buffer.len)
             text = <const uint8_t *>buffer.buf
             made = Arena(2 * self.longest + 2)
-            for i in range(n):
+            for i in range(begin, n):
                 at, stop = (stops[i - 1] if i else first) + 8, stops[i]
                 blank = at
                 while blank < stop and text[blank] != 32:

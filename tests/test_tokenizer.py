@@ -512,6 +512,109 @@ def test_types_as_a_file_stores_them(code):
                 Tokenizer.build(replace(spec, types=memoryview(array(code, [*spec.types[:-1], wrong]))))
 
 
+# ---- entries of the vocabulary among the added tokens ----------------------------------------------------------------
+
+
+def _letters(data: bytes) -> str:
+    return "".join(ALPHABET[byte] for byte in data)
+
+
+#: a byte-level vocabulary as its authors have it: all bytes, and a few words; merge i makes token 256 + i
+_OWN = [*(bytes((i,)) for i in range(256)), b"\n\n", b"  ", b"\t\t", b"he", b" he", b"\xc3\xa9", b"\xc4\x8a", b"ab"]
+_MERGES = [(b"\n", b"\n"), (b" ", b" "), (b"\t", b"\t"), (b"h", b"e"), (b" ", b"he"), (b"\xc3", b"\xa9"),
+           (b"\xc4", b"\x8a"), (b"a", b"b")]  # fmt: skip
+
+
+def _listed(marked: Sequence[bytes], special: bool, normalised: bool):
+    """(the spec of a GGUF file, a tokenizer of the ``tokenizers`` library): entries ``marked`` are added tokens, too."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers
+
+    texts = [_letters(each) for each in _OWN]
+    merges = [(_letters(a), _letters(b)) for a, b in _MERGES]
+    other = tokenizers.Tokenizer(models.BPE(vocab={text: i for i, text in enumerate(texts)}, merges=merges))
+    other.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    other.decoder = decoders.ByteLevel()
+    stated = json.loads(other.to_str())
+    ids = sorted(_OWN.index(each) for each in marked)
+    stated["added_tokens"] = [
+        {"id": i, "content": texts[i], "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": normalised, "special": special} for i in ids
+    ]  # fmt: skip
+    types = [(3 if special else 4) if i in ids else 1 for i in range(len(_OWN))]
+    spec = TokenizerSpec(kind="bpe", tokens=texts, types=types, merges=[" ".join(pair) for pair in merges], pre="gpt-2")
+    return spec, tokenizers.Tokenizer.from_str(json.dumps(stated))
+
+
+@pytest.mark.parametrize("special", [True, False], ids=["special", "plain"])
+@pytest.mark.parametrize("normalised", [True, False], ids=["normalised", "raw"])
+def test_bytes_of_the_vocabulary_as_added_tokens(special: bool, normalised: bool) -> None:
+    """Falcon3 lists line ends, by the letter that stands for the byte.  Each byte alone, and all together."""
+    texts = ["a\nb", "a\n\n\tb\r\n", "  \t\t\t", "héhe he\x00\x7f\x85\xad", "Ċ", "ab"]
+    for marked in [*([bytes((i,))] for i in range(256)), _OWN[:256], _OWN[:34] + [b"\n\n", b"  ", b"\t\t"]]:
+        spec, other = _listed(marked, special, normalised)
+        tokenizer = Tokenizer.build(spec)
+        for i in (i for i, each in enumerate(_OWN) if each in marked):
+            data = _OWN[i]
+            assert tokenizer.token_bytes(i) == data
+            text = data.decode("utf-8", "ignore")
+            for each in (f"a{text}b", text * 3) if text else ():
+                if special and any(letter in each for letter in map(_letters, marked)):
+                    continue  # the library reads special tokens in any text
+                ids = tokenizer.encode(each)
+                assert ids == other.encode(each, add_special_tokens=False).ids, (marked, each)
+                assert tokenizer.decode(ids) == each or not special
+            assert tokenizer.decode([97, i, 98]) == other.decode([97, i, 98], skip_special_tokens=False)
+        for text in texts:
+            if not special or not any(letter in text for letter in map(_letters, marked)):
+                assert tokenizer.encode(text) == other.encode(text, add_special_tokens=False).ids, (marked, text)
+        if special:
+            assert all(tokenizer.decode(tokenizer.encode(text)) == text for text in texts)
+
+
+def test_a_merge_may_make_an_added_token() -> None:
+    """Whatever its type; what looks like structure stays out of text, and the file is not damaged."""
+    for kind, made in ((1, [263]), (4, [263]), (5, [263]), (3, [97, 98])):
+        spec = _listed([], False, False)[0]
+        tokenizer = Tokenizer.build(replace(spec, types=[*spec.types[:-1], kind]))
+        assert tokenizer.encode("ab") == made
+        assert tokenizer.encode("ab", special=True) == [263]
+    texts = [*spec.tokens, "été"]  # no text as letters: the bytes of letters are none in UTF-8
+    assert Tokenizer.build(replace(spec, tokens=texts, types=[*spec.types, 4])).token_bytes(264) == "été".encode()
+
+
+def test_line_ends_as_they_are_among_the_added_tokens() -> None:
+    """Newer conversions have the text itself; white space is text, whatever its type."""
+    spec = _listed([], False, False)[0]
+    for kind in (3, 4):
+        for text in ("\n", "\n\n", "\t", "    ", "\x1b", "\u2028"):
+            tokenizer = Tokenizer.build(replace(spec, tokens=[*spec.tokens, text], types=[*spec.types, kind]))
+            assert tokenizer.encode(f"a{text}b") == [97, 264, 98] and tokenizer.decode([97, 264]) == f"a{text}"
+            assert not tokenizer.special
+
+
+def test_added_text_of_sentencepiece() -> None:
+    """Added tokens that are not special are text, behind the vocabulary, too (tokenizer.model beside added_tokens)."""
+    added = {"<|end|>": 512, "zebra crossing": 513, "\n\n": 514}
+    tokenizer = Tokenizer.build(replace(spm_model_spec(), added=added, added_text=frozenset((513, 514))))
+    assert tokenizer.special.keys() >= {"<|end|>"} and "zebra crossing" not in tokenizer.special
+    assert tokenizer.encode("zebra crossing\n\n") == [513, 514]
+    assert tokenizer.decode([513, 514]) == "zebra crossing\n\n"
+    assert 512 not in tokenizer.encode("<|end|>")
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4, 5])
+def test_bytes_of_sentencepiece_with_a_wrong_type(kind: int) -> None:
+    """Conversions from tokenizer.json of 2023: "<0x0A>" came out instead of line ends."""
+    spec = spm_array_spec()
+    types = [kind if old == 6 else old for old in spec.types]
+    assert kind in types
+    tokenizer = Tokenizer.build(replace(spec, types=types))
+    for text in ("a\nb", "\x00🙂\r\n", "<0x0A>"):
+        assert tokenizer.encode(text) == SPM.encode(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
 # ---- building --------------------------------------------------------------------------------------------------------
 
 

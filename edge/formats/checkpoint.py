@@ -74,7 +74,8 @@ class TokenizerSpec:
     pattern: str | None = None
     ignore_merges: bool | None = None
     model: bytes | None = None
-    added: Mapping[str, int] = field(default_factory=dict)  # special token text -> id beyond `tokens`
+    added: Mapping[str, int] = field(default_factory=dict)  # text of an added token -> its id beyond `tokens`
+    added_text: frozenset[int] = frozenset()  # those of them that are text, not special
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
     pad_id: int | None = None

@@ -178,6 +178,6 @@ def _vocabulary(spec: TokenizerSpec, n_vocab: int, path: str) -> tuple[Sequence[
     for text, number in spec.added.items():
         if len(tokens) <= number < n_vocab:
             filled[number] = text
-            kinds[number] = 3
+            kinds[number] = 4 if number in spec.added_text else 3
     values = array("f", scores) + array("f", [0.0]) * (n_vocab - len(scores)) if scores else ()
     return filled, values, kinds

@@ -108,6 +108,7 @@ def read(folder: str, raw: Mapping[str, Any], generation: Mapping[str, Any], set
             kind="sentencepiece",
             model=data,
             added={text: number for text, (number, _) in added.items() if n <= number < n_vocab},
+            added_text=frozenset(number for number, special in added.values() if n <= number < n_vocab and not special),
             **common,
             add_bos=(add_bos if isinstance(add_bos, bool) else True) and common["bos_id"] is not None,
             add_space_prefix=parsed.add_dummy_prefix,

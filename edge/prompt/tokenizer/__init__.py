@@ -128,8 +128,9 @@ class Tokenizer:
         self._blob = blob
         self._encode = encode
         self._all = _Finder({**user, **self.special})
-        # SentencePiece finds user-defined pieces itself
-        self._user = _Finder({} if spec.kind == "sentencepiece" else user)
+        # SentencePiece finds user-defined pieces itself, but for those that were added behind them
+        behind = {text: i for text, i in user.items() if text in spec.added}
+        self._user = _Finder(behind if spec.kind == "sentencepiece" else user)
         self._names = {i: text for text, i in self.special.items()}
 
     @classmethod
@@ -171,15 +172,16 @@ class Tokenizer:
         if spec.kind == "bpe":
             from edge.prompt.tokenizer import byte_level
 
-            return cls(spec, stored, bytes(kinds), *byte_level.build(spec, stored, kinds), False)
+            roles = byte_level.roles_of(stored, kinds)
+            return cls(spec, stored, bytes(kinds), *byte_level.build(spec, stored, kinds, roles), False)
 
         from edge.prompt.tokenizer import pieces
 
         texts = list(stored)
         if max(map(len, texts)) > MAX_TOKEN_CHARS or sum(map(len, texts)) > MAX_CHARS:
             raise InvalidFile("the vocabulary has tokens too long to be tokens; it is damaged")
-        if model is not None and any(k == CONTROL != t for k, t in zip(kinds, types)):
-            # The library finds its user-defined markers in users' text too: make them control pieces.
+        if model is not None and any(k in (CONTROL, USER) and k != t for k, t in zip(kinds, types)):
+            # The library finds its user-defined markers in users' text too, and no control piece that is white space.
             if not parsed.bpe:
                 raise InvalidFile("a SentencePiece unigram model with user-defined markers is not supported")
             model = None

@@ -21,7 +21,7 @@ from edge.errors import InvalidFile
 from edge.formats.mapped import shown
 from edge.formats.texts import StringArray
 from edge.prompt.interrupt import look
-from edge.prompt.tokenizer.vocabulary import NORMAL, UNUSED, USER, Encode, one_line
+from edge.prompt.tokenizer.vocabulary import CONTROL, NORMAL, UNUSED, USER, Encode, is_blank, of_kind, one_line
 from pyx import bpe
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def _alphabet() -> str:
 
 
 ALPHABET = _alphabet()
-#: type of token -> the meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
+_BYTES = {letter: byte for byte, letter in enumerate(ALPHABET)}
+#: type of token -> the usual meaning of its text; markers add no bytes to an answer, user-defined texts are not letters
 _ROLES = bytes(bpe.TOKEN if kind == NORMAL else bpe.RAW if kind in (USER, UNUSED) else bpe.SKIP for kind in range(256))
 
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
@@ -118,7 +119,52 @@ def _pattern(spec: TokenizerSpec, n_tokens: int, n_merges: int) -> str:
     return PATTERNS[pre]
 
 
-def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[array[int], bytes, Encode]:
+def roles_of(texts: StringArray, kinds: bytearray) -> bytearray:
+    """The meaning of each text, see :class:`pyx.bpe.BytePairs`; types are corrected in ``kinds``.
+
+    Vocabularies list some of their own entries among the added tokens, by the letters that stand for bytes: a line end
+    is "Ċ".  For the ``tokenizers`` library such an entry stays part of the byte pairs, whatever its type, and
+    decodes to its bytes; llama.cpp encodes it so, too.  A file does not say which added texts are meant:
+
+    - A single letter is the only token of its byte.
+    - Several are letters if their bytes are text (white space, if the token is special), and no others but spaces and
+      line ends among the control characters; else, as in newer conversions, the text itself.
+
+    A special token of this kind becomes an ordinary one, or it would be missing in answers.
+    """
+    roles = bytearray(bytes(kinds).translate(_ROLES))
+    for i in of_kind(kinds, b"[^%c]" % NORMAL):
+        text, kind = texts[i], kinds[i]
+        data = _spelled(text)
+        if data and len(text) == 1:
+            roles[i], kinds[i] = bpe.TOKEN, kind if kind == USER else NORMAL
+        elif kind == USER:
+            roles[i] = bpe.TOKEN if data and (text.isascii() or _is_text(data)) else bpe.RAW
+        elif kind == CONTROL and data and data.isspace():
+            roles[i], kinds[i] = bpe.TOKEN, NORMAL
+        elif kind == CONTROL and is_blank(text):
+            roles[i], kinds[i] = bpe.RAW, USER
+    return roles
+
+
+def _spelled(text: str) -> bytes | None:
+    """The bytes that letters stand for; None if a character is none of them."""
+    try:
+        return bytes(map(_BYTES.__getitem__, text))
+    except KeyError:
+        return None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return all(c.isprintable() or c.isspace() for c in data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def build(
+    spec: TokenizerSpec, texts: StringArray, kinds: bytearray, roles: bytearray
+) -> tuple[array[int], bytes, Encode]:
     """(end of each token in the joined bytes, the joined bytes, function text -> ids).
 
     Raises InvalidFile for a damaged vocabulary.
@@ -127,15 +173,17 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
     pattern = _pattern(spec, len(texts), len(merges))
     unknown = -1 if spec.unk_id is None else spec.unk_id
     try:
-        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, bytes(kinds).translate(_ROLES), ALPHABET, unknown)
+        pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET, unknown)
         if (i := pairs.stranger) >= 0:
             raise InvalidFile(f"token {i} ({shown(texts[i])}) is not in the byte-level alphabet; "
                               "the vocabulary is damaged or of another kind")
         # More merges than tokens: every split of each token is listed, as in files made from a tiktoken vocabulary
         # (Llama 3), whose ids are its ranks.  Reading 280 thousand merges would only find that out again.
-        if 0 < len(merges) <= len(texts):
-            if (i := pairs.rank_by(merges.view, merges.first, merges.ends)) >= 0:
-                raise InvalidFile(f"merge {i} ({shown(merges[i])}) gives no token of the vocabulary; it is damaged")
+        if 0 < len(merges) <= len(texts) and (made := _rank(pairs, merges, texts, kinds)):
+            for i in made:
+                roles[i] = bpe.TOKEN
+            pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET, unknown)
+            _rank(pairs, merges, texts, kinds)
     except ValueError as error:
         raise InvalidFile(f"{error}; the vocabulary is damaged") from None
     cut = cutter(pattern)
@@ -144,6 +192,26 @@ def build(spec: TokenizerSpec, texts: StringArray, kinds: bytearray) -> tuple[ar
         return pairs.encode(cut(text), look)
 
     return pairs.ends, pairs.blob, encode
+
+
+def _rank(pairs: bpe.BytePairs, merges: StringArray, texts: StringArray, kinds: bytearray) -> set[int]:
+    """Rank the tokens by the merges.  Returns those, not found by them, that merges make: letters, whatever their type.
+
+    Control tokens stay out: users could write them.  Raises InvalidFile for a merge that makes no token.
+    """
+    made: set[int] = set()
+    others: dict[str, int] | None = None
+    at = 0
+    while (at := pairs.rank_by(merges.view, merges.first, merges.ends, at)) >= 0:
+        if others is None:
+            others = {texts[i]: i for i in of_kind(kinds, b"[^%c]" % NORMAL)}
+        i = others.get(merges[at].replace(" ", "", 1))
+        if i is None:
+            raise InvalidFile(f"merge {at} ({shown(merges[at])}) gives no token of the vocabulary; it is damaged")
+        if kinds[i] != CONTROL:
+            made.add(i)
+        at += 1
+    return made
 
 
 def cutter(pattern: str) -> Callable[[str], list[str]]:

@@ -51,6 +51,11 @@ def is_marker(text: str) -> bool:
     return len(text) > 2 and text[0] + text[-1] in ("<>", "[]", "{}") and _HTML.fullmatch(text) is None
 
 
+def is_blank(text: str) -> bool:
+    """Whether a token is white space or one control character: text, whatever type a file gives it."""
+    return text.isspace() or (len(text) == 1 and not text.isprintable())
+
+
 def byte_value(text: str) -> int:
     """65 for "<0x41>", -1 for anything else."""
     return int(text[3:5], 16) if re.fullmatch("<0x[0-9A-F]{2}>", text) else -1
@@ -72,8 +77,10 @@ def place_added(texts: list[str], added: Mapping[str, int]) -> None:
 def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> bytearray:
     """The type of each token, corrected where files are known to be wrong.
 
-    Control tokens are those of the file, BOS and EOS, added tokens, and user-defined tokens that look like markers.
-    "<|...|>" is one whatever its type in the file: converters of 2024 wrote "<|eot_id|>" as an ordinary token.
+    Control tokens are those of the file, BOS and EOS, special added tokens, and user-defined tokens that look like
+    markers.  "<|...|>" is one whatever its type in the file: converters of 2024 wrote "<|eot_id|>" as an ordinary
+    token.  White space is none: it belongs to text.  The bytes of SentencePiece are bytes, if there are all of them:
+    converters of 2023 wrote "<0x0A>" as an ordinary token.
 
     Raises InvalidFile for a type or special id that is not valid.
     """
@@ -92,10 +99,18 @@ def kinds_of(spec: TokenizerSpec, texts: StringArray, types: Sequence[int]) -> b
             kinds[i] = CONTROL
         elif kind == BYTE and (spec.kind == "bpe" or byte_value(texts[i]) < 0):
             kinds[i] = NORMAL if spec.kind == "bpe" else UNUSED
+        elif kind == CONTROL and is_blank(texts[i]):
+            kinds[i] = USER
         elif not NORMAL <= kind <= BYTE:
             kinds[i] = NORMAL
     for text, number in spec.added.items():
-        kinds[number] = USER if text.isspace() else CONTROL
+        plain = is_blank(text) or (number in spec.added_text and not is_marker(text))
+        kinds[number] = USER if plain else CONTROL
+    if spec.kind == "sentencepiece" and spec.model is None:
+        named = {byte_value(texts[i]): i for i in texts.starting("<0x")}
+        if all(byte in named for byte in range(256)):
+            for byte in range(256):
+                kinds[named[byte]] = BYTE
     for number in [i for i in (spec.bos_id, *spec.eos_ids) if i is not None]:
         if not 0 <= number < n:
             raise InvalidFile(f"the BOS or EOS token's id {number} is outside the vocabulary of {n} tokens")
