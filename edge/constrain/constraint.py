@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from edge.constrain import closing
+from edge.constrain.closing import Closing
 from edge.constrain.spec import Spec, why
 from edge.constrain.vocabulary import Vocabulary
 from edge.errors import UsageError
 
 #: when fewer than this many tokens are left, plus twice the length of the ending, a valid ending is kept ready
 WATCHED = 32
+#: before that, an ending is looked for when this share of the tokens that are too many has been written
+SHARE = 8
 #: most white space between the parts of JSON; a model that is unsure could write it without end
 _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
 
@@ -38,11 +40,15 @@ class Constraint:
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
         self._blanks = b""  # white space at the end
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
-        self._way = closing.way(self._matcher, vocabulary, spec, most)  # from here to a valid end, None if not known
+        self._closing = Closing(vocabulary, spec)
         self._must_stop = False
         self._refused = 0  # tokens that the grammar takes and we do not, a bit each
         self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way behind it
-        self._watched = 0 if self._way is None else 2 * len(self._way) + WATCHED  # tokens left from which it is kept
+        self._way: list[int] | None = None  # from here to a valid end, None if not known
+        self._known: list[int] = []  # the latest of them, from wherever it was
+        self._watched = 0  # tokens left from which the way is kept
+        self._look = -1  # tokens left at which a way is looked for again: it may have become longer
+        self._find_way(most)
 
     @property
     def satisfied(self) -> bool:
@@ -59,6 +65,8 @@ class Constraint:
             return False
         if self._matcher.validate_tokens([token]) != 1:
             return False
+        if left <= self._look:
+            self._find_way(left)
         if self._rambles(token) or (left <= self._watched and not self._can_end(token, left)):
             self._refused |= 1 << token
             return False
@@ -129,6 +137,18 @@ class Constraint:
             return False
         return bool(self._matcher.validate_tokens([vocabulary.newline]))
 
+    def _find_way(self, left: int) -> None:
+        """Look for an end within ``left`` tokens, and choose when to look again, or to keep it."""
+        self._way = self._closing.again(self._matcher, self._known, left)
+        if self._way is None:
+            self._way = self._closing.way(self._matcher, left)
+        self._look = -1
+        if self._way is not None:
+            self._known = list(self._way)
+            self._watched = max(self._watched, 2 * len(self._way) + WATCHED)
+            if left > self._watched:
+                self._look = left - 1 - (left - self._watched) // SHARE
+
     def _can_end(self, token: int, left: int) -> bool:
         """Whether the answer can still be ended after ``token`` in ``left`` tokens; if not, it is ended now by the
         known ending.
@@ -137,14 +157,15 @@ class Constraint:
             return True
         behind = self._matcher.deep_copy()
         if behind.consume_token(token):
-            way = closing.again(behind, self._way or [], left - 1)
+            way = self._closing.again(behind, self._known, left - 1)
             if way is None:
-                way = closing.way(behind, self._vocabulary, self._spec, left - 1)
+                way = self._closing.way(behind, left - 1)
             if way is not None:
                 self._next = (token, way)
+                self._known = list(way)
                 return True
         if self._way is None:
-            self._way = closing.way(self._matcher, self._vocabulary, self._spec, left)
+            self._way = self._closing.again(self._matcher, self._known, left) or self._closing.way(self._matcher, left)
         if self._way is None:
             return True  # no end is near enough: the limit will cut the answer
         self._only = list(self._way)

@@ -45,13 +45,12 @@ class Vocabulary:
         #: sets of tokens, one bit each
         self.stops, self.blank = _bits(self.stop_ids), _bits(i for i, text in enumerate(texts) if text.isspace())
         self._speaking = ~_bits(self.silent)
-        single = {text: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
-        #: one-byte tokens that may end something, those that always do, and those that end a string or a line
-        self.closers = [single[c] for c in (bytes((b,)) for b in b"\"}])>.,;!?0tnf{[:'-/1") if c in single]
-        self.ends = [single[c] for c in (b"}", b"]", b"\"", b")") if c in single]
-        self.newline = single.get(b"\n", -1)
-        self.quote = single.get(b'"', -1)
-        self.tokens = LLTokenizer(_Tokens(tokenizer, texts))  # type: ignore[arg-type]
+        #: byte -> the token of it alone
+        self.single = {text[0]: i for i, text in reversed(list(enumerate(texts))) if len(text) == 1}
+        self.newline = self.single.get(10, -1)
+        names = _Tokens(tokenizer, texts)
+        self.encode = names.__call__  #: the tokens of a text in the middle of another
+        self.tokens = LLTokenizer(names)  # type: ignore[arg-type]
         self.compiled: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
 
