@@ -31,6 +31,7 @@ cdef struct answer:
 cdef class BitPlanes:
     cdef readonly int64_t n_row, k, k_pad
     cdef readonly int n_threads, n_bit, n_plane
+    cdef int64_t usable             # rows from here on are never among the largest
     cdef int64_t unstored           # the last bits of u, the same in every code
     cdef Arena weights, row_arena, query_arena, heap_arena  # own the arrays below
     cdef uint8_t *nibbles           # [n_row][k_pad / 2]      bits 7-4 of code + 128

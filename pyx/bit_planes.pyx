@@ -103,6 +103,7 @@ cdef class BitPlanes:
         if k > MOST_K:
             raise ValueError(f"a two-stage head has rows of up to {MOST_K}, not {k}")
         self.n_row, self.k, self.k_pad, self.n_threads = n_row, k, padded(k), n_threads
+        self.usable = n_row
         self.n_bit, self.n_plane, self.unstored = n_bit, n_bit - 4, 1 << (8 - n_bit) >> 1
         self.rows = rows
         rest, nbytes = n_row * self.k_pad // 2, n_row * (self.k_pad // 8 * n_bit)
@@ -208,12 +209,15 @@ cdef class BitPlanes:
         self, const kernels *kernel, int64_t t, int64_t top, int64_t row0, int64_t row1, int tid, int n_thread,
         float *out) noexcept nogil:
         """From the sums of the nibbles, which are in out [n_row] as integers, compute the logits of one vector."""
-        cdef int64_t row
+        cdef int64_t row, end = row1
         cdef float limit = -INFINITY
         if top > 0:
+            row1 = max(row0, min(row1, self.usable))
             self.estimate(kernel, t, top, row0, row1, tid, <const int32_t *>out)
             limit = self.share_limit(top, tid, n_thread)
         self.narrow(kernel, t, top, limit, row0, row1, tid, out)
+        for row in range(row1, end):
+            out[row] = -INFINITY
         if top > 0:
             limit = self.share_limit(top, tid, n_thread)
             for row in range(row0, row1):

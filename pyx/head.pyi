@@ -28,6 +28,7 @@ class Head:
     n_threads: int
     matrix: TernaryMatrix | None
     bit_planes: BitPlanes | None
+    usable: int  # rows from here on are never among the winners; assignable
     def __init__(self, stored: StoredRows, kind: str = "int8", n_threads: int = 1) -> None: ...
     def apply(self, x: Any, top: int = 0, n_threads: int = 1) -> array.array[float]: ...
     @property

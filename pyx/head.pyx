@@ -136,6 +136,18 @@ cdef class Head:
         if KINDS[self.kind][1] != 8:
             self.make()
 
+    @property
+    def usable(self):
+        """The first of the rows at the end that are never among the winners."""
+        return self.n_row if self.bit_planes is None else self.bit_planes.usable
+
+    @usable.setter
+    def usable(self, int64_t row):
+        if not 0 < row <= self.n_row:
+            raise ValueError(f"{row} of {self.n_row} rows")
+        if self.bit_planes is not None:
+            self.bit_planes.usable = row
+
     cdef allocate(self):
         """Allocate memory for the rows; pages that are not written yet take none."""
         cdef int64_t nbytes

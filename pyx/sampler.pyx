@@ -3,7 +3,7 @@
 
 What a call does, in this order (the order and the meaning of the filters are those of llama.cpp's default chain):
 
-0. a mask, if there is one: the logits of tokens it does not allow become -inf, in place;
+0. the logits of unused rows become -inf, in place; with a mask, those of tokens that it does not allow, too;
 1. penalties, in place, for every id of ``recent`` (once per distinct id, ``count`` = how often it occurs there):
    ``l = l * repeat if l <= 0 else l / repeat``, then ``l -= count * frequency + presence``;
 2. ``temp <= 0``: the first arg-max, and no random number is used;
@@ -206,17 +206,26 @@ cdef int64_t draw(const Candidate *c, int64_t m, double highest, double temp, do
 
 
 cdef class Sampler:
-    """Turns rows of ``n_vocab`` logits into token ids.  Holds the random state and the working memory."""
+    """Turns rows of ``n_vocab`` logits into token ids.  Holds the random state and the working memory.
+
+    unused: int32 [n], ids that are never chosen.  Raises ValueError for one outside the vocabulary.
+    """
 
     cdef readonly int64_t n_vocab
     cdef uint64_t s[4]          # the random state
     cdef Candidate *candidate   # [n_vocab]; only as many of its pages are touched as there are candidates
     cdef int32_t *count         # [n_vocab], zero between calls
+    cdef const int[::1] unused  # [n_unused]
+    cdef int64_t n_unused
 
-    def __cinit__(self, int64_t n_vocab, seed=0):
+    def __cinit__(self, int64_t n_vocab, seed=0, const int[::1] unused=None):
         if not 1 <= n_vocab <= 0x7FFFFFFF:
             raise ValueError(f"n_vocab is {n_vocab}")
-        self.n_vocab = n_vocab
+        self.n_vocab, self.unused = n_vocab, unused
+        self.n_unused = 0 if unused is None else unused.shape[0]
+        for i in range(self.n_unused):
+            if not 0 <= unused[i] < n_vocab:
+                raise ValueError(f"unused token {unused[i]} of a vocabulary of {n_vocab}")
         self.candidate = <Candidate *>malloc(n_vocab * sizeof(Candidate))
         self.count = <int32_t *>calloc(n_vocab, sizeof(int32_t))
         if self.candidate == NULL or self.count == NULL:
@@ -248,6 +257,12 @@ cdef class Sampler:
         for i in range(4):
             self.s[i] = words[i]
 
+    cdef void strike(self, float *logits) noexcept nogil:
+        """Set logits [n_vocab] to -inf for all unused rows."""
+        cdef int64_t i
+        for i in range(self.n_unused):
+            logits[self.unused[i]] = -INFINITY
+
     def uniform(self):
         """The next random number, uniform in [0, 1), as used by ``sample``."""
         return next_uniform(self.s)
@@ -271,6 +286,7 @@ cdef class Sampler:
         row = &logits[0]
         f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
         with nogil:
+            self.strike(row)
             if mask is not None:
                 forbid(row, n, &mask[0])
             if recent is not None and recent.shape[0] > 0:
@@ -299,6 +315,7 @@ cdef class Sampler:
         if logits.shape[0] != n:
             raise ValueError(f"{logits.shape[0]} logits for a vocabulary of {n}")
         f.temp, f.top_k, f.top_p, f.min_p = temp, top_k, top_p, min_p
+        self.strike(&logits[0])
         if recent is not None and recent.shape[0] > 0:
             penalise(&logits[0], n, &recent[0], recent.shape[0], repeat_penalty, presence_penalty,
                      frequency_penalty, self.count)

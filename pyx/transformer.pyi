@@ -40,6 +40,7 @@ class Transformer:
     n_vocab: int
     n_threads: int
     pace: Pace | None  # None: always n_threads
+    usable: int  # rows of logits from here on are never among the winners; assignable
     chunk: int  # most tokens per step, of all its segments
     def __init__(
         self,

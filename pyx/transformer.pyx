@@ -326,6 +326,15 @@ cdef class Transformer:
         return sum(w.nbytes - w.code_bytes + w.room for w in self.owners if isinstance(w, TernaryMatrix))
 
     @property
+    def usable(self):
+        """Rows of logits from here on are never among the winners: they stand for no token.  Assign it."""
+        return self.head.usable
+
+    @usable.setter
+    def usable(self, row):
+        self.head.usable = row
+
+    @property
     def head_bytes(self):
         """Bytes of the output head that a token reads."""
         return self.head.nbytes

@@ -29,6 +29,7 @@ MARKS = {"system": SYSTEM, "user": USER, "assistant": ASSISTANT}
 class Tokenizer:
     bos_id, eos_ids, add_bos, n_vocab = BOS, (EOT,), True, N_VOCAB
     special = {"<bos>": BOS, "<eot>": EOT, "<system>": SYSTEM, "<user>": USER, "<assistant>": ASSISTANT}
+    unused = ()
     joined = JOINED  #: bytes of the ids from 261 on
 
     def encode(self, text: str, special: bool = False) -> list[int]:

@@ -18,10 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import edge
 from edge import Sampling
-from edge.constrain import bounds, lark
+from edge.constrain import bounds, endings, lark
+from edge.constrain.closing import Closing
 from edge.constrain.constraint import Constraint
 from edge.constrain.schema import parse
 from edge.constrain.spec import Spec
@@ -595,6 +598,125 @@ def test_short_limits_close_or_tell(engine) -> None:
         else:
             assert needed is None, f"a limit of {needed} was enough, {most} was not"
     assert needed is not None and needed < 40
+
+
+def _one(**keys: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": keys, "required": list(keys), "additionalProperties": False}
+
+
+#: forms with an end within 60 tokens; in many, nothing visible says how far it is
+ENDING: dict[str, dict[str, Any]] = {
+    **{f"pattern {text}": {"schema": _one(a={"type": "string", "pattern": text})} for text in (
+        "[0-9]{2}", "^.* EUR$", "[0-9]", "^Oslo$", "^[A-Z][a-z]+ [A-Z][a-z]+$", ".*[0-9]{3}-[A-Z]{5}$", "a.*b.*c",
+        "^(cat|dog|x{20})$", "^[а-я]{3}$", "(A.*XX|B.*YY)$", "^[^ ]+@[^ ]+\\.com$", '"q"', "\\\\end$", "^.{25,}!$",
+        "thank you very much$", "é$", "^(?:[a-z]+, )+and [a-z]+$")},
+    **{f"format {name}": {"schema": _one(a={"type": "string", "format": name})} for name in (
+        "uuid", "date-time", "email", "ipv4")},
+    "nested": {"schema": _one(a=_one(b=_one(c=_one(d={"type": "string", "pattern": "[0-9]{2}"}))))},
+    "two patterns": {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"},
+                                    b={"type": "string", "pattern": "R$"})},
+    "enum": {"schema": _one(a={"enum": ["tea", "coffee with milk and sugar"]}, b={"type": "string"})},
+    "minItems": {"schema": {"type": "array", "items": {"type": "string", "pattern": "[0-9]{2}"}, "minItems": 3}},
+    "minLength": {"schema": _one(a={"type": "string", "minLength": 30})},
+    "multipleOf": {"schema": _one(a={"type": "integer", "multipleOf": 97})},
+    "numbers": {"schema": _one(a={"type": "integer", "minimum": 5000, "maximum": 90000}, b={"type": "number"})},
+    "anyOf": {"schema": {"anyOf": [_one(a={"type": "string"}), _one(z={"type": "string", "pattern": "[0-9]$"})]}},
+    "recursive": {"schema": {"$defs": {"tree": {
+        "type": "object", "required": ["v"], "additionalProperties": False,
+        "properties": {"v": {"type": "string"}, "k": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}},
+        "$ref": "#/$defs/tree"}},
+    **{f"regex {text}": {"regex": text} for text in (
+        ".*ab.*", "(?s:.*)END", "[a-z]+ [a-z]+ [a-z]+\\.", "(foo|barbar).*[0-9]{3}X", ".*(one|two) (three|four)",
+        "[01]{8}( [01]{8}){2}", ".{30,40}", ".*[A-Z]{3}\\.", "[^\\n]*\\n[^\\n]*\\n")},
+    "lark end": {"grammar": 'start: /[^#]*/ "#" /.*/ "END"'},
+    "lark list": {"grammar": 'start: item ("," item)*\nitem: /[a-z]+/ "=" NUM\nNUM: /[0-9]{3}/'},
+    "lark brackets": {"grammar": 'start: e\ne: "(" e ")" | e "+" e | /[a-z]+/'},
+    "lark json": {"grammar": 'start: "Answer: " obj\nobj: %json {"type": "string", "pattern": "[0-9]{2}"}'},
+    "choices": {"choices": ["yes", "no thank you very much indeed, dear friend"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_every_form_with_an_end_in_reach_ends(engine, name: str) -> None:
+    """Within 60 tokens, and within the fewest that are known to be enough, whatever the model would rather write."""
+    jsonschema = pytest.importorskip("jsonschema")
+    asked = ENDING[name]
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(**asked)
+    way = Closing(vocabulary, spec).way(vocabulary.matcher(spec.rules()), 60)
+    assert way is not None
+    for most in (60, len(way)):
+        for seed in range(8):
+            ids, whole = walk(vocabulary, spec, seed, most)
+            text = text_of(vocabulary, ids)
+            assert whole and len(ids) <= most, (seed, text)
+            if "regex" in asked:
+                assert re.fullmatch(asked["regex"], text)
+            elif "schema" in asked:
+                jsonschema.validate(json.loads(text), asked["schema"])
+
+
+@pytest.mark.parametrize("asked", [
+    {"schema": _one(a={"type": "string", "pattern": "[0-9]{2}"})},
+    {"schema": _one(a={"type": "string", "pattern": "^.* EUR$"})},
+    {"regex": ".*ab.*"}])  # fmt: skip
+def test_a_model_that_goes_on_is_brought_to_an_end(engine, asked: dict[str, Any]) -> None:
+    """The bundled model, which knows nothing of the form."""
+    jsonschema = pytest.importorskip("jsonschema")
+    session = engine.session()
+    for seed in range(8):
+        session.clear()
+        answer = session.ask("Tell me about tea.", max_tokens=60, temperature=1.0, seed=seed, **asked)
+        if "regex" in asked:
+            assert "ab" in answer.text
+        else:
+            jsonschema.validate(answer.value, asked["schema"])
+
+
+def test_an_end_that_moves_away_is_noticed(engine) -> None:
+    """A model that opens one bracket after another: what they need is kept free, however long the limit is."""
+    vocabulary, spec = engine.model.vocabulary(), Spec.of(grammar='start: e\ne: "(" e ")" | /[a-z]/')
+    opening = vocabulary.single[ord("(")]
+    for most in (20, 61, 400):
+        constraint, ids = Constraint(vocabulary, spec, "", most), []
+        while not constraint.done and len(ids) < most:
+            token = opening
+            if not constraint.allows(token, most - len(ids)):
+                allowed = constraint.mask()
+                token = next(i for i in range(vocabulary.n_vocab) if allowed[i // 8] >> i % 8 & 1)
+                assert constraint.allows(token, most - len(ids))
+            constraint.accept(token)
+            ids.append(token)
+        assert constraint.satisfied and len(ids) > most // 2
+
+
+def test_the_effort_for_ends_is_limited(engine) -> None:
+    """Whatever the form: some thousand states in an answer, and none without need."""
+    vocabulary = engine.model.vocabulary()
+    spec = Spec.of(schema=_one(a={"type": "string", "minLength": 3000}))
+    closing = Closing(vocabulary, spec)
+    matcher = vocabulary.matcher(spec.rules())
+    for _ in range(50):
+        assert closing.way(matcher, 400) is None
+    assert closing.effort == 0
+    spec = Spec.of(schema=_one(a={"type": "string", "pattern": "[0-9]{2}"}))
+    closing = Closing(vocabulary, spec)
+    assert closing.way(vocabulary.matcher(spec.rules()), 1 << 30) and closing.effort > 3900
+
+
+@pytest.mark.parametrize(("pattern", "some"), [
+    ("[0-9]{2}", ["00", "0"]), (".* EUR$", [" EUR", "EUR", "R"]), ("(A.*XX|B[^a-z]*Y)", ["AXX", "XX", "BY", "Y"]),
+    (r"\d+\.\w", ["0.a", ".a", "a"]), (r"[[:digit:]]\x41\u{42}\p{Lu}", ["0ABA"]), ("[^a0A]", [" "]),
+    ("(?i:ab)?c", ["c", "bc"]),
+    ("((((", []), ("a**)|", ["a"]), ("[]", []), ("a{3}{2}", ["aaaaaa"]), ("x{2000}", []), ("", [])])  # fmt: skip
+def test_endings_of_expressions(pattern: str, some: list[str]) -> None:
+    """Hints for the search: the shortest text, and what is left of it; any text is read as an expression."""
+    assert set(some) <= set(endings.of_regex(pattern))
+
+
+@given(st.text("ab()[]{}|*+?.^$\\\\-0123,pxu:<>", max_size=40))
+def test_no_expression_is_too_odd_for_hints(pattern: str) -> None:
+    found = endings.of_regex(pattern)
+    assert len(found) <= endings.MOST and all(len(text) <= endings.LONGEST for text in found)
 
 
 def test_a_closed_answer_stops_and_a_cut_one_does_not(engine) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.errors import InvalidFile, ModelNotFound, UsageError
-from edge.formats import gguf, gguf_writer, open_checkpoint
+from edge.formats import gguf, gguf_keys, gguf_writer, open_checkpoint
 from pyx import strings
 from tests import handmade
 from tests.handmade import ARR, BOOL, F32, F64, I32, STR, U8, U16, U32, U64, value
@@ -183,6 +183,43 @@ def test_special_ids(tmp_path: Path) -> None:
     c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
     assert c.tokenizer.eos_ids == (2, 5) and c.tokenizer.pad_id is None
     assert "padding_token_id 4294967295 is not a token" in c.notes[0]
+
+
+@pytest.mark.parametrize("kind", [I32, U32, U64, U16])
+def test_several_tokens_end_an_answer(tmp_path: Path, kind: int) -> None:
+    """A list of them instead of one, as some converters write; and the list that ollama's has beside the one."""
+    keys = {"tokenizer.ggml.eos_token_id": value(ARR, (kind, [7, 3, 7, 99])),
+            "tokenizer.ggml.eos_token_ids": value(ARR, (kind, [3, 9])),
+            "tokenizer.ggml.eot_token_id": value(U32, 5),
+            "tokenizer.ggml.eom_token_id": value(U32, 6),
+            "tokenizer.ggml.bos_token_id": value(ARR, (kind, [1, 4])),
+            "bitnet_edge.tokenizer.eos_token_ids": value(ARR, (I32, [11]))}  # fmt: skip
+    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    assert c.tokenizer.eos_ids == (7, 3, 9, 5, 6, 11) and c.tokenizer.bos_id == 1
+    assert any("eos_token_id 99 is not a token" in note for note in c.notes)
+    assert any("bos_token_id names 2 tokens; taken as 1" in note for note in c.notes)
+    written = gguf_keys.metadata(c, "I2_S")
+    assert written["tokenizer.ggml.eos_token_id"] == 7
+    assert written["tokenizer.ggml.eos_token_ids"] == [7, 3, 9, 5, 6, 11]
+    assert (written["tokenizer.ggml.eot_token_id"], written["tokenizer.ggml.eom_token_id"]) == (5, 6)
+    gguf.write(tmp_path / "again.gguf", written, [])
+    again = gguf.read_header(tmp_path / "again.gguf")
+    assert list(again.numbers("tokenizer.ggml.eos_token_ids")) == [7, 3, 9, 5, 6, 11]
+
+
+def test_named_chat_templates(tmp_path: Path) -> None:
+    """tokenizer.chat_template.NAME, as llama.cpp's converter writes them; the usual one may be missing."""
+    keys = {"tokenizer.chat_template": value(STR, "D"), "tokenizer.chat_template.tool_use": value(STR, "T"),
+            "tokenizer.chat_template.rag": value(STR, "R"), "tokenizer.chat_template.a b": value(STR, "no name"),
+            "tokenizer.chat_templates": value(ARR, (STR, ["tool_use", "rag"]))}  # fmt: skip
+    c = open_checkpoint(write(tmp_path, handmade.model(keys=keys)))
+    assert c.chat_template == "D" and c.templates == {"tool_use": "T", "rag": "R"}
+    written = gguf_keys.metadata(c, "I2_S")
+    for key in ("tokenizer.chat_template", "tokenizer.chat_template.tool_use", "tokenizer.chat_template.rag"):
+        assert value(STR, written[key]) == keys[key]
+    assert written["tokenizer.chat_templates"] == ["tool_use", "rag"]
+    alone = open_checkpoint(write(tmp_path, handmade.model(keys={**keys, "tokenizer.chat_template": None})))
+    assert alone.chat_template == "T"
 
 
 def test_without_a_tokenizer(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from edge.config import HEADS
 from pyx import cpu
 from pyx.head import KINDS, Head, placement
 from pyx.stored_rows import StoredRows
+from tests import handmade
+from tests.handmade import ARR, I32, STR, value
 
 
 def head(rows: np.ndarray, kind: str, n_threads: int = 1) -> Head:
@@ -442,6 +444,54 @@ def test_one_list_of_kinds() -> None:
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory):
+    """A model of 20 rows for 14 texts; of the others, which are in the middle and at the end, one is always first."""
+    random = np.random.default_rng(3)
+    n_rows, unused = 20, [5, 13, *range(14, 20)]
+    rows = random.standard_normal((n_rows, handmade.HIDDEN)).astype(np.float16)
+    for i, row in enumerate(unused):
+        rows[row] = rows[unused[0]] * 50 * (-1) ** i
+    tokens = [chr(97 + i) for i in range(14)]
+    tokens[5], tokens[13] = "[PAD5]", "[PAD13]"
+    types = [5 if i in unused else 1 for i in range(14)]
+    keys = {"tokenizer.ggml.tokens": value(ARR, (STR, tokens)), "tokenizer.ggml.token_type": value(ARR, (I32, types)),
+            "tokenizer.ggml.merges": None, "tokenizer.chat_template": value(STR, "abcd"),
+            "tokenizer.ggml.bos_token_id": None, "tokenizer.ggml.eos_token_id": None}  # fmt: skip
+    folder, made = tmp_path_factory.mktemp("padded"), {}
+    for name, gap in (("gaps", True), ("tail", False)):
+        now = [1 if i == 5 and not gap else kind for i, kind in enumerate(types)]
+        some = {} if gap else {"tokenizer.ggml.tokens": value(ARR, (STR, [*tokens[:5], "f", *tokens[6:]])),
+                               "tokenizer.ggml.token_type": value(ARR, (I32, now))}  # fmt: skip
+        data = handmade.model("llama", keys={**keys, **some},
+                              tensors={"token_embd.weight": ((handmade.HIDDEN, n_rows), 1, rows.tobytes()),
+                                       "output.weight": None})
+        made[name] = folder / f"{name}.gguf"
+        made[name].write_bytes(data)
+    return made
+
+
+@pytest.mark.parametrize("name", ["gaps", "tail"])
+@pytest.mark.parametrize("kind", ["int8", "two-stage"])
+@pytest.mark.parametrize("draft", ["off", "3"])
+def test_rows_of_padding_are_never_chosen(padded, name, kind, draft):
+    """At any temperature, with log probabilities, a grammar, drafts and several answers."""
+    forbidden = {13, *range(14, 20)} | ({5} if name == "gaps" else set())
+    with edge.load(str(padded[name]), ctx=64, threads=1, head=kind, draft=draft, parallel=2) as engine:
+        assert set(engine.model.unused) == forbidden
+        sessions = [engine.session() for _ in range(2)]
+        for seed, temperature in enumerate((0.0, 0.7, 1.0, 100.0)):
+            for asked in ({}, {"top_k": 0}, {"top_k": 3}, {"logprobs": 20, "top_k": 0}, {"regex": "[a-z\\[\\]A-Z0-9]*"},
+                          {"presence_penalty": -5.0, "top_k": 0}):
+                answers = [each.complete([0, 1, 2, 0, 1], temperature=temperature, seed=seed, max_tokens=12, **asked)
+                           for each in sessions]  # fmt: skip
+                for answer in answers:
+                    ids = [i for piece in answer for i in piece.ids]
+                    assert ids and not forbidden & set(ids), (temperature, asked)
+                    for each in answer.logprobs:
+                        assert each.id not in forbidden and not forbidden & {top.id for top in each.top}
 
 
 @pytest.fixture(scope="module")

@@ -383,6 +383,25 @@ def test_chat_template_places(tmp_path: Path) -> None:
     assert template(chat_template__jinja="J") == "J"
 
 
+def test_named_chat_templates(tmp_path: Path) -> None:
+    """As transformers: files of their own take the place of all in tokenizer_config.json."""
+    named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}, {"name": "", "template": "N"}]
+    folder = hf_directory(tmp_path / "m", tokenizer_config__json={"chat_template": named})
+    c = open_checkpoint(folder)
+    assert (c.chat_template, c.templates) == ("D", {"tool_use": "T"})
+    folder = Path(folder)
+    more = folder / "additional_chat_templates"
+    more.mkdir()
+    (more / "rag.jinja").write_text("R")
+    (more / "not a name.jinja").write_text("N")
+    (folder / "chat_template.jinja").write_text("J")
+    c = open_checkpoint(folder)
+    assert (c.chat_template, c.templates) == ("J", {"rag": "R"})
+    (more / "rag.jinja").write_bytes(b"\xff")
+    with pytest.raises(InvalidFile, match=r"rag\.jinja: not UTF-8"):
+        open_checkpoint(folder)
+
+
 @pytest.mark.parametrize(
     ("fast", "message"),
     [

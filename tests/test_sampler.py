@@ -26,6 +26,31 @@ def random_row(n, seed=0, spread=3.0) -> array:
     return row(np.random.default_rng(seed).normal(0, spread, n).astype(np.float32))
 
 
+def test_unused_rows_are_never_chosen():
+    """Whatever the filters, penalties and masks; and the others are chosen as if those were not there."""
+    n, unused = 64, array("i", [3, 60, 61, 62, 63])
+    for seed, (temp, top_k, top_p, min_p) in enumerate([(0.0, 0, 1.0, 0.0), (1.0, 0, 1.0, 0.0), (100.0, 0, 1.0, 0.0),
+                                                       (100.0, 7, 1.0, 0.0), (5.0, 0, 0.9, 0.0), (5.0, 0, 1.0, 0.5)]):
+        plain, s = Sampler(n, seed), Sampler(n, seed, unused)
+        for i in range(50):
+            values = random_row(n, 100 * seed + i)
+            for each in unused:
+                values[each] = 50.0 + each
+            without = values[:]
+            for each in unused:
+                without[each] = float("-inf")
+            args = (temp, top_k, top_p, min_p, 1.3, -2.0, 0.1, array("i", [3, 5, 62]))
+            ids, shares = s.candidates(values[:], *args)
+            assert not set(ids) & set(unused)
+            assert (ids, shares) == plain.candidates(without[:], *args)
+            mask = bytes([255] * (n // 8)) if i % 2 else None
+            assert s.sample(values, *args, mask) == plain.sample(without, *args, mask)
+    with pytest.raises(ValueError, match="unused token 64"):
+        Sampler(n, 0, array("i", [64]))
+    with pytest.raises(ValueError, match="no usable logit"):
+        Sampler(2, 0, array("i", [0, 1])).sample(row([1.0, 2.0]))
+
+
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 

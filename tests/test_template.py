@@ -36,9 +36,9 @@ def spec_with_markers(**changes) -> TokenizerSpec:
     return replace(spec, tokens=[*spec.tokens, *new], types=[*spec.types, *(3 for _ in new)], **changes)
 
 
-def model(spec=None, template=None, arch="llama"):
+def model(spec=None, template=None, arch="llama", templates=None):
     """As much of a Checkpoint as a template looks at."""
-    return SimpleNamespace(tokenizer=spec or spec_with_markers(), chat_template=template,
+    return SimpleNamespace(tokenizer=spec or spec_with_markers(), chat_template=template, templates=templates or {},
                            config=SimpleNamespace(arch=arch))
 
 
@@ -156,6 +156,28 @@ def test_template_by_name_or_file(tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(UsageError):
         source("no-such")
+
+
+def test_the_template_for_functions():
+    """transformers and llama.cpp take "tool_use" where functions are given, and only there."""
+    usual = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
+    for_tools = ("{% for t in tools %}<{{ t.function.name }}>{% endfor %}"
+                 "{% for m in messages %}({{ m['content'] }}{{ m.tool_calls }}){% endfor %}<tool_call>")
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {}}}]
+    named = {"tool_use": for_tools, "rag": "{{ 'rag' }}"}
+    asked = [{"role": "user", "content": "Hi"}]
+    for usually, expected in ((usual, "[Hi]"), (source("chatml"), "<|im_start|>user\nHi<|im_end|>\n")):
+        template = Template.for_model(model(None, usually, templates=named))
+        assert text_of(template.render(asked, False)) == expected
+        assert text_of(template.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
+        assert text_of(template.render(asked, False, [])) == "(Hi)<tool_call>"
+        assert template.tools == "marked"
+    assert text_of(Template.for_model(model(None, usual, templates=named), "rag").render(asked)) == "rag"
+    chosen = Template.for_model(model(None, usual, templates=named), "tool_use")
+    assert text_of(chosen.render(asked, False, tools)) == "<weather>(Hi)<tool_call>"
+    ours = Template.for_model(model(None, usual, templates=named), "chatml")  # the caller's choice holds for all
+    assert text_of(ours.render(asked, False, tools)).startswith("<|im_start|>")
+    assert Template.for_model(model(None, usual)).tools == ""
 
 
 def test_a_plain_prompt_is_the_text_itself():

@@ -526,7 +526,7 @@ _MERGES = [(b"\n", b"\n"), (b" ", b" "), (b"\t", b"\t"), (b"h", b"e"), (b" ", b"
 
 
 def _listed(marked: Sequence[bytes], special: bool, normalised: bool):
-    """(the spec of a GGUF file, a tokenizer of the ``tokenizers`` library): entries ``marked`` are added tokens, too."""
+    """(the spec of a GGUF file, a tokenizer of the ``tokenizers`` library): ``marked`` are added tokens, too."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers
 

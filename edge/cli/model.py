@@ -70,6 +70,7 @@ def show(ctx: click.Context, path: str | None, as_json: bool, tensors: bool, **f
             "eos": list(tokenizer.eos_ids),
         },
         "template": Template.for_model(checkpoint).name,
+        "templates": sorted(checkpoint.templates),
         "readings": _facts_of(found),
         "notes": checkpoint.notes,
     }
@@ -194,7 +195,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         ),
         ("context", f"trained on {c['n_ctx_train']} tokens{_windows(c)}"),
         ("tokenizer", f"{tok['kind']}, {tok['n_vocab']} tokens, bos {tok['bos']}, eos {tok['eos']}"),
-        ("template", facts["template"]),
+        ("template", ", ".join([facts["template"], *facts["templates"]])),
     ]
     for name, entry in facts["types"].items():
         sizes = f"{_count(entry['values'])} values, {human(entry['bytes'])}"

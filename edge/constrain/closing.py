@@ -1,6 +1,7 @@
-"""The end of a constrained answer: the shortest sequence of tokens that was found after which the form is complete.
+"""The end of a constrained answer: a short sequence of tokens after which the form is complete.
 
-A search over the states of the grammar, shortest way first.  The moves from a state are the tokens that are forced;
+A search over the states of the grammar, shortest ways first, until one is found that fits.  From each state it is first
+tried to close what is open, and to go on with what is forced.  The moves from a state are the tokens that are forced;
 else the texts with which the form may end (:mod:`edge.constrain.endings`), and one byte at a time.  Of the bytes after
 which the same may come, two are tried.  The bytes of the way are then written with fewer, longer tokens.
 """
@@ -15,20 +16,25 @@ from edge.constrain.endings import endings
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 
-#: states that are left in one search, and in all searches of one answer.  A state takes 0.1 to 0.5 ms on a processor of
-#: 2020 and about 2 ms on a Raspberry Pi 4
+#: states that are left in one search, and in all searches of one answer.  A state takes 0.2 to 0.4 ms on one core of an
+#: x86-64 server
 MOST, IN_ALL = 500, 4000
+#: in one search where the answer can be ended otherwise, or for a large form
+BESIDE = 64
+#: characters of a form that is compiled a second time for the search; of a larger one this would take too much memory
+SMALL = 1 << 10
 #: number of tokens at the beginning of an ending that one other token may replace
 REPLACED = 4
 #: bytes of a way that may become one token
 JOINED = 4
-#: a way that is so short need not be the shortest
-NEAR = 8
 #: brackets that are closed at once
 DEPTH = 64
 
-_PLAIN = b"\"}])" + bytes(c for c in range(33, 127) if c not in b"\"}])\\")
+_FIRST = b"\"}])0123456789"
+_PLAIN = _FIRST + bytes(c for c in range(33, 127) if c not in _FIRST and c != 92)
 _BLANKS = b" \n\t"
+_WORDS = b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_KINDS = (*(bytes((c,)) for c in _PLAIN if not bytes((c,)).isalnum()), *_WORDS)
 #: those that are tried where most bytes may come: in a text
 _FEW = b"\"}])0aA,.-@:/ "
 #: bytes by which states are compared: whether each may come next
@@ -38,19 +44,27 @@ _ASKED = b"\"}],:{[ 0159aezAZ-.@/_\n"
 class Closing:
     """Finds ends of answers of one form, with a limited effort for all of them together."""
 
-    def __init__(self, vocabulary: Vocabulary, spec: Spec) -> None:
+    def __init__(self, vocabulary: Vocabulary, spec: Spec, lead: str = "") -> None:
         single = vocabulary.single
-        self._vocabulary, self._spec = vocabulary, spec
-        self._left = IN_ALL
+        self._vocabulary, self._spec, self._rules = vocabulary, spec, spec.rules(lead)
+        self._own: Any = vocabulary.matcher(self._rules, ahead=True) if len(self._rules) <= SMALL else None
+        self.effort = IN_ALL  # states that may still be left
         self._closers = [[single[c]] for c in b"\"}])" if c in single]
         self._letter = [single.get(97, -1)]
         self._asked = [[single[c]] for c in _ASKED if c in single]
         self._plain = [[single[c]] for c in _PLAIN if c in single]
+        #: digits, letters, and each other byte alone
+        self._kinds = [frozenset(single[c] for c in kind if c in single) for kind in _KINDS]
         self._few = [[single[c]] for c in _FEW if c in single]
         self._blanks = [[single[c]] for c in _BLANKS if c in single]
         self._others = [[token] for c, token in single.items() if c > 126 or c == 92 or c < 32]
         self._named = [[token] for token in sorted(spec.allowed)]
         self._texts: list[list[int]] | None = None
+
+    def accept(self, token: int) -> None:
+        """Follow the answer."""
+        if self._own is not None and not self._own.consume_token(token):
+            self._give_up()
 
     def again(self, matcher: Any, before: list[int], limit: int) -> list[int] | None:
         """The rest of the way that was found one token ago; None if it is not valid any more.
@@ -63,33 +77,50 @@ class Closing:
                 return rest
         return None
 
-    def way(self, matcher: Any, limit: int) -> list[int] | None:
-        """At most ``limit`` tokens that end the answer validly; None if none were found.  The matcher is left
-        unchanged.
+    def way(self, matcher: Any, limit: int, after: Sequence[int] = ()) -> list[int] | None:
+        """At most ``limit`` tokens that end the answer validly, if it goes on with ``after``; None if none were found.
+
+        The matcher of the answer is left unchanged.
         """
-        found = self._search(matcher.deep_copy(), limit)
+        if self.effort <= 0:
+            return None
+        m = (self._own or matcher).deep_copy()
+        if after and not m.consume_tokens(after):
+            return None
+        found = self._search(m, limit, BESIDE if after or self._own is None else MOST)
+        if m.is_error():
+            self._give_up()
         if found is None:
             return None
-        found = self._shorter(matcher, found)
+        m = matcher.deep_copy()
+        if after and not m.consume_tokens(after):
+            return None
+        found = self._shorter(m, found)
         return found if len(found) <= limit else None
 
-    def _search(self, m: Any, room: int) -> list[int] | None:
-        """The tokens to a near end, single bytes for the most part, so that more than ``room`` of them may be given; to
-        the nearest if it is further than that.
-        """
+    def _give_up(self) -> None:
+        self.effort, self._own = 0, None
+        self._vocabulary.forget(self._rules, ahead=True)
+
+    def _search(self, m: Any, room: int, most: int) -> list[int] | None:
+        """The tokens to an end, single bytes for the most part: at most ``room``, or the fewest that were found."""
         limit = JOINED * room
         waiting: list[tuple[int, int, list[int]]] = [(0, 0, [])]
         seen: set[tuple[int, ...]] = set()
-        best: list[int] | None = self._closed(m)[0]
+        best: list[int] | None = self._closed(m, limit, further=True)[0]
+        if best is not None and len(self._shorter(m, best)) <= room:
+            return best
         tried = n = 0
-        while waiting and tried < MOST and self._left > 0:
+        while waiting and tried < most and self.effort > 0:
             size, _, path = heapq.heappop(waiting)
-            if best is not None and (len(best) <= size + 1 or len(best) <= min(2 * size + NEAR, room)):
+            if best is not None and len(best) <= max(room, size + 1):
                 break
             if path and not m.consume_tokens(path):
                 break
             tried += 1
-            self._left -= 1
+            self.effort -= 1
+            if path and (rest := self._closed(m, further=True)[0]) and (best is None or size + len(rest) < len(best)):
+                best = [*path, *rest]
             here = self._sign(m)
             groups: dict[tuple[int, ...], int] = {}
             for hint, step in self._moves(m):
@@ -115,17 +146,27 @@ class Closing:
                 m.rollback(len(path))
         return best if best is not None and len(best) <= limit else None
 
-    def _closed(self, m: Any) -> tuple[list[int] | None, int]:
-        """(what closes all that is open, None if that does not complete the answer; the number of closers taken)."""
+    def _closed(self, m: Any, most: int = DEPTH, further: bool = False) -> tuple[list[int] | None, int]:
+        """(what closes all that is open, None if that does not complete the answer; the number of closers taken).
+
+        ``further``: where nothing can be closed, go on with what is forced, or with the first byte that may come.
+        """
         path: list[int] = []
-        ended = bool(m.is_accepting())
         newline = self._vocabulary.newline
-        while not ended and len(path) < DEPTH:
+        ended = bool(m.is_accepting())
+        while not ended and len(path) < most:
+            in_text = m.validate_tokens(self._letter) == 1
             if self._spec.is_json:
-                able = self._closers[:1] if m.validate_tokens([newline]) != 1 else self._closers
+                in_text = in_text and m.validate_tokens([newline]) != 1
+                able = self._closers[:1] if in_text else self._closers
             else:
-                able = self._closers if m.validate_tokens(self._letter) != 1 else []
+                able = [] if in_text else self._closers
             step = next((step for step in able if m.validate_tokens(step) == 1), None)
+            if step is None and further:
+                forced = m.compute_ff_tokens()
+                step = forced[: m.validate_tokens(forced)] or None
+                if step is None and not in_text:
+                    step = next((step for step in self._plain if m.validate_tokens(step) == 1), None)
             if step is None or not m.consume_tokens(step):
                 break
             path += step
@@ -140,9 +181,11 @@ class Closing:
         if n := m.validate_tokens(forced):
             return [(-1, forced[:n])]
         moves: list[tuple[int, Sequence[int]]] = list(enumerate(self._hints()))
-        able = [step for step in self._plain if m.validate_tokens(step) == 1]
+        able: list[Sequence[int]] = [step for step in self._plain if m.validate_tokens(step) == 1]
         if 2 * len(able) > len(self._plain):
-            able = self._few
+            able = [*self._few]
+        else:
+            able = [step for kind in self._kinds for step in _few_of([each for each in able if each[0] in kind])]
         if not self._spec.is_json or m.validate_tokens([self._vocabulary.newline]) != 1:  # else between parts of JSON
             able += self._blanks
         able += self._named
@@ -179,6 +222,11 @@ class Closing:
             if token >= 0:
                 runs.append(token)
         return runs if len(runs) < len(path) and _ends(matcher, runs) else path
+
+
+def _few_of(steps: list[Sequence[int]]) -> list[Sequence[int]]:
+    """Some of several that are alike."""
+    return [*steps[:2], *steps[2:][-1:]]
 
 
 def _ends(matcher: Any, tokens: list[int]) -> bool:

@@ -17,7 +17,7 @@ from edge.errors import UsageError
 #: when fewer than this many tokens are left, plus twice the length of the ending, a valid ending is kept ready
 WATCHED = 32
 #: before that, an ending is looked for when this share of the tokens that are too many has been written
-SHARE = 8
+SHARE, LEAST = 5, 4  # and not before so many have been written
 #: most white space between the parts of JSON; a model that is unsure could write it without end
 _BLANKS = re.compile(rb" ?|\r?\n[ \t]{0,20}")
 
@@ -36,11 +36,12 @@ class Constraint:
         self._vocabulary, self._spec = vocabulary, spec
         self._stop_ids = vocabulary.stop_ids if ends else frozenset()
         self._stops = vocabulary.stops if ends else 0
-        self._matcher = vocabulary.matcher(spec.rules(lead))
+        self._rules = spec.rules(lead)
+        self._matcher = vocabulary.matcher(self._rules)
         self._styles = [vocabulary.matcher(spec.rules(lead, style)) for style in spec.styles]
         self._blanks = b""  # white space at the end
         self._only: list[int] = []  # tokens that end the answer: nothing else may come
-        self._closing = Closing(vocabulary, spec)
+        self._closing = Closing(vocabulary, spec, lead)
         self._must_stop = False
         self._refused = 0  # tokens that the grammar takes and we do not, a bit each
         self._next: tuple[int, list[int]] = (-1, [])  # a token, and the way behind it
@@ -98,6 +99,7 @@ class Constraint:
         """Add the token that was chosen; :meth:`allows` must have allowed it."""
         if not self._matcher.consume_token(token):
             raise self._failure()
+        self._closing.accept(token)
         self._styles = [each for each in self._styles if each.try_consume_tokens([token]) == 1]
         data = self._vocabulary.token_bytes(token)
         rest = data.rstrip()
@@ -124,6 +126,7 @@ class Constraint:
 
     def _failure(self) -> UsageError:
         """The error of a grammar that proves too large only while an answer is written."""
+        self._vocabulary.forget(self._rules)
         return UsageError(f"the form of the answer is too large or too ambiguous: {why(self._matcher)}")
 
     def _rambles(self, token: int) -> bool:
@@ -147,7 +150,7 @@ class Constraint:
             self._known = list(self._way)
             self._watched = max(self._watched, 2 * len(self._way) + WATCHED)
             if left > self._watched:
-                self._look = left - 1 - (left - self._watched) // SHARE
+                self._look = left - max(LEAST, (left - self._watched) // SHARE)
 
     def _can_end(self, token: int, left: int) -> bool:
         """Whether the answer can still be ended after ``token`` in ``left`` tokens; if not, it is ended now by the
@@ -159,7 +162,7 @@ class Constraint:
         if behind.consume_token(token):
             way = self._closing.again(behind, self._known, left - 1)
             if way is None:
-                way = self._closing.way(behind, left - 1)
+                way = self._closing.way(self._matcher, left - 1, [token])
             if way is not None:
                 self._next = (token, way)
                 self._known = list(way)

@@ -27,7 +27,9 @@ _ELEMENT = re.compile(
       | (?P<one>\\[pP](?:\{[^}]*\}|.)|\\[xuU](?:\{[0-9a-fA-F]+\}|[0-9a-fA-F]{2,4})|\\.|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_MEMBER = re.compile(r"\[:\^?[a-z]+:\]|\\[pP](?:\{[^}]*\}|.)|\\[xuU](?:\{[0-9a-fA-F]+\}|[0-9a-fA-F]{2,4})|\\.|.", re.DOTALL)
+_MEMBER = re.compile(
+    r"\[:\^?[a-z]+:\]|\\[pP](?:\{[^}]*\}|.)|\\[xuU](?:\{[0-9a-fA-F]+\}|[0-9a-fA-F]{2,4})|\\.|.", re.DOTALL
+)
 #: a character of each class that has a name
 _NAMED = {"d": "0", "D": "a", "w": "a", "W": "-", "s": " ", "S": "a", "n": "\n", "r": "\r", "t": "\t", "f": "\f",
           "v": "\v", "a": "\a"}  # fmt: skip
@@ -171,8 +173,10 @@ def _letter(sign: str) -> str:
 def _of_class(text: str) -> str:
     """A character of a class in brackets."""
     negated = text.startswith("[^")
-    signs = [_PROPERTIES.get(sign[2:-2].strip("^"), "a") if sign.startswith("[:") else _letter(sign) if sign != "." else "."
-             for sign in _MEMBER.findall(text[2 if negated else 1 : -1])]  # fmt: skip
+    signs = []
+    for sign in _MEMBER.findall(text[2 if negated else 1 : -1]):
+        named = sign.startswith("[:")
+        signs.append(_PROPERTIES.get(sign[2:-2].strip("^"), "a") if named else sign if sign == "." else _letter(sign))
     if not negated:
         return next((sign for sign in signs if sign not in "[&"), "a") if signs else "a"
     spans = [(signs[i - 1], signs[i + 1]) for i in range(1, len(signs) - 1) if signs[i] == "-"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: bytes of llguidance's trees and tables, by number of tokens; measured, see docs/constrain.md
 BASE_BYTES, TOKEN_BYTES = 2 << 20, 480
 FORM_BYTES = 24 << 20  # of the largest form that edge/constrain/bounds.py accepts, while an answer follows it
-KEPT, KEPT_TEXT = 16, MOST_TEXT  # grammars that are not compiled again: their number, their characters
+KEPT, KEPT_TEXT = 24, MOST_TEXT  # grammars that are not compiled again: their number, their characters
 
 
 def bytes_for(n_vocab: int, parallel: int = 1) -> int:
@@ -37,6 +37,8 @@ class Vocabulary:
         from llguidance import LLTokenizer
 
         texts = [tokenizer.token_bytes(i) for i in range(n_vocab)]  # control tokens and unused rows have none
+        for i in tokenizer.unused if len(tokenizer.unused) < tokenizer.n_vocab else ():
+            texts[i] = b""
         self.n_vocab = n_vocab
         self.nbytes = bytes_for(n_vocab)
         self.token_bytes = tokenizer.token_bytes
@@ -51,30 +53,42 @@ class Vocabulary:
         names = _Tokens(tokenizer, texts)
         self.encode = names.__call__  #: the tokens of a text in the middle of another
         self.tokens = LLTokenizer(names)  # type: ignore[arg-type]
-        self.compiled: OrderedDict[str, Any] = OrderedDict()
+        self.compiled: OrderedDict[tuple[str, bool], Any] = OrderedDict()
         self._lock = Lock()
 
-    def matcher(self, rules: str) -> Any:
+    def matcher(self, rules: str, ahead: bool = False) -> Any:
         """A matcher at the beginning of a grammar, see :meth:`edge.constrain.spec.Spec.rules`.  Raises UsageError if
         the grammar is too large.
+
+        llguidance keeps the states that any matcher of one grammar has seen, up to a limit.  ``ahead``: for one that
+        looks ahead and may see many, so that others do not come to that limit.
         """
         with self._lock:
-            made = self.compiled.pop(rules, None)
+            made = self.compiled.pop((rules, ahead), None)
             if made is None:
                 from llguidance import LLMatcher
 
                 made = LLMatcher(self.tokens, rules, log_level=0, limits=limits())
                 if made.is_error():
                     raise UsageError(f"the form of the answer cannot be used: {why(made)}")
-            self.compiled[rules] = made
+            self.compiled[rules, ahead] = made
             n_kept = len(self.compiled)
-            while len(self.compiled) > KEPT or len(self.compiled) > 1 and sum(map(len, self.compiled)) > KEPT_TEXT:
+            while len(self.compiled) > KEPT or len(self.compiled) > 1 and self._text > KEPT_TEXT:
                 self.compiled.popitem(last=False)
             if len(self.compiled) < n_kept:
                 from pyx.memory import trim
 
                 trim()
             return made.deep_copy()
+
+    @property
+    def _text(self) -> int:
+        return sum(len(rules) for rules, _ in self.compiled)
+
+    def forget(self, rules: str, ahead: bool = False) -> None:
+        """Compile a grammar again when it is needed next: a matcher of it has come to the limit."""
+        with self._lock:
+            self.compiled.pop((rules, ahead), None)
 
     def allowed(self, matcher: Any, spec: Spec) -> int:
         """The tokens that may come next, one bit each, without those that end the answer."""

@@ -93,12 +93,13 @@ class Checkpoint:
     config: ModelConfig
     tensors: dict[str, Tensor]
     tokenizer: TokenizerSpec
-    chat_template: str | None
+    chat_template: str | None  # the usual one
     metadata: Mapping[str, Any]
     notes: list[str] = field(default_factory=list)  # one-line remarks worth showing ("activation taken as SiLU: ...")
     options: Mapping[str, Any] = field(default_factory=dict)  # of open_checkpoint, as it was opened
     #: what the file does not state: option of open_checkpoint -> possible values, the one in use first
     open: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)  # other chat templates by name, such as "tool_use"
     sampling: Mapping[str, Any] = field(default_factory=dict)  # recommended by the file: field of Sampling -> value
     maps: tuple[Map, ...] = field(init=False)  # of the files that hold the tensors
 

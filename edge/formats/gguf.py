@@ -28,8 +28,16 @@ from edge.formats.gguf_header import (
     read_header,
     tensor_bytes,
 )
-from edge.formats.gguf_keys import KEY_EOS_IDS, KEY_IGNORE_MERGES, KEY_INNER_EPS, KEY_PATTERN, KEYS_SAMPLING
+from edge.formats.gguf_keys import (
+    KEY_IGNORE_MERGES,
+    KEY_INNER_EPS,
+    KEY_PATTERN,
+    KEY_TEMPLATE,
+    KEYS_EOS,
+    KEYS_SAMPLING,
+)
 from edge.formats.gguf_writer import Entry, write
+from edge.formats.huggingface_tokenizer import MOST_TEMPLATES, TEMPLATE_NAME
 from edge.formats.mapped import located, shown
 from edge.model.families import FAMILIES, Family, refusal, supported
 from edge.session.sampling import recommended
@@ -140,6 +148,7 @@ def read(
         raise UsageError(f"activation {activation!r} is not known; use relu2 or silu")
     header = _joined(read_header(path))
     notes: list[str] = []
+    templates = _templates(header)
     family = _check_kind(header)
     types = _types(header, family.arch)
     tensors = _tensors(header, types, "128" if i2s_layout == "auto" else i2s_layout, inverted, ternarise)
@@ -156,7 +165,8 @@ def read(
         config=config,
         tensors=tensors,
         tokenizer=spec,
-        chat_template=header.text("tokenizer.chat_template"),
+        chat_template=header.text(KEY_TEMPLATE) or next(iter(templates.values()), None),
+        templates=templates,
         metadata=header.metadata,
         notes=notes,
         open=_open(header, family, tensors, config, i2s_layout, activation, inverted),
@@ -187,6 +197,16 @@ def _open(
             found["inverted"] = (inverted, not inverted)
     if header.text(f"{family.arch}.hidden_activation") is None and config.sub_norm:
         found["activation"] = ("silu", "relu2") if config.activation == "silu" else ("relu2", "silu")
+    return found
+
+
+def _templates(header: Header) -> dict[str, str]:
+    """The chat templates that have a name: ``tokenizer.chat_template.NAME``."""
+    found: dict[str, str] = {}
+    for key in header.metadata:
+        name = key.removeprefix(f"{KEY_TEMPLATE}.")
+        if name != key and TEMPLATE_NAME.fullmatch(name) and len(found) < MOST_TEMPLATES:
+            found[name] = header.text(key) or ""
     return found
 
 
@@ -630,16 +650,27 @@ def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
         notes.append(f"tokenizer.ggml.pre {what}; taken as llama-bpe because there are {LLAMA3_TOKENS} tokens")
         pre = "llama-bpe"
 
-    def token_id(key: str) -> int | None:
-        value = header.integer(f"tokenizer.ggml.{key}_token_id")
-        if value is not None and not 0 <= value < n_vocab:
-            notes.append(f"tokenizer.ggml.{key}_token_id {value} is not a token; ignored")
-            return None
-        return value
+    def token_ids(key: str) -> list[int]:
+        """The tokens of a key that holds one, or, with some converters, a list of them."""
+        value = header.metadata.get(key)
+        if not isinstance(value, memoryview):
+            value = header.integer(key)
+        found = []
+        for number in () if value is None else [value] if isinstance(value, int) else value[:64]:
+            if isinstance(number, int) and 0 <= number < n_vocab:
+                found.append(number)
+            else:
+                notes.append(f"{key} {number} is not a token; ignored")
+        return found
 
-    eos = [token_id("eos"), token_id("eot"), token_id("eom")]
-    for extra in header.numbers(KEY_EOS_IDS)[:64]:
-        eos.append(extra if isinstance(extra, int) and 0 <= extra < n_vocab else None)
+    def token_id(name: str) -> int | None:
+        key = f"tokenizer.ggml.{name}_token_id"
+        found = token_ids(key)
+        if len(set(found)) > 1:
+            notes.append(f"{key} names {len(found)} tokens; taken as {found[0]}")
+        return found[0] if found else None
+
+    eos = [number for key in KEYS_EOS for number in token_ids(key)]
     bos = token_id("bos")
     add_bos = header.flag("tokenizer.ggml.add_bos_token", not bpe or pre in _LLAMA3_PRE)
     return TokenizerSpec(
@@ -652,7 +683,7 @@ def _tokenizer(header: Header, n_vocab: int, notes: list[str]) -> TokenizerSpec:
         pattern=header.text(KEY_PATTERN),
         ignore_merges=header.flag(KEY_IGNORE_MERGES),
         bos_id=bos,
-        eos_ids=tuple(dict.fromkeys(i for i in eos if i is not None)),
+        eos_ids=tuple(dict.fromkeys(eos)),
         pad_id=token_id("padding"),
         unk_id=token_id("unknown"),
         add_bos=bool(add_bos) and bos is not None,

@@ -14,12 +14,17 @@ from edge.model.families import FAMILIES
 #: general.file_type, a label only: the first is microsoft/BitNet's number, the second llama.cpp's
 _FILE_TYPES = {"I2_S": 40, "TQ2_0": 37, "PQ2_0": 41, PANELS: 41}
 
+#: the usual chat template; others have a name after it
+KEY_TEMPLATE = "tokenizer.chat_template"
+
 #: our own keys, for what GGUF has none
 KEY_PATTERN = "bitnet_edge.tokenizer.pattern"
 KEY_IGNORE_MERGES = "bitnet_edge.tokenizer.ignore_merges"
 KEY_LAYOUT = "bitnet_edge.i2s_layout"
 KEY_INNER_EPS = "bitnet_edge.projection_norm_epsilon"
-KEY_EOS_IDS = "bitnet_edge.tokenizer.eos_token_ids"
+#: all keys of the tokens that end an answer, the first token first; the last is that of our earlier files
+KEYS_EOS = (*(f"tokenizer.ggml.{name}" for name in ("eos_token_id", "eos_token_ids", "eot_token_id", "eom_token_id")),
+            "bitnet_edge.tokenizer.eos_token_ids")  # fmt: skip
 
 #: what the makers recommend (llama.cpp's names): field of Sampling -> key
 KEYS_SAMPLING = {
@@ -150,13 +155,19 @@ def tokenizer_keys(checkpoint: Checkpoint) -> dict[str, Any]:
     metadata["tokenizer.ggml.add_bos_token"] = spec.add_bos
     metadata["tokenizer.ggml.add_space_prefix"] = spec.add_space_prefix
     if len(spec.eos_ids) > 1:
-        metadata[KEY_EOS_IDS] = list(spec.eos_ids)
+        metadata["tokenizer.ggml.eos_token_ids"] = list(spec.eos_ids)
+    for key in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
+        if checkpoint.format == "gguf" and checkpoint.metadata.get(key) in spec.eos_ids:
+            metadata[key] = checkpoint.metadata[key]
     if spec.pattern:
         metadata[KEY_PATTERN] = spec.pattern
     if spec.ignore_merges is not None:
         metadata[KEY_IGNORE_MERGES] = spec.ignore_merges
     if checkpoint.chat_template:
-        metadata["tokenizer.chat_template"] = checkpoint.chat_template
+        metadata[KEY_TEMPLATE] = checkpoint.chat_template
+    if checkpoint.templates:
+        metadata["tokenizer.chat_templates"] = list(checkpoint.templates)
+        metadata |= {f"{KEY_TEMPLATE}.{name}": text for name, text in checkpoint.templates.items()}
     return metadata
 
 

@@ -104,7 +104,8 @@ def read(
                       "model, convert it with --ternarise")
     generation = read_json(folder, "generation_config.json") or {}
     settings = read_json(folder, "tokenizer_config.json", MAX_TOKENIZER) or {}
-    template = huggingface_tokenizer.chat_template(folder, settings)
+    templates = huggingface_tokenizer.chat_templates(folder, settings)
+    template = templates.pop("default", None)
     return Checkpoint(
         path=path,
         format="huggingface",
@@ -112,6 +113,7 @@ def read(
         tensors=tensors,
         tokenizer=huggingface_tokenizer.read(folder, raw, generation, settings, template, config.n_vocab, notes),
         chat_template=template,
+        templates=templates,
         metadata=raw,
         notes=notes,
         open={"inverted": (inverted, not inverted)} if packed and "linear_class" not in quantization else {},

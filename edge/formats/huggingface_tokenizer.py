@@ -19,20 +19,46 @@ _LLAMA3_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}
 _PATTERNS = {_LLAMA3_PATTERN: "llama-bpe", _LLAMA3_PATTERN.replace("{1,3}", ""): "qwen2"}
 
 
-def chat_template(folder: str, settings: Mapping[str, Any]) -> str | None:
-    """The chat template. chat_template.jinja takes precedence over tokenizer_config.json, as in transformers."""
-    path = os.path.join(folder, "chat_template.jinja")
-    if os.path.isfile(path):
-        try:
-            return read_small(path, MAX_CONFIG).decode()
-        except UnicodeDecodeError:
-            fail(path, "not UTF-8; get the file again")
+#: folder of the chat templates that are not the usual one
+_MORE_TEMPLATES = "additional_chat_templates"
+#: what a template may be called, and their largest number
+TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_TEMPLATES = 32
+
+
+def chat_templates(folder: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The chat templates by name; the usual one is "default".
+
+    Those in files of their own take precedence over all of tokenizer_config.json, as in transformers.
+    """
+    found: dict[str, str] = {}
+    usual, more = os.path.join(folder, "chat_template.jinja"), os.path.join(folder, _MORE_TEMPLATES)
+    if os.path.isfile(usual):
+        found["default"] = _read_template(usual)
+    for file in sorted(os.listdir(more))[:MOST_TEMPLATES] if os.path.isdir(more) else ():
+        stem, end = os.path.splitext(file)
+        if end == ".jinja" and TEMPLATE_NAME.fullmatch(stem):
+            found[stem] = _read_template(os.path.join(more, file))
     value = settings.get("chat_template")
-    if isinstance(value, list):  # several, by name
-        named = [entry for entry in value if isinstance(entry, dict)]
-        named.sort(key=lambda entry: entry.get("name") != "default")
-        value = named[0].get("template") if named else None
-    return _clean(value, path) if isinstance(value, str) else None
+    if found or value is None:
+        return found
+    where = os.path.join(folder, "tokenizer_config.json")
+    if isinstance(value, str):
+        return {"default": _clean(value, where)}
+    for entry in value[:MOST_TEMPLATES] if isinstance(value, list) else ():
+        name, text = (entry.get("name"), entry.get("template")) if isinstance(entry, dict) else (None, None)
+        if isinstance(text, str) and isinstance(name, str) and TEMPLATE_NAME.fullmatch(name):
+            found[name] = _clean(text, where)
+    if found and "default" not in found:  # transformers then wants a name with every call
+        found["default"] = next(iter(found.values()))
+    return found
+
+
+def _read_template(path: str) -> str:
+    try:
+        return read_small(path, MAX_CONFIG).decode()
+    except UnicodeDecodeError:
+        fail(path, "not UTF-8; get the file again")
 
 
 def _clean(text: str, where: str) -> str:

@@ -66,7 +66,7 @@ class KVSpace:
         """The random numbers and tables of one state."""
         from pyx.sampler import Sampler
 
-        return Sampler(self.model.config.n_vocab, seed)
+        return Sampler(self.model.config.n_vocab, seed, self.model.unused)
 
     def new_state(self, seed: int) -> KVState:
         """An empty state with its own random numbers.  If as many states exist as planned, an idle one is freed.

@@ -73,6 +73,24 @@ def _compiled(segment: Segment) -> Any:
     return segment.compiled
 
 
+def _unused(tokenizer: Any, n_vocab: int) -> tuple[array[int], int]:
+    """(the rows of logits that stand for no text, the first row behind all others).
+
+    None, if the model has no tokenizer or no row would be left.
+    """
+    unused = array("i", tokenizer.unused)
+    if tokenizer.n_vocab:
+        unused.extend(range(tokenizer.n_vocab, n_vocab))
+    if len(unused) >= n_vocab:
+        return array("i"), n_vocab
+    usable = n_vocab
+    for row in reversed(unused):
+        if row != usable - 1:
+            break
+        usable -= 1
+    return unused, usable
+
+
 class Model:
     """One loaded model.  Made by :func:`edge.load`; tests may put the parts together themselves.
 
@@ -106,6 +124,10 @@ class Model:
         self.chunk: int = transformer.chunk  # most tokens of a step
         self.stop_ids = frozenset(template.stop_ids(tokenizer)) | frozenset(tokenizer.eos_ids)
         self.special = frozenset(tokenizer.special.values())
+        #: tokens that are never chosen, int32 [n]: rows in which the vocabulary is padded; those behind it are all rows
+        #: from ``usable`` on
+        self.unused, self.usable = _unused(tokenizer, config.n_vocab)
+        transformer.usable = self.usable
         self.answer_lead: str = template.answer_lead()
         family = FAMILIES.get(config.arch)
         #: whether answers in a conversation may begin with thinking

@@ -34,6 +34,10 @@ MAX_FILE = 1 << 20
 OUTDATED = "BITNETAssistant"
 
 
+#: name of the template for prompts with functions, in files with several
+WITH_TOOLS = "tool_use"
+
+
 class Part(NamedTuple):
     """A part of a prompt; control tokens are read only where ``special`` is true."""
 
@@ -115,6 +119,7 @@ class Template:
     def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
                  bos: bool | None = None, stops: Sequence[str] = (), tools: str = "",
                  think: bool | None = None) -> None:
+        self._parts_with_tools = parts
         self.name = name
         self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
         self.tools = tools  # how it writes calls: "marked" (<tool_call>), "whole" (Llama 3), "": it does not know tools
@@ -129,7 +134,23 @@ class Template:
         Otherwise the family that the model was trained with, if we know it better than the file does; then the file's
         own template; then none ("plain").  ``think``: whether models that can think before they answer do so; None: the
         model's default.  Raises UsageError for an unknown name.
+
+        A model may have several templates.  ``name`` may be that of one of them; if it is not given, the one called
+        "tool_use" writes the prompts with functions, as in transformers and llama.cpp.
         """
+        spec = checkpoint.tokenizer
+        if name is not None and name not in FAMILIES and name in checkpoint.templates:
+            return cls._jinja(name, checkpoint.templates[name], f"the model's chat template {name}", spec, think)
+        template = cls._usual(checkpoint, name, think)
+        for_tools = checkpoint.templates.get(WITH_TOOLS, "")
+        if name in (None, "model") and for_tools.strip():
+            other = cls._jinja(WITH_TOOLS, for_tools, f"the model's chat template {WITH_TOOLS}", spec, think)
+            template._parts_with_tools, template.tools = other._parts, other.tools
+        return template
+
+    @classmethod
+    def _usual(cls, checkpoint: Checkpoint, name: str | None, think: bool | None) -> Template:
+        """The template for prompts without functions."""
         spec = checkpoint.tokenizer
         embedded = checkpoint.chat_template
         if name is not None and name != "model":
@@ -185,7 +206,8 @@ class Template:
         """
         for message in messages:
             _check(message)
-        return [part for part in self._parts(messages, add_generation_prompt, tools) if part.text]
+        parts = self._parts if tools is None else self._parts_with_tools
+        return [part for part in parts(messages, add_generation_prompt, tools) if part.text]
 
     def encode(
         self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None

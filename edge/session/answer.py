@@ -271,7 +271,8 @@ def write(
     start = clock()
     sampling = request.sampling
     constraint = request.constraint
-    winners = sampling.winners if constraint is None and request.logprobs is None else 0
+    gaps = model.usable + len(model.unused) > model.config.n_vocab  # then a winner might be one that is never chosen
+    winners = sampling.winners if constraint is None and request.logprobs is None and not gaps else 0
     forced = None if constraint is None else constraint.forced
     cached, reason = yield from state.prefill(
         ids, outcome.interrupted, request.on_prefill, share=share, winners=winners, shared=shared

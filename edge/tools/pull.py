@@ -47,6 +47,8 @@ OFFLINE = "check the network and https_proxy, or copy a model file here and name
 WAIT = 60.0  # most seconds that a Retry-After is obeyed
 MOST_LISTED = 16 << 20  # bytes of an answer that lists files
 
+#: the only files in a folder below the model's
+_TEMPLATE = re.compile(r"additional_chat_templates/[\w-]{1,64}\.jinja", re.ASCII)
 _REPO = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
 #: a repository in the forms that people copy: owner/name, or the address of its page or of a file
 _PAGE = re.compile(r"(?:https?://[\w.:-]+/)?(?P<repo>[\w.-]+/[\w.-]+)/?"
@@ -371,7 +373,7 @@ def choose(source: Source, files: list[Remote]) -> list[Remote]:
     if ggufs:
         raise UsageError(f"{source} holds {len(ggufs)} GGUF files; name one: " +
                          ", ".join(f"hf:{source.repo}/{path}" for path in ggufs[:6]))
-    wanted = [file for file in files if "/" not in file.path and (
+    wanted = [file for file in files if _TEMPLATE.fullmatch(file.path) or "/" not in file.path and (
         file.path.endswith((".safetensors", ".json", ".jinja")) or file.path in ("tokenizer.model", "merges.txt"))]
     if "config.json" not in by_path or not any(file.path.endswith(".safetensors") for file in wanted):
         raise ModelNotFound(f"{source}: contains neither a GGUF file nor config.json with .safetensors")
@@ -422,7 +424,8 @@ def pull(
         done = 0
         digests: list[str] = []
         for remote in wanted:
-            target = os.path.join(place, os.path.basename(remote.path))
+            target = os.path.join(place, _local(remote))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
             begun = done
 
             def report(have: int, begun: int = begun) -> None:
@@ -439,9 +442,14 @@ def pull(
                        digests[0] if len(digests) == 1 else None, source.licence)
         check(model)
         if not as_is:
-            model, file = _made_fast(model, file, [os.path.basename(each.path) for each in wanted], on_convert)
+            model, file = _made_fast(model, file, [_local(each) for each in wanted], on_convert)
         write_record(model, file)
         return model
+
+
+def _local(remote: Remote) -> str:
+    """The path of a file below the model's folder."""
+    return remote.path if _TEMPLATE.fullmatch(remote.path) else os.path.basename(remote.path)
 
 
 def _name_of(source: Source) -> str:
@@ -468,7 +476,7 @@ def _check_room(place: str, wanted: list[Remote], total: int) -> None:
     """Raise EdgeError if the disk has too little space for the rest of the download."""
     have = 0
     for remote in wanted:
-        for path in (base := os.path.join(place, os.path.basename(remote.path)), base + ".part"):
+        for path in (base := os.path.join(place, _local(remote)), base + ".part"):
             have += os.path.getsize(path) if os.path.isfile(path) else 0
     need, free = max(total - have, 0) + SPARE, shutil.disk_usage(place).free
     if free < need:

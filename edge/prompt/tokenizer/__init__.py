@@ -25,6 +25,7 @@ from edge.prompt.tokenizer.vocabulary import (
     MAX_CHARS,
     MAX_TOKEN_CHARS,
     MAX_TOKENS,
+    UNUSED,
     USER,
     Encode,
     kinds_of,
@@ -132,6 +133,8 @@ class Tokenizer:
         behind = {text: i for text, i in user.items() if text in spec.added}
         self._user = _Finder(behind if spec.kind == "sentencepiece" else user)
         self._names = {i: text for text, i in self.special.items()}
+        #: tokens that a model was not trained with: rows in which a vocabulary is padded
+        self.unused = array("i", of_kind(kinds, b"[%c]" % UNUSED))
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Tokenizer:
@@ -173,7 +176,8 @@ class Tokenizer:
             from edge.prompt.tokenizer import byte_level
 
             roles = byte_level.roles_of(stored, kinds)
-            return cls(spec, stored, bytes(kinds), *byte_level.build(spec, stored, kinds, roles), False)
+            ends, blob, encode = byte_level.build(spec, stored, kinds, roles)
+            return cls(spec, stored, bytes(kinds), ends, blob, encode, False)
 
         from edge.prompt.tokenizer import pieces
 

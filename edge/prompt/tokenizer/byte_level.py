@@ -182,6 +182,7 @@ def build(
         if 0 < len(merges) <= len(texts) and (made := _rank(pairs, merges, texts, kinds)):
             for i in made:
                 roles[i] = bpe.TOKEN
+                kinds[i] = NORMAL if kinds[i] == UNUSED else kinds[i]
             pairs = bpe.BytePairs(texts.view, texts.first, texts.ends, roles, ALPHABET, unknown)
             _rank(pairs, merges, texts, kinds)
     except ValueError as error:
