@@ -16,7 +16,7 @@ from edge.constrain.endings import endings
 from edge.constrain.spec import Spec
 from edge.constrain.vocabulary import Vocabulary
 
-#: states that are left in one search, and in all searches of one answer.  A state takes 0.2 to 0.4 ms on one core of an
+#: states that are left in one search, and in all searches of one answer.  A state takes 0.2 to 1.3 ms on one core of an
 #: x86-64 server
 MOST, IN_ALL = 500, 4000
 #: in one search where the answer can be ended otherwise, or for a large form
