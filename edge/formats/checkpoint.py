@@ -6,6 +6,7 @@ memory map until they are used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from edge.config import ModelConfig
 from edge.formats.mapped import Map
 from edge.formats.safetensors import Stored
 
+#: what a chat template of several may be called, and their largest number
+TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_TEMPLATES = 32
 #: how activations are rounded in models that were not trained with rounded ones
 WEIGHT_ONLY = "int8-128"
 

@@ -17,7 +17,15 @@ from typing import Any
 from edge.config import ACTIVATIONS, ModelConfig, RopeScaling, Sliding
 from edge.errors import UsageError
 from edge.formats import names
-from edge.formats.checkpoint import TERNARY_TYPES, WEIGHT_ONLY, Checkpoint, Tensor, TokenizerSpec
+from edge.formats.checkpoint import (
+    MOST_TEMPLATES,
+    TEMPLATE_NAME,
+    TERNARY_TYPES,
+    WEIGHT_ONLY,
+    Checkpoint,
+    Tensor,
+    TokenizerSpec,
+)
 from edge.formats.gguf_header import (
     ALIGNMENT,
     TYPE_IDS,
@@ -37,7 +45,6 @@ from edge.formats.gguf_keys import (
     KEYS_SAMPLING,
 )
 from edge.formats.gguf_writer import Entry, write
-from edge.formats.huggingface_tokenizer import MOST_TEMPLATES, TEMPLATE_NAME
 from edge.formats.mapped import located, shown
 from edge.model.families import FAMILIES, Family, refusal, supported
 from edge.session.sampling import recommended

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge.formats import sentencepiece_model
-from edge.formats.checkpoint import TokenizerSpec
+from edge.formats.checkpoint import MOST_TEMPLATES, TEMPLATE_NAME, TokenizerSpec
 from edge.formats.mapped import shown
 from edge.formats.side_files import MAX_CONFIG, MAX_TOKENIZER, fail, read_json, read_small
 
@@ -21,9 +21,6 @@ _PATTERNS = {_LLAMA3_PATTERN: "llama-bpe", _LLAMA3_PATTERN.replace("{1,3}", ""):
 
 #: folder of the chat templates that are not the usual one
 _MORE_TEMPLATES = "additional_chat_templates"
-#: what a template may be called, and their largest number
-TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-MOST_TEMPLATES = 32
 
 
 def chat_templates(folder: str, settings: Mapping[str, Any]) -> dict[str, str]:
