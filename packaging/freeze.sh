@@ -22,12 +22,11 @@ flock 9
 
 inputs() { # one line for everything that goes in
     "$PY" -VV
-    "$PY" -c 'import importlib.metadata as m
-print(*sorted(f"{d.name} {d.version}" for d in m.distributions()), sep="\n")' | grep -iE \
-        '^(anyio|click|h11|jinja2|llguidance|markupsafe|starlette|uvicorn|platformdirs|prompt_toolkit|wcwidth|psutil|sentencepiece|regex|pyinstaller)'
-    find edge pyx packaging -type f \( -name '*.py' -o -name '*.so' -o -name '*.gguf' -o -name '*.json' -o \
-        -name '*.jinja' -o -name '*.html' -o -name '*.toml' -o -name '*.txt' -o -name '*.spec' -o -name freeze.sh \) -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-    sha256sum LICENSE
+    "$PY" packaging/closure.py freeze
+    { find edge pyx -type f \( -name '*.py' -o -name '*.so' -o -name '*.gguf' -o -name '*.json' -o -name '*.jinja' -o \
+        -name '*.html' -o -name '*.toml' -o -name '*.txt' \) -print0
+        printf '%s\0' LICENSE pyproject.toml packaging/{bitnet-edge.spec,closure.py,entry.py,freeze.sh,licenses.py}
+    } | LC_ALL=C sort -z | xargs -0 sha256sum
 }
 stamp=$(inputs | sha256sum)
 if [ "$stamp" = "$(cat "$OUT/.frozen-$MACHINE" 2>/dev/null)" ] && [ -x "$OUT/bitnet-edge" ] && [ -f "$OUT/$FOLDER.tar.gz" ]

@@ -1,4 +1,7 @@
-"""The licences of everything inside a frozen program, in one text: their condition for giving copies away."""
+"""The licences of everything inside a frozen program, in one text: their condition for giving copies away.
+
+Packages inside are those of the closure (closure.py) and no others: one that came in by accident stops the freeze.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,21 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
+from closure import closure, stated
+from packaging.utils import canonicalize_name
+
 
 def text(modules: set[str], libraries: set[str], own: Path) -> str:
     """``modules``: top-level names inside; ``libraries``: files of shared libraries inside; ``own``: our LICENSE."""
     found = {"bitnet-edge": own.read_text(), "Python": _python()}
     owners = metadata.packages_distributions()
-    packages = {name for module in modules for name in owners.get(module, ())} - {"bitnet-edge"}
-    for package in sorted(packages, key=str.lower):
-        distribution = metadata.distribution(package)
-        title = f"{package} {distribution.version}"
+    inside = {canonicalize_name(name) for module in modules for name in owners.get(module, ())} - {"bitnet-edge"}
+    needed, _ = closure(stated())
+    if strangers := sorted(inside - needed.keys()):
+        raise SystemExit(f"licenses: nothing that bitnet-edge depends on needs {', '.join(strangers)}; leave them out")
+    for package in sorted(inside):
+        distribution = needed[package]
+        title = f"{distribution.name} {distribution.version}"
         files = [f for f in distribution.files or () if f.name.upper().startswith(("LICEN", "COPYING", "NOTICE"))]
         found[title] = "\n".join(Path(str(f.locate())).read_text(errors="replace") for f in files)
         if not files:
