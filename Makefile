@@ -17,7 +17,7 @@ STALE := $(shell [ -d $(VENV) ] && ! $(PY) -c '' 2>/dev/null && rm -f $(VENV)/.i
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help chat test compilers fuzz fuzz-files faults sanitize service routes test-load test-clients bench freeze smoke freeze-aarch64 wheels deb lint docs site clean
+.PHONY: help chat test compilers fuzz fuzz-files faults sanitize service routes test-load test-clients bench freeze smoke check freeze-aarch64 debian13 wheels deb lint docs site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,7 +35,9 @@ help:
 	@echo "make bench   measure this machine with the bundled model (ARGS='-m model.gguf' for yours)"
 	@echo "make freeze  one-file program and one-folder program for this architecture, in dist/"
 	@echo "make smoke   test both: signals, pipes, damaged files, too little memory and disk"
-	@echo "make freeze-aarch64   the same for a Raspberry Pi, built and tested on an x86-64 machine (root; some minutes)"
+	@echo "make check   test that both answer word for word as the program that is not frozen, whatever they are asked"
+	@echo "make freeze-aarch64   all three for a Raspberry Pi, on an x86-64 machine (root; some minutes)"
+	@echo "make debian13   build and test in a Debian 13, x86-64 and aarch64 (root; some minutes)"
 	@echo "make wheels  source distribution and wheel, tested in a clean environment (ARGS=aarch64: also for that)"
 	@echo "make deb     Debian package of the frozen program, with service and manual pages"
 	@echo "make lint    ruff and mypy"
@@ -93,10 +95,23 @@ smoke: freeze
 	@packaging/smoke.sh dist/bitnet-edge
 	@packaging/smoke.sh dist/bitnet-edge-$$(uname -m)/bitnet-edge
 
-freeze-aarch64: $(VENV)/.freezer $(VENV)/.compiled
+check: freeze
+	@$(PY) packaging/check.py --write build/answers.json $(PY) -m edge
+	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge
+	@$(PY) packaging/check.py --compare build/answers.json dist/bitnet-edge-$$(uname -m)/bitnet-edge
+
+freeze-aarch64: needs-root $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/freeze-aarch64.sh
 
-wheels: $(VENV)/.installed
+.PHONY: needs-root
+needs-root: # said before anything is installed or built
+	@packaging/debian-root.sh
+
+debian13: needs-root $(VENV)/.freezer $(VENV)/.compiled
+	@packaging/debian13.sh x86_64
+	@packaging/debian13.sh aarch64
+
+wheels: $(VENV)/.freezer $(VENV)/.compiled
 	@packaging/wheels.sh $(ARGS)
 
 deb: freeze
@@ -147,5 +162,6 @@ $(VENV)/.mkdocs: pyproject.toml | $(VENV)/.installed
 
 # the requirements of extras as the installed package states them, without building the package again
 install_extras = $(PY) -c 'import importlib.metadata as m, re, sys; \
-    print(*(r.split(";")[0] for r in m.requires("bitnet-edge") if set(re.findall("extra == .(\w+).", r)) & set(sys.argv)), \
+    print(*(re.sub(r"\s*(;|and) extra == .*", "", r) for r in m.requires("bitnet-edge") \
+            if set(re.findall(r"extra == .(\w+).", r)) & set(sys.argv)), \
     sep="\n")' $(1) > $(VENV)/extras.txt && $(PIP) install -r $(VENV)/extras.txt

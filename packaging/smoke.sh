@@ -81,11 +81,12 @@ expect_line() { # NAME CODE PATTERN COMMAND...: nothing on standard output, one 
     else ok "$name (status $wanted: $(cut -c1-120 "$work/err"))"; fi
 }
 
-# golden.txt: the prompt, and what follows it greedily in the unfrozen program (tests/test_freeze.py keeps it true)
-prompt=$(head -1 "$here/golden.txt")
-tail -n +2 "$here/golden.txt" >"$work/golden"
-n_tokens=48
-answer=(run --greedy --ignore-eos -n $n_tokens "$prompt")
+# golden.txt: the model that comes with the program, a prompt, and what follows it greedily in the unfrozen program
+# (tests/test_freeze.py keeps it true)
+{ read -r model && read -r prompt; } <"$here/golden.txt"
+tail -n +3 "$here/golden.txt" >"$work/golden"
+greedy=(run -m "$model" --greedy --ignore-eos -n 48)
+answer=("${greedy[@]}" "$prompt")
 
 golden() { # NAME COMMAND...
     local name=$1
@@ -131,7 +132,7 @@ fi
 
 # ---- pipes and the terminal ------------------------------------------------------------------------------------------
 
-printf '%s\n' "$prompt" | timeout $patience "$bin" run --greedy --ignore-eos -n $n_tokens >"$work/out" 2>"$work/err"
+printf '%s\n' "$prompt" | timeout $patience "$bin" "${greedy[@]}" >"$work/out" 2>"$work/err"
 code=$?
 if [ $code = 0 ] && cmp -s "$work/out" "$work/golden"; then ok "a pipe into it"; else bad "a pipe into it" "status $code"; fi
 { timeout $patience "$bin" "${answer[@]}" 2>"$work/err" </dev/null; echo $? >"$work/code"; } | head -c 1 >"$work/out"
@@ -139,7 +140,7 @@ code=$(cat "$work/code")
 if [ "$code" = 0 ] && [ ! -s "$work/err" ]; then ok "a pipe out of it that closes early"; else bad "a closing pipe" "status $code"; fi
 if command -v script >/dev/null; then
     printf '%s\n/exit\n' "$prompt" >"$work/in"
-    TERM=xterm timeout $patience script -qec "'$bin' chat --greedy --no-history" /dev/null <"$work/in" >"$work/out" 2>"$work/err"
+    TERM=xterm timeout $patience script -qec "'$bin' chat -m $model --greedy --no-history" /dev/null <"$work/in" >"$work/out" 2>"$work/err"
     code=$?
     if [ $code = 0 ] && grep -q "$(cut -c1-30 "$work/golden")" "$work/out"; then ok "chat on a terminal"; else bad chat "status $code"; fi
 else
@@ -153,7 +154,7 @@ head -c 4096 /dev/urandom >"$work/noise.gguf"
 expect_line "a file that is no model" 4 "noise.gguf" "$bin" run -m "$work/noise.gguf" hello
 printf 'GGUF\003\000\000\000\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377\377' >"$work/hostile.gguf"
 expect_line "a header that lies" 4 "hostile.gguf" "$bin" run -m "$work/hostile.gguf" hello
-expect_line "a wrong flag" 2 "no-such-flag" "$bin" run --no-such-flag hello
+expect_line "a wrong flag" 2 "no-such-flag" "$bin" run -m "$model" --no-such-flag hello
 
 # ---- signals ---------------------------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ signal() { # NAME CODE TARGET SIGNAL: a long answer is interrupted at its first 
     local name=$1 wanted=$2 target=$3 number=$4 pid i
     : >"$work/out"
     set -m # a job of its own group, with SIGINT as on a terminal
-    TMPDIR=$work/tmp "$bin" run --greedy --ignore-eos -n 100000 --overflow slide "$prompt" >"$work/out" 2>"$work/err" </dev/null &
+    TMPDIR=$work/tmp "$bin" "${greedy[@]}" -n 100000 --overflow slide "$prompt" >"$work/out" 2>"$work/err" </dev/null &
     pid=$!
     set +m
     for i in $(seq $((patience * 10))); do
@@ -199,7 +200,7 @@ else
     skip "one core: no command 'taskset' here"
 fi
 golden "512 MB of address space" bash -c 'ulimit -v 524288; exec "$@"' - "$bin" "${answer[@]}"
-expect_line "a context that does not fit" 5 "needs .* MB" "$bin" run --memory 1M hello
+expect_line "a context that does not fit" 5 "needs .* MB" "$bin" run -m "$model" --memory 1M hello
 
 unshare=(unshare --mount)
 [ "$(id -u)" = 0 ] || unshare=(unshare --map-root-user --mount)
