@@ -3,7 +3,7 @@
 #
 #   packaging/wheels.sh             sdist, and the wheel of this machine's kind, built from that sdist
 #   packaging/wheels.sh aarch64     the same, and the aarch64 wheel for CPython 3.11, cross-compiled (needs root, see
-#                                   freeze-aarch64.sh) and tried under emulation
+#                                   debian-root.sh) and tried under emulation
 #
 # auditwheel puts libgomp inside and names the C library that is needed: manylinux_2_34, because of Debian 12's libgomp.
 # PYTHON names the interpreter to build for (default: the virtual environment's).
@@ -36,10 +36,6 @@ repair() { # WHEEL [FOLDER with libgomp]: into $OUT; nothing is stripped, our ex
         *) fail "$(echo "$WORK"/done/*.whl) is not for $PLATFORM" ;;
     esac
 }
-same_answer() { # COMMAND...: is it golden.txt's?
-    [ "$("$@" run --greedy --ignore-eos -n 48 "$(head -1 packaging/golden.txt)" </dev/null)" = \
-        "$(tail -n +2 packaging/golden.txt)" ] || fail "another answer than in packaging/golden.txt: $*"
-}
 
 # ---- source distribution, and a wheel from it in an isolated build ---------------------------------------------------
 
@@ -59,14 +55,14 @@ repair "$WORK"/raw/*.whl
 say "trying it in a clean environment"
 "${PYTHON:-$PY}" -m venv --clear "$WORK/try"
 "$WORK/try/bin/python" "${PIP[@]}" install "$OUT"/bitnet_edge-*"$(uname -m).whl"
-same_answer env -C / "$PWD/$WORK/try/bin/bitnet-edge"
-env -C / "$PWD/$WORK/try/bin/bitnet-edge" doctor >"$WORK/doctor" || { cat "$WORK/doctor" >&2; fail "doctor found a fault"; }
+"$PY" packaging/check.py --write "$WORK/answers.json" "$PY" -m edge >"$WORK/answers.log" || { cat "$WORK/answers.log"; exit 1; }
+packaging/check.py --compare "$WORK/answers.json" "$WORK/try/bin/bitnet-edge"
 
 # ---- aarch64 ---------------------------------------------------------------------------------------------------------
 
 if [ "${1:-}" = aarch64 ]; then
     version=$("${PYTHON:-$PY}" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    root=$(packaging/freeze-aarch64.sh root)
+    root=$(packaging/stage-aarch64.sh bookworm freeze)
     [ -d "$root/usr/include/python$version" ] || fail "the arm64 system in $root has no headers of Python $version"
     say "wheel for aarch64"
     tar --extract --file "$sdist" --directory "$WORK/source"
@@ -77,10 +73,10 @@ if [ "${1:-}" = aarch64 ]; then
 
     say "trying it under emulation"
     rm -rf "$root/opt/wheel"
-    platforms=()
-    for minor in $(seq 17 36); do platforms+=(--platform "manylinux_2_${minor}_aarch64"); done
-    "$PY" "${PIP[@]}" install --target "$root/opt/wheel" --only-binary=:all: --implementation cp \
-        --python-version "$version" --platform manylinux2014_aarch64 "${platforms[@]}" "$OUT"/bitnet_edge-*aarch64.whl
-    same_answer env QEMU_CPU=cortex-a72 PYTHONPATH=/opt/wheel packaging/emulated.py --root "$root" python3 -m edge
+    "$PY" "${PIP[@]}" install --target "$root/opt/wheel" --only-binary=:all: --no-deps --implementation cp \
+        --python-version "$version" --platform "${PLATFORM}_aarch64" "$OUT"/bitnet_edge-*aarch64.whl
+    cp "$WORK/answers.json" "$root/opt/"
+    QEMU_CPU=cortex-a72 PYTHONPATH=/opt/wheel:/opt/site packaging/emulated.py --root "$root" \
+        /opt/bitnet-edge/packaging/check.py --compare /opt/answers.json python3 -m edge
 fi
 ls -l "$OUT"/bitnet_edge-* >&2
