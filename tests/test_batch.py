@@ -112,6 +112,51 @@ def test_a_file_without_a_request_is_one_error(engine, tmp_path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_one_bad_line_ends_nothing(engine, tmp_path) -> None:
+    """Whatever JSON can say: its line gets an error, all others get answers, and --resume finds them all done."""
+    half = line("\ud83d", "Hello")  # json.dumps writes the escape
+    odd = [json.dumps({"custom_id": name, "body": {}}) for name in (1, 1.5, True, [], {}, ["\udc00"], {"\ud800": 1})]
+    bodies = [{"tools": [{"type": "function", "function": {"name": "f", "description": "\ud800"}}]},
+              {"response_format": {"type": "\udfff"}}, {"choices": ["\ud800"]}, {"user": "\ud800"},
+              {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\ud800"}}}},
+              {"tools": [{"type": "function", "function": {"name": "\ud800"}}]}, {"stop": ["\ud800"]},
+              {"tool_choice": {"type": "function", "function": {"name": "\ud800"}}, "tools": []}]  # fmt: skip
+    lines = [half, *odd, *(line(f"body {i}", **body) for i, body in enumerate(bodies)), line("good")]
+    found = run(engine, tmp_path, lines)
+    written = [json.loads(each) for each in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(written) == len(lines) and found["good"]["error"] is None
+    assert all(each["response"]["status_code"] == 400 for each in written if each["custom_id"] != "good"), written
+    assert "half of a surrogate pair" in found["\ud83d"]["error"]["message"]
+    with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), resume=True) as batch:
+        assert batch.run().before == len(lines)
+
+
+def test_a_bug_costs_one_line(engine, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw is an error of its request alone."""
+    from edge.session.session import Session
+
+    chat = Session.chat
+
+    def broken(self: Session, messages: Any, **options: Any) -> Any:
+        if messages[-1]["content"] == "bug":
+            raise ZeroDivisionError
+        return chat(self, messages, **options)
+
+    monkeypatch.setattr(Session, "chat", broken)
+    found = run(engine, tmp_path, [line("a"), line("b", "bug"), line("c")])
+    assert [found[name]["response"]["status_code"] for name in "abc"] == [200, 500, 200]
+
+
+def test_two_requests_of_one_name_are_refused_before_anything_runs(engine, tmp_path) -> None:
+    with pytest.raises(UsageError, match="requests 1 and 3 have the same custom_id, 'a'"):
+        run(engine, tmp_path, [line("a"), line("b"), line("a", "Something else")])
+    assert not (tmp_path / "out.jsonl").exists()
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"body": {"messages": [
+        {"role": "user", "content": "Hi"}], "max_tokens": 1}}) + "\n" for _ in range(2)))  # no names: told by number
+    with Batch(engine, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl")) as batch:
+        assert batch.run().answered == 2
+
+
 def test_forms_and_raw_prompts(engine, tmp_path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
               "additionalProperties": False}  # fmt: skip

@@ -146,7 +146,7 @@ def test_cancel_and_close():
     "values",
     [
         {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": float("inf")}, {"temperature": "1"},
-        {"temperature": True}, {"top_k": -1},
+        {"temperature": True}, {"top_k": -2},
         {"top_k": 1.5}, {"top_p": 1.1}, {"top_p": -0.1}, {"min_p": 2}, {"repeat_penalty": 0}, {"repeat_last_n": -2},
         {"presence_penalty": float("nan")}, {"frequency_penalty": 1e9}, {"seed": 1.0}, {"seed": True},
     ],

@@ -196,7 +196,7 @@ _sampling_options = heading(
     option("--greedy", is_flag=True, advanced=True, help="Always choose the likeliest token, as --temp 0: the same "
            "prompt gives the same answer."),
     option("-s", "--seed", type=int, metavar="N", advanced=True, help="Seed of the random choice: the same seed gives "
-           "the same answer."),
+           "the same answer; -1: another one each time (default)."),
     option("--top-k", type=int, metavar="N", advanced=True,
            help=f"Choose from the N likeliest tokens; 0: all (default {_DEFAULT.top_k})."),
     option("--top-p", type=float, metavar="P", advanced=True,

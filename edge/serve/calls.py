@@ -88,7 +88,7 @@ class Call:
         sampling = self.options.get("sampling")
         if index == 0 or sampling is None or sampling.seed is None:
             return self
-        return replace(self, options={**self.options, "sampling": replace(sampling, seed=sampling.seed + index)})
+        return replace(self, options={**self.options, "sampling": sampling.reseeded(index)})
 
 
 class Fields:

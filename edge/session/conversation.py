@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from edge.engine import Engine
@@ -67,9 +67,7 @@ class Conversation:
         if not questions:
             raise UsageError("there is no question to answer again")
         again = self._again + 1
-        sampling = options.pop("sampling", None) or self.sampling
-        if sampling.seed is not None:
-            sampling = replace(sampling, seed=sampling.seed + again)
+        sampling = (options.pop("sampling", None) or self.sampling).reseeded(again)
         pieces = self.ask(questions[-1], sampling=sampling, **options)  # refuses bad options, does not run yet
         self.session.undo()
         self._again = again

@@ -22,6 +22,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "frequency_penalty": (-100.0, 100.0),
 }
 _WHOLE = ("top_k", "repeat_last_n")
+RANDOM = -1  # a seed that stands for none
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Sampling:
 
     repeat_penalty, presence_penalty, frequency_penalty: of tokens among the last ``repeat_last_n``, including the
         prompt (0: none, -1: all); 1, 0 and 0 turn them off.
-    top_k: keep the likeliest k tokens; 0: all.
+    top_k: keep the likeliest k tokens; 0 or -1: all.
     top_p: keep the likeliest tokens until their probabilities add up to this; 1: all.
     min_p: keep tokens with at least this share of the probability of the likeliest; 0: all.
     temperature: below 1 prefers likely tokens, above 1 unlikely ones; 0: always the likeliest.
 
-    ``seed``: of the random numbers; None: a new one for every session.  Raises UsageError for values out of range.
+    ``seed``: of the random numbers; None or -1: random.  Raises UsageError for values out of range.
     """
 
     temperature: float = 0.7
@@ -49,6 +50,9 @@ class Sampling:
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        for field, other, value in (("top_k", -1, 0), ("seed", RANDOM, None)):  # as llama.cpp and Ollama write them
+            if type(getattr(self, field)) is int and getattr(self, field) == other:
+                object.__setattr__(self, field, value)
         for field, (least, most) in _RANGES.items():
             value = getattr(self, field)
             kind = int if field in _WHOLE else (int, float)
@@ -68,6 +72,13 @@ class Sampling:
         if name not in PRESETS:
             raise UsageError(f"preset {name!r} is not known; there are {', '.join(PRESETS)}")
         return replace(PRESETS[name], **changes)
+
+    def reseeded(self, n: int) -> Sampling:
+        """The same with another seed, for the ``n``-th of several answers; with the same one for 0, or if it is
+        random.
+        """
+        seed = self.seed
+        return self if not n or seed is None else replace(self, seed=seed + n if seed >= 0 else seed - n)
 
     @property
     def penalises(self) -> bool:

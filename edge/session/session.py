@@ -125,6 +125,7 @@ class Session:
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
         self._form: Form | None = None  # how functions are described to the model, in the latest call
+        self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
         self._closed = False
 
@@ -590,9 +591,7 @@ class Session:
                 share = self._shared(ids) if asked and self._prefixes.on else 0
             self._fits(ids)
             self._borrow(state, ids)
-            if request.sampling.seed is not None:
-                self.seed = request.sampling.seed
-                state.sampler.reseed(self.seed)
+            self._reseed(state, request.sampling.seed)
             yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._prefixes.add)
         except Interrupted as early:
             outcome.finish_reason = early.reason
@@ -608,6 +607,15 @@ class Session:
                 else:
                     self.messages.pop()
             self._end(place)
+
+    def _reseed(self, state: KVState, seed: int | None) -> None:
+        """Begin the random numbers of ``seed``.  None continues those of this session, unless a caller chose them for
+        an earlier answer: this one is to be random.
+        """
+        if seed is not None or self._seeded:
+            self._seeded = seed is not None
+            self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+            state.sampler.reseed(self.seed)
 
     def _fitting(self, message: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
         """A message as it will be read; see :meth:`_shortened`.  Calls too long to be read whole are read as text."""

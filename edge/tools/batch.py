@@ -16,13 +16,14 @@ import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.errors import Busy, ContextFull, EdgeError, UsageError
 from edge.model.footprint import available_memory
 from edge.model.threads import start
 from edge.serve import openai
-from edge.serve.calls import Refusal, bad, refusal_of
+from edge.serve.calls import Refusal, bad, checked_text, refusal_of
 
 if TYPE_CHECKING:
     from edge.engine import Engine
@@ -51,8 +52,8 @@ class Batch:
     As many answers run at the same time as the engine was loaded for (``parallel``), else AT_ONCE, or fewer if memory
     is short.  ``defaults``: options of every answer.
 
-    Raises UsageError for an input that cannot be read and an output that does not belong to it, Busy if another process
-    writes to the output.
+    Raises UsageError for an input that cannot be read or in which two lines have the same custom_id, and for an output
+    that does not belong to it; Busy if another process writes to the output.
     """
 
     def __init__(
@@ -71,12 +72,11 @@ class Batch:
             self._source = open(source, "rb")
         except OSError as error:
             raise UsageError(f"cannot read {source}: {error.strerror}") from None
-        self.total = sum(1 for line in self._source if line.strip())
-        self._source.seek(0)
-        if self.total and all(_refusal(line) for line in self._source if line.strip()):  # not a batch with mistakes
-            first, line = next(self._lines())
+        try:
+            self.total = self._checked_names(source)
+        except BaseException:
             self._source.close()
-            raise UsageError(f"{source} has no valid request; request {first}: {_refusal(line)}")
+            raise
         try:
             self._target = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -137,6 +137,24 @@ class Batch:
 
     # ---- what is done -----------------------------------------------------------------------------------------------
 
+    def _checked_names(self, source: str) -> int:
+        """The number of lines.  Raises UsageError if none of them is a request, which is not a batch with mistakes, and
+        if two have the same custom_id: nobody could tell their answers apart.
+        """
+        numbers: dict[str, int] = {}
+        first, valid, number = None, False, 0
+        for number, line in self._lines():
+            name, request = _read(line)
+            if name is not None and (before := numbers.setdefault(name, number)) != number:
+                raise UsageError(f"{source}: requests {before} and {number} have the same custom_id, {short(name)}; "
+                                 "each needs its own")
+            if not valid:
+                refusal = _refusal(request)
+                first, valid = first or refusal, refusal is None
+        if number and not valid:
+            raise UsageError(f"{source} has no valid request; request 1: {first}")
+        return number
+
     def _begun(self, name: str, resume: bool) -> bytearray:
         """A flag for each line (numbered from 1): whether the output answers it.  An incomplete line at the end of the
         output is removed.
@@ -194,9 +212,12 @@ class Batch:
             if isinstance(request, Refusal):
                 raise request
             answered, tokens = self._complete(session, head, *_checked(request))
-        except (Refusal, UsageError, ContextFull) as error:
-            refusal = refusal_of(error)
-            status, answered = refusal.status, openai.error(refusal)
+        except EdgeError as error:
+            if not isinstance(error, (UsageError, ContextFull)):
+                raise  # of the model or the machine: the lines behind it would fail, too
+            status, answered = _failed(error)
+        except Exception as error:  # a refusal; or a bug, which must not cost the other lines their answers
+            status, answered = _failed(error)
         if self._stopped:
             return
         written = {
@@ -205,7 +226,7 @@ class Batch:
             "response": {"status_code": status, "request_id": head, "body": answered},
             "error": None if status == 200 else answered["error"],
         }
-        self._write(json.dumps(written, ensure_ascii=False).encode() + b"\n", status == 200, tokens)
+        self._write(_encoded(written) + b"\n", status == 200, tokens)
 
     def _complete(self, session: Session, head: str, url: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """The body of a response, and the number of its tokens."""
@@ -240,6 +261,20 @@ class Batch:
             self._answered += answered
             self._failed += not answered
             self._tokens += tokens
+
+
+def _failed(error: Exception) -> tuple[int, dict[str, Any]]:
+    """(status, body of the response) for a request that cannot be answered."""
+    refusal = refusal_of(error)
+    return refusal.status, openai.error(refusal)
+
+
+def _encoded(value: Any) -> bytes:
+    """JSON in UTF-8.  Half a surrogate pair, which a refused request may contain, cannot be encoded and is escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
 
 
 def _answered(line: bytes) -> tuple[int, Any]:
@@ -280,14 +315,19 @@ def _read(line: bytes) -> tuple[str | None, dict[str, Any] | Refusal]:
     if not isinstance(request, dict):
         return None, bad("the line is not a JSON object", code="bad_json")
     name = request.get("custom_id")
-    if name is None or isinstance(name, str):
-        return name, request
-    return None, bad("custom_id is not a text", "custom_id")
+    if name is None:
+        return None, request
+    if not isinstance(name, str):
+        return None, bad("custom_id is not a text", "custom_id")
+    try:
+        checked_text(name, "custom_id")
+    except Refusal as refused:
+        return name, refused
+    return name, request
 
 
-def _refusal(line: bytes) -> Refusal | None:
-    """Why a line is not a request; None if it is one."""
-    _, request = _read(line)
+def _refusal(request: dict[str, Any] | Refusal) -> Refusal | None:
+    """Why this is not a request; None if it is one."""
     if isinstance(request, Refusal):
         return request
     try:
