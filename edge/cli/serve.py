@@ -17,7 +17,7 @@ from edge.cli.menu import settle_model
 from edge.cli.output import Output
 from edge.errors import Busy, EdgeError, UsageError
 
-SPARE = 64  # connections beside those that an answer is made for
+SPARE = 512  # connections beside those that an answer is made for; each takes some kilobytes
 
 EPILOG = """\
 Examples:

@@ -1,33 +1,73 @@
-"""HTTP connections: one that sends no request is closed, so that it does not block others."""
+"""HTTP connections: one that sends no request is closed, so that it does not block others.
+
+What has arrived is read before a connection is called silent: many may come in one turn of the event loop, and their
+requests are read in the next.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from edge.serve import openai
+from edge.serve.calls import Refusal, dump
+
 SILENT = 10.0  # seconds for the header of a request; between two requests uvicorn waits for the first byte
+PATIENCE = 1.0  # the same, while all connections are in use
+RETRY = 2  # seconds after which a client that found all of them in use should try again
+
+
+def _full() -> bytes:
+    """The response to whoever comes when all connections are in use."""
+    body = dump(openai.error(Refusal(429, "all connections are in use; try again later", "too_many_connections")))
+    return (f"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            f"Retry-After: {RETRY}\r\nConnection: close\r\n\r\n").encode() + body  # fmt: skip
 
 
 class Connection(H11Protocol):
-    """Closed if a header is not complete after SILENT seconds, and earlier if all connections are in use."""
+    """Closed if a header is not complete after SILENT seconds, and earlier if all connections are in use
+    (``limit_concurrency``).  Then a new one gets status 429, and is closed if there are twice as many.
+    """
 
     since = 0.0  # when it came
     _timer: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._most, self.limit_concurrency = self.limit_concurrency, None  # uvicorn would answer with status 503
+        self._refused = False
+
     def connection_made(self, transport: Any) -> None:
         """Called by asyncio for a new connection."""
-        if self.limit_concurrency is not None and len(self.connections) + 1 >= self.limit_concurrency:
-            silent = [each for each in self.connections if isinstance(each, Connection) and each.silent]
-            if silent:
-                min(silent, key=lambda each: each.since).close()
         self.since = self.loop.time()
+        if self._most is not None and len(self.connections) >= self._most:
+            self._make_room()
+            self._refused = len(self.connections) >= self._most
         super().connection_made(transport)
-        self._watch()
+        if self._refused and self._most is not None and len(self.connections) > 2 * self._most:
+            self.close()
+        else:
+            self._watch()
+
+    def _make_room(self) -> None:
+        """Close the connection that has been silent for the longest time, if that is long enough."""
+        silent = [each for each in self.connections if isinstance(each, Connection) and each.silent]
+        for each in sorted(silent, key=lambda each: each.since):
+            if self.since - each.since < PATIENCE:
+                break
+            if not each.unread:
+                each.close()
+                break
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio for data of the client."""
+        if self._refused:
+            self.transport.write(_full())
+            self.transport.close()
+            return
         super().data_received(data)
         self._watch()
 
@@ -47,6 +87,13 @@ class Connection(H11Protocol):
     def silent(self) -> bool:
         """Whether no request is being received or answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def unread(self) -> bool:
+        """Whether something has arrived that was not read yet."""
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the connection."""

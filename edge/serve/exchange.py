@@ -14,7 +14,7 @@ from edge.serve.bodies import LIMIT
 from edge.serve.calls import Refusal, dump
 
 BODIES_LIMIT = 8 << 20  # bytes of all requests that are being received or answered
-RESERVE = (8 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
+RESERVE = (16 << 20) + 2 * BODIES_LIMIT  # bytes in the memory plan for connections and requests
 QUIET = 15.0  # seconds after which a stream without data sends a comment, so that no proxy closes it
 
 
