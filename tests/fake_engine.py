@@ -106,6 +106,9 @@ class FakeTokenizer(fakes.Tokenizer):
 class FakeTemplate:
     """bos, system, then <ask>question<answer>answer<end> for each turn."""
 
+    think = None
+    switches = False
+
     name = "fake"
 
     def encode(self, tokenizer: FakeTokenizer, messages: Any, add_generation_prompt: bool = True) -> list[int]:

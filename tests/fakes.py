@@ -63,6 +63,9 @@ class Stream:
 
 
 class Template:
+    think = None
+    switches = False
+
     name = "fake"
 
     def encode(self, tokenizer: Tokenizer, messages, add_generation_prompt: bool = True) -> list[int]:

@@ -286,11 +286,11 @@ def test_load_knows_every_argument(tmp_path: Path) -> None:
     known = set(inspect.signature(load).parameters)
     set_by_commands = {"model", "progress", "on_plan", "system", "reserve", "aside"}
     assert set(options.load_arguments(everything)) == known - set_by_commands
-    asked = set(options.ask_arguments(parsed("-n", "5", "--ignore-eos")))
+    asked = set(options.ask_arguments(parsed("-n", "5", "--ignore-eos", "--think-budget", "9")))
     for form in (("--schema", "{}"), ("--regex", "a"), ("--choice", "a"), ("--grammar", str(grammar))):
         asked |= set(options.ask_arguments(parsed(*form)))
     known = {*inspect.signature(Request).parameters, "schema", "regex", "choices", "grammar"}
-    own = {"lead", "thinks", "logprobs", "spec", "constraint", "tools", "form"}
+    own = {"lead", "thinks", "think", "echo", "logprobs", "spec", "constraint", "tools", "form"}
     assert {*asked, "timeout", "on_prefill"} == known - own
 
 

@@ -907,6 +907,29 @@ def test_jsonl_unknown_keys(protocol: Any) -> None:
 
 
 @pytest.mark.usefixtures("bundled_model")
+def test_jsonl_tools(call: Any) -> None:
+    tool = {"type": "function", "function": {"name": "order", "parameters": {
+        "type": "object", "properties": {"drink": {"enum": ["tea", "coffee"]}}, "required": ["drink"],
+        "additionalProperties": False}}}  # fmt: skip
+    base = {"op": "chat", "messages": [{"role": "user", "content": "Tea, please."}], "max_tokens": 80, "tools": [tool]}
+    requests = [{**base, "id": "call", "tool_choice": "required"}, {**base, "id": "text", "tool_choice": "none"},
+                {**base, "id": "form", "choices": ["yes", "no"]}, {**base, "id": "bad", "tools": [{}]}]  # fmt: skip
+    done = call("chat", "--jsonl", command=REAL, stdin="".join(json.dumps(each) + "\n" for each in requests))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    last = {event["id"]: event for event in events if event["ev"] in ("done", "error")}
+    assert last["call"]["finish_reason"] == "tool_calls" and texts(events, "call") == ""
+    (made,) = last["call"]["tool_calls"]
+    assert json.loads(made["function"]["arguments"])["drink"] in ("tea", "coffee")
+    assert "tool_calls" not in last["text"] and texts(events, "text")
+    assert "tool_calls" in last["form"] or texts(events, "form") in ("yes", "no")
+    assert last["bad"]["code"] == "bad_request" and "tools[0]" in last["bad"]["message"]
+    result = {"role": "tool", "tool_call_id": made["id"], "content": "done"}
+    again = [*base["messages"], {"role": "assistant", "content": "", "tool_calls": [made]}, result]
+    done = call("chat", "--jsonl", command=REAL, stdin=json.dumps({**base, "id": 1, "messages": again}) + "\n")
+    assert json.loads(done.stdout.splitlines()[-1])["ev"] == "done"
+
+
+@pytest.mark.usefixtures("bundled_model")
 def test_jsonl_form(call: Any) -> None:
     def asked(ident: str, **more: Any) -> dict[str, Any]:
         return {"id": ident, "op": "chat", "messages": [{"role": "user", "content": "Tea?"}], "max_tokens": 40, **more}

@@ -210,7 +210,8 @@ def test_the_command_line(qwen: str, tmp_path: Path) -> None:
     plain = run.invoke(cli, arguments)
     assert plain.exit_code == 0, plain.output
     events = run.invoke(cli, [*arguments, "--jsonl"])
-    assert {json.loads(line)["ev"] for line in events.stdout.splitlines()} <= {"ready", "prefill", "text", "done"}
+    known = {"ready", "prefill", "thought", "text", "done"}  # these weights may say anything, even "<think>"
+    assert {json.loads(line)["ev"] for line in events.stdout.splitlines()} <= known
 
 
 def test_http_shows_them_apart() -> None:
@@ -239,3 +240,181 @@ def test_http_shows_them_apart() -> None:
                 said = "content" if path == "chat" else "response"
                 assert "".join(part.get("thinking", "") for part in parts) == "hm, so"
                 assert "".join(part[said] for part in parts) == "Yes."
+
+
+def test_a_template_for_functions_is_switched_with_the_other() -> None:
+    checkpoint = model(template=source("qwen3") + "{##}", arch="qwen3")
+    text = "{{ 'tools' if tools else '' }}{% if enable_thinking is false %} at once{% endif %}{# tool_calls #}"
+    checkpoint.templates = {"tool_use": text}
+    template = Template.for_model(checkpoint)
+    asked = [{"role": "user", "content": "Hello"}]
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    for think, said in ((False, "tools at once"), (True, "tools")):
+        switched = template.thinking(think)
+        assert text_of(switched.render(asked, tools=tools)) == said
+        assert text_of(switched.render(asked)).endswith("<think>\n\n</think>\n\n") is (think is False)
+
+
+# ---- asked for by a request -----------------------------------------------------------------------------------------
+
+ASKED = [{"role": "user", "content": "Hello"}]
+EVEN = {"temperature": 100.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 24, "ignore_eos": True}
+
+
+class Script:
+    """In place of a sampler: says these tokens, whatever the logits are."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.left = list(tokens)
+
+    def sample(self, *_: Any) -> int:
+        return self.left.pop(0)
+
+    def reseed(self, seed: int) -> None:
+        pass
+
+
+def scripted(engine: Any, said: str, **options: Any) -> Any:
+    """An answer of a model that says this text, in which marks are tokens, and then ends."""
+    tokenizer = engine.tokenizer
+    tokens = [id for piece in tokenizer.split(said) for id in (
+        tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+    session = engine.session()
+    session.chat(ASKED, max_tokens=0).text  # noqa: B018  reads the prompt, so that there is a state
+    session.state.sampler = Script([*tokens, *engine.model.stop_ids])
+    answer = session.chat(ASKED, **options)
+    assert answer.text is not None
+    return answer
+
+
+def test_a_budget_ends_the_thoughts(qwen: str) -> None:
+    """After so many tokens of thought comes the end that the model itself writes, and the answer goes on behind it."""
+    from edge.loading import load
+
+    said = "<think>\nabcdefghij\n</think>\n\nYes."
+    with load(qwen, ctx=256, threads=1, draft="off") as engine:
+        marks = engine.tokenizer.special
+        ids = [id for piece in engine.tokenizer.split("\n</think>\n\n") for id in (
+            engine.tokenizer.encode(piece) if isinstance(piece, str) else [piece])]  # fmt: skip
+        assert engine.model.end_of_thought == ids and marks["</think>"] in ids
+        free = scripted(engine, said)
+        assert (free.thoughts, free.text, free.finish_reason) == ("abcdefghij", "Yes.", "stop")
+        for budget in (0, 1, 2, 5, 11, 12, 100):
+            answer = scripted(engine, said, thinking_budget=budget)
+            thought = "\nabcdefghij\n"[:budget]  # a letter is a token here
+            assert answer.thoughts == thought.strip(), budget
+            left = "\nabcdefghij\n"[budget:].lstrip()  # what it says behind the forced end
+            assert answer.text == (f"{left}\n\nYes." if left else "Yes."), budget
+            assert answer.usage.completion == len(said) - 13 + (0 if budget > 12 else len(ids)), budget  # marks: 1
+        cut = scripted(engine, said, thinking_budget=3, max_tokens=6)
+        assert cut.thoughts.strip() == "ab" and cut.text == "" and cut.finish_reason == "length"
+        plain = scripted(engine, "No thoughts.", thinking_budget=0)
+        assert (plain.thoughts, plain.text) == ("", "No thoughts.")
+        told = scripted(engine, said, thinking_budget=2, logprobs=0, by="sentence")
+        assert len(told.logprobs) == told.usage.completion
+
+
+def test_a_session_thinks_as_it_is_asked(qwen: str, bundled_model: Path) -> None:
+    from edge.errors import UsageError
+    from edge.loading import load
+
+    for loaded in (None, True, False):
+        with load(qwen, ctx=256, threads=1, think=loaded) as engine:
+            with load(qwen, ctx=256, threads=1, think=False) as unthinking:
+                silent = unthinking.model.encode(ASKED)
+            session = engine.session()
+            free = session.chat(ASKED, max_tokens=1, think=True)
+            assert free.text is not None and free.usage.prompt < len(silent)
+            assert session.chat(ASKED, max_tokens=1, think=False).text is not None
+            assert session.state.tokens[: len(silent)] == silent
+            assert session.request({"think": False}).sampling.temperature == 0.7
+            assert session.request({"think": True}).sampling.temperature == 0.6
+            begun = [*ASKED, {"role": "assistant", "content": "It is"}]  # thoughts would come too late
+            assert session.chat(begun, max_tokens=1).usage.prompt == 0  # not read yet
+            assert session.answer(session.prepare(begun, max_tokens=0)).text == ""
+            assert session.state.tokens == silent + engine.model.encode_raw("It is")
+            for options in ({"think": True, "choices": ["a"]}, {"think": "yes"}, {"thinking_budget": -1},
+                            {"thinking_budget": True}):  # fmt: skip
+                with pytest.raises(UsageError, match="think"):
+                    session.chat(ASKED, **options)
+            with pytest.raises(UsageError, match="think"):
+                session.chat(begun, think=True)
+            with pytest.raises(UsageError, match="no template"):
+                session.complete("Hi", think=False)
+    with load(bundled_model, ctx=256, threads=1) as engine:  # a model that never thinks
+        session = engine.session()
+        assert session.chat(ASKED, think=False, max_tokens=4).text == session.chat(ASKED, max_tokens=4).text
+        for options in ({"think": True}, {"thinking_budget": 5}):
+            with pytest.raises(UsageError, match="does not think"):
+                session.chat(ASKED, **options)
+
+
+def test_http_thinks_as_it_is_asked(qwen: str) -> None:
+    """All names of the wish, on all routes: honoured, or 400."""
+    from edge.loading import load
+    from tests.http_service import serving
+
+    with load(qwen, ctx=256, threads=1, overflow="stop") as engine:
+        counts = {think: len(engine.session().prepare(ASKED, think=think).ids) for think in (None, True, False)}
+        seed = next(seed for seed in range(20_000) if len(engine.chat(ASKED, **EVEN, seed=seed).thoughts) > 12)
+        wanted = engine.chat(ASKED, **EVEN, seed=seed, thinking_budget=4)
+        thoughts, text = wanted.thoughts, wanted.text
+        assert 0 < len(thoughts) <= 4
+    assert counts[None] == counts[True] < counts[False]
+    with serving("-m", qwen, "--ctx", "256") as server:
+        assert "thinking" in server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"]
+
+        def n_tokens(path: str, **more: Any) -> int:
+            key = "input" if path.endswith("responses") else "messages"
+            status, _, found = server.ask("POST", path, {key: ASKED, "stream": False, **more})
+            assert status == 200, found
+            usage = found.get("usage", found)
+            return next(usage[name] for name in ("prompt_tokens", "input_tokens", "prompt_eval_count") if name in usage)
+
+        few = {"max_tokens": 1}
+        for more, think in (
+            ({}, None), ({"chat_template_kwargs": {"enable_thinking": False}}, False), ({"think": False}, False),
+            ({"chat_template_kwargs": {"enable_thinking": True}}, True), ({"chat_template_kwargs": {}}, None),
+            ({"reasoning_effort": "none"}, False), ({"reasoning_effort": "high"}, True),
+            ({"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}}, False),
+        ):  # fmt: skip
+            assert n_tokens("/v1/chat/completions", **few, **more) == counts[think], more
+        options = {"options": {"num_predict": 1}}
+        for think in (True, False, None):
+            assert n_tokens("/api/chat", **options, think=think) == counts[think]
+            made = server.ask("POST", "/api/generate", {"prompt": "Hello", **options, "think": think, "stream": False})
+            assert made[2]["prompt_eval_count"] == counts[think]
+        assert n_tokens("/api/chat", **options, think="low") == counts[True]
+        assert n_tokens("/v1/responses", max_output_tokens=1, reasoning={"effort": "none"}) == counts[False]
+        for wrong in ({"chat_template_kwargs": {"documents": []}}, {"chat_template_kwargs": {"enable_thinking": "no"}},
+                      {"reasoning_effort": "huge"}, {"think": 5}, {"thinking_budget": -1},
+                      {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}}):  # fmt: skip
+            status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **wrong})
+            assert status == 400 and found["error"]["param"].partition(".")[0] in wrong, found
+        asked = {"messages": ASKED, **EVEN, "seed": seed, "thinking_budget": 4}
+        message = server.chat(**asked)["choices"][0]["message"]
+        assert (message["reasoning_content"], message["content"]) == (thoughts, text)
+        deltas = [event["choices"][0]["delta"] for event in server.events("/v1/chat/completions", asked)[:-1]]
+        assert "".join(each.get("reasoning_content", "") for each in deltas) == thoughts
+    with serving("-m", "demo", "--ctx", "256") as server:
+        assert server.ask("POST", "/api/show", {"model": "any"})[2]["capabilities"] == ["completion"]
+        for more, expected in (({"think": False}, 200), ({"think": True}, 400), ({"reasoning_effort": "high"}, 400),
+                               ({"chat_template_kwargs": {"enable_thinking": True}}, 400),
+                               ({"thinking_budget": 9}, 400), ({"reasoning_effort": "none"}, 200)):  # fmt: skip
+            status, _, found = server.ask("POST", "/v1/chat/completions", {"messages": ASKED, **few, **more})
+            assert status == expected, found
+            assert status == 200 or "does not think" in found["error"]["message"]
+
+
+def test_the_budget_of_the_command_line(qwen: str) -> None:
+    from click.testing import CliRunner
+
+    from edge.cli.group import cli
+
+    run = CliRunner()
+    done = run.invoke(cli, ["run", "-m", qwen, "Hi", "-n", "4", "-c", "128", "--think-budget", "2"])
+    assert done.exit_code == 0, done.output
+    done = run.invoke(cli, ["run", "-m", "demo", "Hi", "--think-budget", "2"])
+    assert done.exit_code == 2 and "--think-budget" in done.output and "does not think" in done.output
+    done = run.invoke(cli, ["serve", "-m", "demo", "--port", "0", "--think-budget", "2"])
+    assert done.exit_code == 2 and "does not think" in done.output

@@ -252,5 +252,5 @@ def test_a_session_calls_and_is_told_the_result(bundled_model, tmp_path, text) -
         for tools in ([WEATHER, LIGHT], None):
             answer = session.chat(messages, max_tokens=20, **({"tools": tools} if tools else {}))
             assert answer.text is not None and answer.usage.completion
-        with pytest.raises(UsageError, match="cannot be combined"):
-            session.chat(messages, tools=[LIGHT], regex="a")
+        with pytest.raises(UsageError, match="tools must be"):
+            session.chat(messages, tools=LIGHT)

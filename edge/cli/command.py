@@ -139,8 +139,12 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            names = (name for param in self.get_params(ctx) for name in param.opts if name.startswith("--"))
-            option = {name[2:].replace("-", "_"): name for name in names}.get(error.argument or "")
+            options = {}
+            for param in self.get_params(ctx):
+                for name in [name for name in param.opts if name.startswith("--")]:
+                    options[name[2:].replace("-", "_")] = name
+                    options.setdefault(str(param.name), name)
+            option = options.get(error.argument or "")
             if option is None:
                 raise
             raise UsageError(error.problem, argument=option, hint=error.hint) from error

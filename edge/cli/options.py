@@ -184,6 +184,9 @@ _answer_options = heading(
     option("--stop", "-r", "stop", type=Escaped(), multiple=True, metavar="TEXT", allow_from_autoenv=False,
            advanced=True,
            help=r"End the answer before TEXT. May be given more than once; \n is a new line, \t a tab."),
+    option("--think-budget", "thinking_budget", type=Whole(min=0), metavar="N", advanced=True,
+           help="End the thoughts of a model that thinks after N tokens, so that its answer begins (default: it ends "
+           "them itself)."),
 )  # fmt: skip
 _length_experiments = heading(
     EXPERIMENTS,
@@ -449,6 +452,8 @@ def ask_arguments(flags: Mapping[str, Any]) -> dict[str, Any]:
         chosen["max_tokens"] = flags["max_tokens"]
     if flags.get("ignore_eos"):
         chosen["ignore_eos"] = True
+    if flags.get("thinking_budget") is not None:
+        chosen["thinking_budget"] = flags["thinking_budget"]
     if flags.get("by"):
         chosen["by"] = flags["by"]
     return chosen | form(flags)

@@ -186,7 +186,8 @@ class Closing:
             able = [*self._few]
         else:
             able = [step for kind in self._kinds for step in _few_of([each for each in able if each[0] in kind])]
-        if not self._spec.is_json or m.validate_tokens([self._vocabulary.newline]) != 1:  # else between parts of JSON
+        spaced = self._spec.is_json or self._spec.spaced
+        if not spaced or m.validate_tokens([self._vocabulary.newline]) != 1:  # else between parts of JSON
             able += self._blanks
         able += self._named
         return [*moves, *((-1, step) for step in (*able, *(() if able and able[0] in self._plain else self._others)))]

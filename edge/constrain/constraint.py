@@ -134,7 +134,7 @@ class Constraint:
         is text.
         """
         vocabulary = self._vocabulary
-        if not self._spec.is_json or token < 0 or not vocabulary.blank >> token & 1:
+        if not (self._spec.is_json or self._spec.spaced) or token < 0 or not vocabulary.blank >> token & 1:
             return False
         if _BLANKS.fullmatch(self._blanks + vocabulary.token_bytes(token)):
             return False

@@ -63,8 +63,8 @@ def _of_spec(spec: Spec) -> Iterator[str]:
         yield from _of_schema(json.loads(spec.grammar))
     else:
         yield from _of_lark(spec.grammar)
-    for _, schema in spec.parts:
-        yield from _of_schema(json.loads(schema))
+    for _, part in spec.parts:
+        yield from _of_spec(part)
 
 
 def _of_schema(schema: Any) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from edge.constrain import bounds, lark
@@ -24,7 +25,8 @@ class Spec:
     is_json: bool = False
     into: type | None = None
     allowed: frozenset[int] = frozenset()  # control tokens that the grammar names by number
-    parts: tuple[tuple[str, str], ...] = ()  # JSON schemas that a Lark grammar names: @name
+    parts: tuple[tuple[str, Spec], ...] = ()  # forms that a Lark grammar names: @name
+    spaced: bool = False  # white space stands between the parts of JSON only, as always if ``is_json``
 
     @classmethod
     def of(
@@ -64,31 +66,28 @@ class Spec:
 
     def problem(self) -> str:
         """The reason why llguidance refuses the grammar, in one line; "" if it accepts it."""
-        from llguidance import LLMatcher, LLTokenizer
-
-        rules = self.rules()
-        if error := LLMatcher.validate_grammar(rules, limits=bounds.limits()):
-            return one_line(error)
-        matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=bounds.limits())
-        matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
-        return why(matcher) if matcher.is_error() else ""
+        return _problem(self.rules())
 
     def rules(self, lead: str = "", style: int | None = None) -> str:
         """The grammar in llguidance's JSON form.  ``lead``: white space that may come first; ``style``: a number of
         :attr:`styles`, or None for any spelling of JSON.
         """
-        part: dict[str, Any] = {"lark_grammar": self.grammar}
-        if self.is_json:
-            schema = json.loads(self.grammar)
-            if style is not None and isinstance(schema, dict):
-                schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
-            part = {"json_schema": schema}
+        part = self._part(style)
         grammars: list[dict[str, Any]] = [part]
         if lead:
             blanks = " ".join(f"{lark.text(blank)}?" for blank in lead)
             grammars = [{"lark_grammar": f"start: {blanks} @answer"}, {"name": "answer", **part}]
-        grammars += [{"name": name, "json_schema": json.loads(schema)} for name, schema in self.parts]
+        grammars += [{"name": name, **each._part()} for name, each in self.parts]
         return json.dumps({"grammars": grammars})
+
+    def _part(self, style: int | None = None) -> dict[str, Any]:
+        """This form alone, as one of llguidance's grammars."""
+        if not self.is_json:
+            return {"lark_grammar": self.grammar}
+        schema = json.loads(self.grammar)
+        if style is not None and isinstance(schema, dict):
+            schema = {**schema, "x-guidance": {"whitespace_flexible": False, **_STYLES[style]}}
+        return {"json_schema": schema}
 
     @property
     def styles(self) -> range:
@@ -104,6 +103,17 @@ class Spec:
         from edge.constrain.classes import value
 
         return value(text, self.into)
+
+
+@lru_cache(maxsize=32)  # the requests of a conversation repeat their schema and functions
+def _problem(rules: str) -> str:
+    from llguidance import LLMatcher, LLTokenizer
+
+    if error := LLMatcher.validate_grammar(rules, limits=bounds.limits()):
+        return one_line(error)
+    matcher = LLMatcher(LLTokenizer("byte"), rules, log_level=0, limits=bounds.limits())
+    matcher.compute_bitmask()  # a form that no answer can have, or with too many beginnings, fails only here
+    return why(matcher) if matcher.is_error() else ""
 
 
 def _checked(text: Any, name: str) -> str:

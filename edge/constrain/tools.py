@@ -101,20 +101,38 @@ class Tools:
             raise UsageError(f"tools has two functions named {next(n for n in names if names.count(n) > 1)}")
         choice = "auto" if tool_choice is None else tool_choice
         if isinstance(choice, Mapping):
+            if choice.get("type") == "allowed_tools":
+                return cls._allowed(known, choice.get("allowed_tools", choice), parallel)
+            if choice.get("type") != "function":
+                raise UsageError(f"tool_choice.type is {str(choice.get('type'))[:40]!a}; it must be function or "
+                                 "allowed_tools")
             function = choice.get("function")
             named = function.get("name") if isinstance(function, Mapping) else None
             if named not in names:
-                raise UsageError(f"tool_choice names {str(named)[:64]!r}, which is not one of the tools")
+                raise UsageError(f"tool_choice names {str(named)[:64]!a}, which is not one of the tools")
             return cls([tool for tool in known if tool.name == named], "required", False)
         if choice not in ("none", "auto", "required"):
             raise UsageError("tool_choice must be none, auto, required or the name of a function in an object")
         return cls(known, choice, parallel is not False)
 
-    def form(self, template: Template, tokenizer: Tokenizer) -> Form:
-        """The format in which this model receives tools and writes calls."""
+    @classmethod
+    def _allowed(cls, known: list[Tool], choice: Any, parallel: bool | None) -> Tools:
+        """Some of the functions only: ``{"mode", "tools"}``, each with a name, in an object ``function`` or without."""
+        given = choice.get("tools") if isinstance(choice, Mapping) else None
+        if not isinstance(given, list) or not given or choice.get("mode") not in ("auto", "required"):
+            raise UsageError("tool_choice of type allowed_tools has a mode, auto or required, and a list of tools")
+        inner = [each.get("function", each) if isinstance(each, Mapping) else None for each in given]
+        names = [each.get("name") if isinstance(each, Mapping) else None for each in inner]
+        for name in names:
+            if not any(tool.name == name for tool in known):
+                raise UsageError(f"tool_choice names {str(name)[:64]!a}, which is not one of the tools")
+        return cls([tool for tool in known if tool.name in names], choice["mode"], parallel is not False)
+
+    def form(self, template: Template, tokenizer: Tokenizer, text: Spec | None = None) -> Form:
+        """The format in which this model receives tools and writes calls.  ``text``: the form of an answer in text."""
         special = tokenizer.special
         marks = tuple(special.get(mark, -1) for mark in (BEGIN, END)) if template.tools == "marked" else ()
-        return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else ())
+        return Form(self, template.tools, marks if min(marks, default=-1) >= 0 else (), text)
 
 
 @dataclass(frozen=True)
@@ -122,12 +140,14 @@ class Form:
     """How one model receives tools and writes calls.
 
     ``style``: "marked" (between <tool_call> and its end), "whole" (the whole answer) or "" (the template does not
-    support tools).  ``marks``: the ids of the two marks where they are tokens.
+    support tools).  ``marks``: the ids of the two marks where they are tokens.  ``text``: the form of an answer that is
+    not a call; None: any text, which calls may follow.
     """
 
     tools: Tools
     style: str
     marks: tuple[int, ...] = ()
+    text: Spec | None = None
 
     @property
     def definitions(self) -> list[dict[str, Any]] | None:
@@ -171,10 +191,8 @@ class Form:
         """The form that the answer must have; None for any text."""
         tools, choice = self.tools.tools, self.tools.choice
         if choice == "none":
-            return None
-        word = "arguments" if self.style == "marked" else "parameters"
-        calls = [f"{lark.text(json.dumps({'name': tool.name})[:-1] + f', {json.dumps(word)}: ')} @f{i} {lark.text('}')}"
-                 for i, tool in enumerate(tools)]  # fmt: skip
+            return self.text
+        calls = [f"{lark.text(head)} @f{i} {lark.text('}')}" for i, head in enumerate(self._heads)]
         rules = [f"object: {' | '.join(calls)}"]
         first = last = ""
         if self.marks:
@@ -185,12 +203,30 @@ class Form:
         many = 'call ("\\n" call)*' if self.tools.parallel and self.style == "marked" else "call"
         if choice == "required":
             rules.append(f"start: {many}")
+        elif self.text is not None:
+            rules.append(f"start: @text | {many}")
         elif self.marks:
             rules += [f"start: TEXT? ({many})?", _TEXT]
         else:
             rules += [f"start: TEXT | {many}", _NO_MARK if self.style == "marked" else _NO_BRACE]
-        schemas = tuple((f"f{i}", tool.schema) for i, tool in enumerate(tools))
-        return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=schemas)
+        parts = [(f"f{i}", Spec(tool.schema, True)) for i, tool in enumerate(tools)]
+        spaced = choice == "auto" and self.text is not None and self.text.is_json
+        if choice == "auto" and self.text is not None:
+            parts.append(("text", self.text))
+        return Spec("\n".join(rules), allowed=frozenset(self.marks), parts=tuple(parts), spaced=spaced)
+
+    @property
+    def _heads(self) -> list[str]:
+        """How the object of a call begins, for each function, up to its arguments."""
+        word = "arguments" if self.style == "marked" else "parameters"
+        return [json.dumps({"name": tool.name})[:-1] + f", {json.dumps(word)}: " for tool in self.tools.tools]
+
+    @property
+    def beginnings(self) -> list[str]:
+        """How an answer begins that is a call as a whole; [] if calls may follow a text."""
+        if self.style != "marked":
+            return self._heads
+        return [BEGIN] if self.text is not None else []
 
     def decoder(self, decoder: Decoder) -> Decoder:
         """``decoder``, extended to write the marks, which are control tokens without text."""
@@ -225,6 +261,7 @@ class Reader:
 
     def __init__(self, form: Form) -> None:
         self._form = form
+        self._beginnings = form.beginnings
         self._content = form.tools.choice == "none"  # there will be no call
         self._calling = False
         self._held = ""  # may be the beginning of a call; or the calls
@@ -236,11 +273,11 @@ class Reader:
         self._held += text
         if self._calling:
             return ""
-        if self._form.style == "marked":
+        if not self._beginnings:
             return self._before_mark()
         opening = self._held.lstrip()
-        self._calling = opening.startswith("{")
-        self._content = bool(opening) and not self._calling
+        self._calling = any(map(opening.startswith, self._beginnings))
+        self._content = not self._calling and not any(each.startswith(opening) for each in self._beginnings)
         return self.flush() if self._content else ""
 
     def _before_mark(self) -> str:
@@ -253,8 +290,8 @@ class Reader:
         return text
 
     def flush(self) -> str:
-        """At the end of the answer: text that was held back and is content."""
-        if self._calling:
+        """At the end of the answer: text that was held back and is content; not the beginning of a call."""
+        if self._calling or self._beginnings and not self._content and self._form.text is None and self._held.strip():
             return ""
         text, self._held = self._held, ""
         return text

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from edge.config import ModelConfig
     from edge.constrain.vocabulary import Vocabulary
 
+#: what begins and ends the thoughts of an answer
+THINKING = ("<think>", "</think>")
 #: where the codes of weights may be, see edge.model.placement; "map" is their place when a model was built
 MAP = "map"
 
@@ -132,12 +134,10 @@ class Model:
         family = FAMILIES.get(config.arch)
         #: whether answers in a conversation may begin with thinking
         self.thinks = family is not None and family.thinking is not None
-        advised = family and (family.sampling if not self.thinks or template.think is False else family.thinking)
-        sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
-        unthinking = self.thinks and template.think is False  # what a file recommends is for answers with thoughts
-        said = {} if checkpoint is None or unthinking else checkpoint.sampling
-        #: what the file recommends, else the makers of the architecture; else the usual
-        self.sampling = dataclasses.replace(sampling, **said)
+        #: ids of the tokens that begin and end it, if there are such, and their texts
+        self.thinking_marks = {tokenizer.special[text]: text for text in THINKING if text in tokenizer.special}
+        self._said = {} if checkpoint is None else checkpoint.sampling  # what the file recommends
+        self.sampling = self.advised(template.think)
         self.closed = False
         with_locks(self)
         self._checkpoint = checkpoint
@@ -148,6 +148,16 @@ class Model:
             from edge.model.placement import start
 
             self.moving = start(placement, transformer, self._lock, lambda: self.closed)
+
+    def advised(self, think: bool | None) -> Sampling:
+        """The sampling that the file recommends, else the makers of the architecture, else the usual one; ``think``:
+        whether the model is asked to think before it answers.
+        """
+        family = FAMILIES.get(self.config.arch)
+        unthinking = self.thinks and think is False  # what a file recommends is for answers with thoughts
+        advised = family and (family.thinking if self.thinks and not unthinking else family.sampling)
+        sampling = Sampling(**dataclasses.asdict(advised)) if advised else Sampling()
+        return sampling if unthinking else dataclasses.replace(sampling, **self._said)
 
     def make_locks(self) -> None:
         """New locks, see :mod:`edge.model.threads`."""
@@ -194,11 +204,29 @@ class Model:
             finally:
                 self._check()
 
-    def encode(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> array[int]:
-        """The prompt for the answer to ``messages``; ``tools``: functions that may be called, see Template.render."""
-        if tools is None:
-            return array("i", self.template.encode(self.tokenizer, messages, add_generation_prompt=True))
-        return array("i", self.template.encode(self.tokenizer, messages, add_generation_prompt=True, tools=tools))
+    def encode(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None,
+        think: bool | None = None,
+    ) -> array[int]:
+        """The prompt for the answer to ``messages``; if the last is the assistant's, the answer continues it.
+
+        ``tools``: functions that may be called, see Template.render.  ``think``: whether the model is asked to think
+        before it answers; None: as it was loaded.
+        """
+        template = self.template if think is None else self.template.thinking(think)
+        more: dict[str, Any] = {} if tools is None else {"tools": tools}
+        if messages and messages[-1]["role"] == "assistant":
+            more["begun"] = self.answer_lead + messages[-1]["content"]
+            messages = messages[:-1]
+        return array("i", template.encode(self.tokenizer, messages, add_generation_prompt=True, **more))
+
+    @property
+    def end_of_thought(self) -> list[int]:
+        """The tokens that end the thoughts of an answer, as the model writes them."""
+        ids: list[int] = []
+        for piece in self.tokenizer.split(f"\n{THINKING[1]}\n\n"):
+            ids += self.tokenizer.encode(piece) if isinstance(piece, str) else [piece]
+        return ids
 
     def encode_raw(self, prompt: str | Sequence[int]) -> array[int]:
         """A prompt without a template: a text, preceded by the model's BOS, or token ids unchanged.  Raises

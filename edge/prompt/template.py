@@ -62,14 +62,18 @@ class Family(NamedTuple):
 
     def parts(self, messages: Messages, add_generation_prompt: bool, tools: Definitions = None) -> Iterator[Part]:
         """The parts of the prompt, see :meth:`Template.render`; ``tools`` is not used."""
-        before = messages[0] if self.system_end and messages and messages[0]["role"] == "system" else None
-        for i, message in enumerate(messages[1:] if before else messages):
+        before: list[str] = []  # words of the system that stand at the head of the next turn
+        for i, message in enumerate(messages):
             role, content = message["role"], message["content"]
-            name = self.answerer if role == "assistant" else role
+            if self.system_end and role == "system" and (not i or i + 1 < len(messages)):
+                before.append(content)
+                continue
+            name = self.answerer if role == "assistant" else "user" if self.system_end and role == "system" else role
             yield Part((self.between if i else "") + self._named(self.header, name), True)
-            if before and i == 0:
-                yield Part(before["content"], False)
+            for text in before:
+                yield Part(text, False)
                 yield Part(self.system_end, True)
+            before.clear()
             yield Part(content.strip() if self.strip else content, False)
             answered = role == "assistant" and self.answer_footer is not None
             yield Part((self.answer_footer or "") if answered else self.footer, True)
@@ -117,8 +121,8 @@ class Template:
     """The format of conversations for one model.  ``name``: a family, "model" (from the file), or a file's name."""
 
     def __init__(self, name: str, parts: Callable[[Messages, bool, Definitions], Iterator[Part]],
-                 bos: bool | None = None, stops: Sequence[str] = (), tools: str = "",
-                 think: bool | None = None) -> None:
+                 bos: bool | None = None, stops: Sequence[str] = (), tools: str = "", think: bool | None = None,
+                 switched: Callable[[bool], Template] | None = None) -> None:
         self._parts_with_tools = parts
         self.name = name
         self.think = think  # whether the model is asked to think before it answers; None: as it does by itself
@@ -126,6 +130,23 @@ class Template:
         self._parts = parts
         self._bos = bos
         self._stops = tuple(stops)
+        self._switched = switched
+        self._variants: dict[bool, Template] = {}
+
+    @property
+    def switches(self) -> bool:
+        """Whether it can ask a model to think before its answer, or not to."""
+        return self._switched is not None
+
+    def thinking(self, think: bool) -> Template:
+        """This template, asking the model to think or not.  Raises UsageError if it cannot."""
+        if think is self.think:
+            return self
+        if self._switched is None:
+            raise UsageError("cannot be set: this model's chat template always does the same", argument="think")
+        if think not in self._variants:
+            self._variants[think] = self._switched(think)
+        return self._variants[think]
 
     @classmethod
     def for_model(cls, checkpoint: Checkpoint, name: str | None = None, think: bool | None = None) -> Template:
@@ -145,8 +166,16 @@ class Template:
         for_tools = checkpoint.templates.get(WITH_TOOLS, "")
         if name in (None, "model") and for_tools.strip():
             other = cls._jinja(WITH_TOOLS, for_tools, f"the model's chat template {WITH_TOOLS}", spec, think)
-            template._parts_with_tools, template.tools = other._parts, other.tools
+            return template._with(other)
         return template
+
+    def _with(self, other: Template) -> Template:
+        """This template, with another for the prompts with functions."""
+        self._parts_with_tools, self.tools = other._parts, other.tools
+        plain = self._switched
+        if plain is not None:
+            self._switched = lambda think: plain(think)._with(other.thinking(think) if other.switches else other)
+        return self
 
     @classmethod
     def _usual(cls, checkpoint: Checkpoint, name: str | None, think: bool | None) -> Template:
@@ -186,13 +215,16 @@ class Template:
         family = FAMILIES[name]
         if think is False:
             family = family._replace(prompt=family.prompt + family.unthought)
-        return cls(name, family.parts, family.bos, family.stops, think=think)
+        switched = (lambda think: cls._family(name, think)) if family.unthought else None
+        return cls(name, family.parts, family.bos, family.stops, think=think, switched=switched)
 
     @classmethod
     def _jinja(cls, name: str, text: str, where: str, spec: TokenizerSpec, think: bool | None = None) -> Template:
         knows = re.search(r"\btools\b", text) and re.search(r"\btool_calls\b", text)
         style = "marked" if "<tool_call>" in text else "whole" if re.search(r"\bparameters\b", text) else ""
-        return cls(name, _Jinja(text, where, spec, think).parts, tools=style if knows else "", think=think)
+        switched = (lambda think: cls._jinja(name, text, where, spec, think)) if "enable_thinking" in text else None
+        return cls(name, _Jinja(text, where, spec, think).parts, tools=style if knows else "", think=think,
+                   switched=switched)
 
     def render(
         self, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
@@ -210,12 +242,15 @@ class Template:
         return [part for part in parts(messages, add_generation_prompt, tools) if part.text]
 
     def encode(
-        self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None
+        self, tokenizer: Tokenizer, messages: Messages, add_generation_prompt: bool = True, tools: Definitions = None,
+        begun: str = "",
     ) -> list[int]:
-        """The token ids of the prompt, with exactly one BOS if the model has one."""
+        """The token ids of the prompt, with exactly one BOS if the model has one.  ``begun``: the text with which the
+        answer has begun already.
+        """
         ids: list[int] = []
         run: list[str] = []  # ordinary text since the last control token
-        for text, special in self.render(messages, add_generation_prompt, tools):
+        for text, special in [*self.render(messages, add_generation_prompt, tools), Part(begun, False)]:
             look()
             for piece in tokenizer.split(text) if special else (text,):
                 if isinstance(piece, str):

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from edge.serve import ollama, openai
+from edge.serve import ollama, openai, responses
 from edge.serve.calls import Call, Fields, dump, refusal_of
 from edge.serve.conversations import Job, Ticket
 from edge.serve.exchange import Stream, answer_json, body_of, watched
@@ -26,6 +26,7 @@ class Collected:
     text: str = ""
     thought: str = ""
     tokens: int = 0
+    thought_tokens: int = 0  # of these
     logprobs: list[Any] = field(default_factory=list)
 
 
@@ -35,11 +36,12 @@ def _queue_headers(job: Job) -> dict[str, str]:
 
 
 def counts_of(tickets: list[Ticket]) -> tuple[int, int, int]:
-    """(prompt, cached, answer) tokens of all choices; the prompt is counted once."""
-    usages = [ticket.answer.usage for ticket in tickets if ticket.answer is not None]
-    if not usages:
-        return 0, 0, 0
-    return usages[0].prompt, usages[0].cached, sum(usage.completion for usage in usages)
+    """(prompt, cached, answer) tokens of all choices; a prompt is counted once, whatever n is."""
+    n = tickets[0].call.n
+    usages = [None if ticket.answer is None else ticket.answer.usage for ticket in tickets]
+    prompts = [usage for usage in usages[::n] if usage is not None]
+    return (sum(usage.prompt for usage in prompts), sum(usage.cached for usage in prompts),
+            sum(usage.completion for usage in usages if usage is not None))
 
 
 def timings_of(ticket: Ticket) -> dict[str, Any]:
@@ -79,6 +81,7 @@ async def _collect(job: Job) -> list[Collected]:
                 continue
             if piece.thought:
                 found.thought += piece.text
+                found.thought_tokens += len(piece.ids)
             else:
                 found.text += piece.text
                 if job.call.logprobs is not None:
@@ -93,8 +96,13 @@ def logprobs_of(ticket: Ticket, piece: Any, begin: int) -> list[Any]:
     return list(ticket.answer.logprobs[begin : begin + len(piece.ids)])
 
 
+def _of_prompt(ticket: Ticket) -> list[Any]:
+    return [] if ticket.answer is None else ticket.answer.prompt_logprobs
+
+
 def _choice(writer: openai.Writer, index: int, found: Collected, ticket: Ticket) -> dict[str, Any]:
-    return writer.choice(index, found.text, ticket.finish_reason, found.logprobs, found.thought, ticket.calls)
+    logprobs = [*_of_prompt(ticket), *found.logprobs]
+    return writer.choice(index, found.text, ticket.finish_reason, logprobs, found.thought, ticket.calls)
 
 
 async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
@@ -108,7 +116,7 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
             for index, piece in batch:
                 if index not in opened:
                     opened.add(index)
-                    events += writer.first(index)
+                    events += writer.first(index, _of_prompt(tickets[index]))
                 first, taken[index] = taken[index], taken[index] + (0 if piece is None else len(piece.ids))
                 if piece is None:
                     if calls := tickets[index].calls:
@@ -131,6 +139,47 @@ async def _sse(job: Job, writer: openai.Writer) -> AsyncIterator[bytes]:
         yield openai.event(openai.error(refusal_of(error)))
 
 
+async def response_answer(service: Service, request: Request) -> Response:
+    """The response to ``/v1/responses``."""
+    body = await body_of(request)
+    call = responses.parse(body, service.settings.defaults)
+    service.ready()
+    job = await service.submit(call)
+    ticket, writer = job.tickets[0], responses.Writer(call, body, service.name)
+    if call.stream:
+        return Stream(_response_events(job, writer), "text/event-stream; charset=utf-8", _queue_headers(job),
+                      lambda: service.withdraw(job), b": waiting\n\n")
+    found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
+    whole = writer.whole(found.thought, found.text, ticket.calls, found.logprobs, ticket.finish_reason,
+                         counts_of(job.tickets), found.thought_tokens)  # fmt: skip
+    return answer_json(whole, headers=_queue_headers(job))
+
+
+async def _response_events(job: Job, writer: responses.Writer) -> AsyncIterator[bytes]:
+    """Server-sent events: the items of the output, one after the other."""
+    ticket = job.tickets[0]
+    taken = n_thought = 0
+    yield writer.first()
+    try:
+        async for batch in job.batches():
+            events = []
+            for _, piece in batch:
+                if piece is None:
+                    continue
+                first, taken = taken, taken + len(piece.ids)
+                if piece.thought:
+                    n_thought += len(piece.ids)
+                    events.append(writer.piece("reasoning", piece.text, []))
+                elif piece.text or job.call.logprobs is not None:
+                    told = [] if job.call.logprobs is None else logprobs_of(ticket, piece, first)
+                    events.append(writer.piece("message", piece.text, told))
+            if events:
+                yield b"".join(events)
+        yield writer.last(ticket.calls, ticket.finish_reason, counts_of(job.tickets), n_thought)
+    except Exception as error:
+        yield writer.failed(refusal_of(error))
+
+
 # ---- Ollama ---------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +193,7 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
         return answer_json({"model": name, "created_at": ollama.now(), "done": True,
                             "done_reason": "load", **({"message": {"role": "assistant", "content": ""}} if chat
                                                       else {"response": ""})})
-    call = parse(body, service.settings.defaults, engine.plan.n_ctx)
+    call = parse(body, service.settings.defaults)
     job = await service.submit(call)
     ticket = job.tickets[0]
     writer = ollama.Writer(call, service.name)
@@ -156,10 +205,19 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
         return writer.end(ticket.answer.finish_reason, prompt, completion, ticket.answer.timings, load_ns)
 
     async def lines() -> AsyncIterator[bytes]:
+        taken = 0
         try:
             async for batch in job.batches():
-                said = [writer.line("", chat, piece.text) if piece.thought else writer.line(piece.text, chat)
-                        for _, piece in batch if piece is not None and piece.text]
+                said = []
+                for _, piece in batch:
+                    if piece is None:
+                        continue
+                    first, taken = taken, taken + len(piece.ids)
+                    if piece.thought:
+                        said.append(writer.line("", chat, piece.text))
+                    elif piece.text or call.logprobs is not None:
+                        told = None if call.logprobs is None else logprobs_of(ticket, piece, first)
+                        said.append(writer.line(piece.text, chat, logprobs=told))
                 if said:
                     yield b"".join(dump(each) + b"\n" for each in said)
             if calls := ticket.calls:
@@ -172,7 +230,7 @@ async def ollama_answer(service: Service, request: Request, parse: Callable[...,
         return Stream(lines(), "application/x-ndjson", _queue_headers(job), lambda: service.withdraw(job))
     found = (await watched(request, _collect(job), lambda: service.withdraw(job)))[0]
     calls = _ollama_calls(ticket.calls)
-    return answer_json(writer.line(found.text, chat, found.thought, calls, **end()))
+    return answer_json(writer.line(found.text, chat, found.thought, calls, found.logprobs, **end()))
 
 
 def _asks(body: Any, chat: bool) -> bool:

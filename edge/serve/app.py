@@ -2,8 +2,8 @@
 
     GET  /                       the page             POST /v1/chat/completions   GET /health
     GET  /v1/models              (all also            POST /v1/completions        GET /metrics (if asked for)
-    POST /tokenize, /detokenize   without /v1)        POST /v1/embeddings
-    POST /api/chat /api/generate /api/show            GET  /api/tags /api/version           as Ollama
+    POST /tokenize, /detokenize   without /v1)        POST /v1/responses, /v1/embeddings
+    POST /api/chat /api/generate /api/show /api/embed  GET  /api/tags /api/ps /api/version   as Ollama
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import base64
 import hashlib
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from starlette.routing import Route
 
 from edge.errors import EdgeError
 from edge.serve import ollama, openai
-from edge.serve.answers import ollama_answer, openai_answer
+from edge.serve.answers import ollama_answer, openai_answer, response_answer
 from edge.serve.bodies import Bodies
 from edge.serve.calls import Fields, Refusal, bad, refusal_of
 from edge.serve.exchange import answer_json, body_of, refused, watched
@@ -45,6 +46,15 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     ``startup`` starts to load the model; it is called once the port is open.  ``wyoming``: a second service
     (:class:`edge.serve.wyoming.Door`), opened and closed with this one.
     """
+
+    def hidden() -> int:
+        if service.embedder is None:
+            service.ready()
+            return 0
+        return service.embedder.config.hidden
+
+    def nbytes(engine: Engine) -> int:
+        return os.path.getsize(engine.path) if os.path.isfile(engine.path) else 0
 
     def quantization() -> str:
         assert service.engine is not None
@@ -70,12 +80,12 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
     async def completion(request: Request) -> Response:
         return await openai_answer(service, request, openai.completion)
 
+    async def response(request: Request) -> Response:
+        return await response_answer(service, request)
+
     async def embeddings(request: Request) -> Response:
         body = await body_of(request)
-        if service.embedder is None:
-            service.ready()
-        hidden = service.embedder.config.hidden if service.embedder is not None else 0
-        inputs, coded = openai.embedding(body, hidden)
+        inputs, coded = openai.embedding(body, hidden())
         gone = threading.Event()
         vectors, tokens = await watched(request, asyncio.to_thread(service.vectors, inputs, gone), gone.set)
         return answer_json(openai.embeddings(service.name, vectors, coded, tokens))
@@ -132,14 +142,33 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
 
     async def ollama_tags(_: Request) -> Response:
         engine, _c = service.ready()
-        size = os.path.getsize(engine.path) if os.path.isfile(engine.path) else 0
-        return answer_json(ollama.tags(service.name, size, engine.fingerprint, engine.config, quantization()))
+        return answer_json(ollama.tags(service.name, nbytes(engine), engine.fingerprint, engine.config, quantization()))
+
+    async def ollama_ps(_: Request) -> Response:
+        engine, _c = service.ready()
+        return answer_json(ollama.ps(service.name, nbytes(engine), engine.fingerprint, engine.config, quantization(),
+                                     engine.plan.n_ctx))
+
+    async def ollama_embed(request: Request) -> Response:
+        body, begun = await body_of(request), time.perf_counter_ns()
+        inputs, cut = ollama.embed(body, hidden())
+        gone = threading.Event()
+        vectors, tokens = await watched(request, asyncio.to_thread(service.vectors, inputs, gone, cut), gone.set)
+        return answer_json(ollama.embeddings(service.name, vectors, tokens, time.perf_counter_ns() - begun))
+
+    async def ollama_embeddings(request: Request) -> Response:
+        body = await body_of(request)
+        inputs = ollama.embeddings_of_old(body)
+        hidden()
+        gone = threading.Event()
+        vectors, _ = await watched(request, asyncio.to_thread(service.vectors, inputs, gone), gone.set)
+        return answer_json({"embedding": vectors[0].tolist()})
 
     async def ollama_show(request: Request) -> Response:
         engine, _c = service.ready()
         await body_of(request)
         return answer_json(ollama.show(service.name, engine.config, quantization(), engine.template.name,
-                                       engine.plan.n_ctx, False))
+                                       engine.plan.n_ctx, bool(engine.template.tools), engine.model.thinks))
 
     async def ollama_version(_: Request) -> Response:
         from edge import __version__
@@ -151,11 +180,13 @@ def application(service: Service, startup: Callable[[], object] | None = None, w
               Route("/detokenize", detokenize, methods=["POST"])]
     for path, handler, method in (("/models", models, "GET"), ("/models/{name:path}", one_model, "GET"),
                                   ("/chat/completions", chat, "POST"), ("/completions", completion, "POST"),
+                                  ("/responses", response, "POST"),
                                   ("/embeddings", embeddings, "POST")):
         routes += [Route(prefix + path, handler, methods=[method]) for prefix in ("/v1", "")]
     for path, handler, method in (("chat", ollama_chat, "POST"), ("generate", ollama_generate, "POST"),
                                   ("show", ollama_show, "POST"), ("tags", ollama_tags, "GET"),
-                                  ("version", ollama_version, "GET")):
+                                  ("ps", ollama_ps, "GET"), ("embed", ollama_embed, "POST"),
+                                  ("embeddings", ollama_embeddings, "POST"), ("version", ollama_version, "GET")):
         routes.append(Route(f"/api/{path}", handler, methods=[method]))
 
     async def not_found(request: Request, _error: Exception) -> Response:

@@ -6,10 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.errors import Busy, ContextFull, EdgeError, MemoryRefused, UsageError
 from edge.session.sampling import Sampling
+
+if TYPE_CHECKING:
+    from edge.session.request import Prepared
 
 MOST_MESSAGES = 4096
 MOST_CHOICES = 8  # n
@@ -65,13 +68,17 @@ def dump(value: Any) -> bytes:
 class Call:
     """One request for an answer.
 
-    ``messages`` for a chat, else ``prompt``: text or token ids.  ``options``: keyword arguments of ``Session.chat`` and
-    ``complete``.  ``key``: the conversation, if the client names one.  ``deadline`` (time.monotonic): when the answer
-    ends at the latest, including waiting.  ``progress``: whether to report how far the prompt has been read.
+    ``messages`` for a chat, else ``prompts``, each a text or token ids, each of which gets ``n`` answers; ``prompt`` is
+    that of one choice.  ``prepared``: what a session made of it.  ``echo``: each answer is preceded by its prompt, the
+    text of which is in ``echoed``.  ``options``: keyword arguments of ``Session.chat`` and ``complete``.  ``key``: the
+    conversation, if the client names one.  ``deadline`` (time.monotonic): when the answer ends at the latest, including
+    waiting.  ``progress``: whether to report how far the prompt has been read.
     """
 
     messages: list[dict[str, Any]] | None = None
+    prompts: list[str | list[int]] = field(default_factory=list)
     prompt: str | list[int] | None = None
+    prepared: Prepared | None = None
     options: dict[str, Any] = field(default_factory=dict)
     n: int = 1
     stream: bool = False
@@ -80,15 +87,26 @@ class Call:
     model: str = ""
     logprobs: int | None = None
     echo: bool = False
+    echoed: list[str] = field(default_factory=list)
     deadline: float | None = None
     progress: bool = False
 
-    def choice(self, index: int) -> Call:
-        """The call for one of its n choices, each with its own seed."""
-        sampling = self.options.get("sampling")
-        if index == 0 or sampling is None or sampling.seed is None:
-            return self
-        return replace(self, options={**self.options, "sampling": sampling.reseeded(index)})
+    @property
+    def n_choices(self) -> int:
+        """The number of answers: n for each prompt, those to the first prompt first."""
+        return self.n * max(1, len(self.prompts))
+
+    def choice(self, index: int, prepared: Prepared | None = None) -> Call:
+        """The call for one of its choices: of the n for one prompt, each has its own seed.  ``prepared``: the call for
+        its prompt, checked.
+        """
+        nth, sampling, options = index % self.n, self.options.get("sampling"), self.options
+        if nth and sampling is not None:
+            options = {**options, "sampling": sampling.reseeded(nth)}
+        if nth and prepared is not None:  # its form begins anew
+            prepared = prepared.changed(sampling=prepared.request.sampling.reseeded(nth), constraint=None)
+        prompt = self.prompts[index // self.n] if self.prompts else None
+        return replace(self, options=options, prompt=prompt, prepared=prepared)
 
 
 class Fields:
@@ -202,32 +220,81 @@ def content_text(value: Any, where: str) -> str:
     return "".join(texts)
 
 
-def messages_of(value: Any) -> list[dict[str, Any]]:
-    """The messages of a chat request, with valid roles and contents as texts.  Raises Refusal."""
+def messages_of(value: Any, name: str = "messages") -> list[dict[str, Any]]:
+    """The messages of a chat request, with valid roles and contents as texts.  ``name``: their key in the request.
+
+    Raises Refusal.
+    """
     if not isinstance(value, list) or not value:
-        raise bad("messages is not a list with at least one message", "messages")
+        raise bad(f"{name} is not a list with at least one message", name)
     if len(value) > MOST_MESSAGES:
-        raise bad(f"{len(value)} messages; the limit is {MOST_MESSAGES}", "messages")
+        raise bad(f"{len(value)} messages; the limit is {MOST_MESSAGES}", name)
     found: list[dict[str, Any]] = []
     for i, each in enumerate(value):
-        where = f"messages[{i}]"
+        where = f"{name}[{i}]"
         if not isinstance(each, dict):
             raise bad(f"{where} is not a JSON object", where)
         role = each.get("role")
         role = {"developer": "system", "function": "tool"}.get(role, role) if isinstance(role, str) else role
         if role not in ROLES:
             raise bad(f"{where}.role is {str(role)[:40]!r}; it must be {', '.join(ROLES[:-1])} or {ROLES[-1]}", where)
-        if role == "system" and found and found[-1]["role"] != "system":
-            raise bad(f"{where}: a system message must come before all others", where)
         message: dict[str, Any] = {"role": role, "content": content_text(each.get("content"), f"{where}.content")}
         for name in ("tool_calls", "tool_call_id", "name"):
             if each.get(name) is not None:
                 message[name] = checked_json(each[name], f"{where}.{name}")
-        if role == "system" and found:  # several are one, for templates that know one
+        if role == "system" and found and found[-1]["role"] == "system":  # for templates that know one at a time
             found[-1]["content"] += "\n\n" + message["content"]
         else:
             found.append(message)
     return found
+
+
+#: values of reasoning_effort -> whether the model thinks before it answers; it has no degrees
+EFFORTS = {"none": False, "minimal": True, "low": True, "medium": True, "high": True, "xhigh": True, "max": True}
+
+
+def thinking_of(fields: Fields) -> dict[str, Any]:
+    """The options for thinking, from ``think`` (Ollama), ``reasoning_effort`` (OpenAI), ``chat_template_kwargs`` (vLLM,
+    llama.cpp) and ``thinking_budget``.  Raises Refusal.
+    """
+    asked: dict[str, bool] = {}
+    if fields.has("think"):
+        value = fields.body["think"]
+        if isinstance(value, str) and value in EFFORTS:
+            value = EFFORTS[value]
+        if not isinstance(value, bool):
+            raise bad(f"think is not true, false or one of {', '.join(EFFORTS)}", "think")
+        asked["think"] = value
+    if (inner := fields.inner("chat_template_kwargs")) is not None:
+        for key in inner.body:
+            if key != "enable_thinking":
+                raise bad(f"chat_template_kwargs.{str(key)[:40]!a} is not supported; enable_thinking is",
+                          "chat_template_kwargs")
+        if inner.has("enable_thinking"):
+            asked["chat_template_kwargs"] = inner.flag("enable_thinking")
+    if (word := fields.text("reasoning_effort")) is not None:
+        if word not in EFFORTS:
+            raise bad(f"reasoning_effort is {word[:40]!r}; it must be one of {', '.join(EFFORTS)}", "reasoning_effort")
+        asked["reasoning_effort"] = EFFORTS[word]
+    if len(set(asked.values())) > 1:
+        raise bad(f"{' and '.join(asked)} contradict each other", next(iter(asked)))
+    options: dict[str, Any] = {"think": next(iter(asked.values()))} if asked else {}
+    if (budget := fields.whole("thinking_budget", 0, 1 << 24)) is not None:
+        options["thinking_budget"] = budget
+    return options
+
+
+def tools_of(fields: Fields) -> dict[str, Any]:
+    """The option ``tools`` of a call, from ``tools``, ``tool_choice`` and ``parallel_tool_calls``.  Raises Refusal."""
+    given = checked_json(fields.body.get("tools"), "tools")
+    choice = checked_json(fields.body.get("tool_choice"), "tool_choice")
+    try:
+        from edge.constrain.tools import Tools
+
+        tools = Tools.of(given, choice, fields.flag("parallel_tool_calls", True))
+    except UsageError as error:
+        raise bad(str(error), "tools" if given else "tool_choice") from None
+    return {} if tools is None else {"tools": tools}
 
 
 def sampling_of(fields: Fields, base: Sampling, names: Mapping[str, str]) -> Sampling:

@@ -278,6 +278,24 @@ class Conversations:
 
     # ---- the service's side -----------------------------------------------------------------------------------------
 
+    def admit(self, n: int) -> None:
+        """Refuse a call with ``n`` answers that :meth:`submit` would refuse now, before any work is done for it: 400 if
+        there is never room for so many, else 429.
+        """
+        most = self.parallel + self.queue
+        if n > most:
+            raise Refusal(400, f"the request asks for {n} answers; the server has room for {most} (--parallel and "
+                          "--queue): send several requests", "too_many")
+        with self._lock:
+            if len(self._waiting) >= self.queue and all(place.ticket is not None for place in self._places):
+                raise self._full()
+
+    def _full(self) -> Refusal:
+        """The queue is full.  Requires the lock."""
+        self.refused += 1
+        return Refusal(429, f"{self.queue} requests are waiting already; try again later", "queue_full",
+                       retry_after=max(1.0, self._seconds))
+
     def submit(self, ticket: Ticket) -> None:
         """Add a ticket to the queue.  Raises Refusal: 429 if the queue is full, 503 if the service ends."""
         with self._lock:
@@ -287,9 +305,7 @@ class Conversations:
             ticket.position = max(0, -free)
             ticket.expected = 0.0 if free > 0 else self._seconds * (ticket.position // self.parallel + 1)
             if free <= 0 and ticket.position >= self.queue:
-                self.refused += 1
-                raise Refusal(429, f"{self.queue} requests are waiting already; try again later", "queue_full",
-                              retry_after=max(1.0, self._seconds))
+                raise self._full()
             self._waiting.append(ticket)
             self._ready.notify_all()  # each place asks itself whether it is the best one
 
@@ -458,15 +474,16 @@ class Conversations:
             if call.progress:
                 ticket.put(Prefill(*counts))
 
-        options = {**call.options, "on_prefill": reading}
+        more: dict[str, Any] = {"on_prefill": reading}
         if call.deadline is not None:
-            options["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
-        if call.messages is not None:
-            answer = session.chat(call.messages, **options)
+            more["timeout"] = max(call.deadline - time.monotonic(), 1e-3)
+        if call.prepared is not None:
+            answer = session.answer(call.prepared.changed(**more))
+        elif call.messages is not None:
+            answer = session.chat(call.messages, **call.options, **more)
         else:
-            answer = session.complete(call.prompt or "", **options)
-        tools = call.options.get("tools")
-        reader = None if tools is None else tools.form(self.engine.template, self.engine.tokenizer).reader()
+            answer = session.complete(call.prompt or "", **call.options, **more)
+        reader = None if answer.form is None else answer.form.reader()
         with answer, interruptible(ticket.touch):  # a long prompt takes long before anything of it is read
             ticket.answer = answer
             if ticket.cancelled:
@@ -479,8 +496,8 @@ class Conversations:
         if reader is not None:
             if rest := reader.flush():
                 ticket.put(Piece(rest, ()))
-            said = session.messages[len(call.messages or ()):]  # empty if the answer has no text: it is not kept
-            ticket.calls = said[-1].get("tool_calls") or [] if said else []
+            said = session.messages[-1] if session.messages else {}  # with the ids that the client will repeat
+            ticket.calls = said.get("tool_calls") or []
         with self._lock:
             self.prompt_tokens += answer.usage.prompt
             self.cached_tokens += answer.usage.cached

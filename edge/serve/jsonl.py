@@ -15,8 +15,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import EdgeError
-from edge.serve import received, records
-from edge.serve.calls import Call, Fields, Refusal, bad, checked_text, messages_of, sampling_of
+from edge.serve import keys, received, records
+from edge.serve.calls import (
+    Call,
+    Fields,
+    Refusal,
+    bad,
+    checked_json,
+    checked_text,
+    messages_of,
+    sampling_of,
+    thinking_of,
+    tools_of,
+)
 from edge.serve.client import LINE_LIMIT, Channel, Client, Full, Job
 from edge.serve.conversations import PATIENCE, Conversations, Prefill, Ticket
 from edge.serve.conversations import Job as Asked
@@ -150,9 +161,8 @@ class Asker(Client[Question]):
         Refusal.
         """
         fields = Fields(request)
+        keys.JSONL.check(request)
         messages = messages_of(request.get("messages"))
-        if messages[-1]["role"] != "user":
-            raise bad("the last message must have the role user")
         system = self._desk.system
         if system is not None and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": system})
@@ -169,9 +179,10 @@ class Asker(Client[Question]):
             if "" in (request["stop"] if isinstance(request["stop"], list) else [request["stop"]]):
                 raise bad("stop must be a string or a list of strings, and none may be empty", "stop")
             options["stop"] = fields.stops()
-        forms = {key: request[key] for key in FORMS if fields.has(key)}
+        forms = {key: checked_json(request[key], key) for key in FORMS if fields.has(key)}
         if forms:  # in place of the one that the options gave
             options = {key: value for key, value in options.items() if key not in FORMS} | forms
+        options |= tools_of(fields) | thinking_of(fields)
         timeout = fields.number("timeout", *TIMEOUTS, options.pop("timeout", None))
         deadline = None if timeout is None else time.monotonic() + timeout
         return Call(messages=messages, options=options, key=self._key, deadline=deadline, progress=True)

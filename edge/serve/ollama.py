@@ -1,17 +1,30 @@
-"""Ollama's API: ``/api/chat``, ``/api/generate``, ``/api/tags``, ``/api/show``, ``/api/version``; newline-delimited
-JSON.
+"""Ollama's API: ``/api/chat``, ``/api/generate``, ``/api/embed``, ``/api/tags``, ``/api/ps``, ``/api/show``,
+``/api/version``; newline-delimited JSON.
 """
 
 from __future__ import annotations
 
 import time
+from array import array
 from datetime import datetime, timezone
 from typing import Any
 
 from edge.amounts import amount
 from edge.kv.table import Weights
-from edge.serve.calls import Call, Fields, bad, checked_text, messages_of, sampling_of
-from edge.serve.openai import tools_of
+from edge.serve import keys
+from edge.serve.calls import (
+    MOST_LOGPROBS,
+    Call,
+    Fields,
+    bad,
+    checked_json,
+    checked_text,
+    messages_of,
+    sampling_of,
+    thinking_of,
+    tools_of,
+)
+from edge.serve.openai import FORMS, embedding, scored
 from edge.session.sampling import Sampling
 
 SAMPLING = {
@@ -27,54 +40,63 @@ SAMPLING = {
 }
 
 
-def chat(body: Any, defaults: dict[str, Any], n_ctx: int) -> Call:
+def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/chat``.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults, n_ctx)
+    call = _common(fields, defaults)
+    keys.OLLAMA_CHAT.check(body)
     call.messages = messages_of(body.get("messages"))
-    call.options |= tools_of(Fields({"tools": body.get("tools")}))
+    call.options |= tools_of(Fields({"tools": body.get("tools")})) | thinking_of(fields)
     return call
 
 
-def generate(body: Any, defaults: dict[str, Any], n_ctx: int) -> Call:
+def generate(body: Any, defaults: dict[str, Any]) -> Call:
     """``POST /api/generate``: a prompt, put into the chat template unless ``raw``.  Raises Refusal."""
     fields = Fields(body)
-    call = _common(fields, defaults, n_ctx)
+    call = _common(fields, defaults)
+    keys.OLLAMA_GENERATE.check(body)
     prompt = fields.text("prompt", "") or ""
     if fields.flag("raw"):
         if not prompt:
             raise bad("prompt is missing or empty", "prompt")
-        call.prompt = prompt
+        call.prompts = [prompt]
+        for name in ("think", "thinking_budget"):
+            if fields.has(name):
+                raise bad(f"{name} is for conversations: a raw prompt has no template", name)
+            call.options.pop(name, None)
     else:
+        call.options |= thinking_of(fields)
         system = fields.text("system")
         call.messages = [{"role": "system", "content": system}] if system else []
         call.messages.append({"role": "user", "content": prompt})
-    if fields.body.get("images"):
-        raise bad("images are not supported", "images")
     return call
 
 
-def _common(fields: Fields, defaults: dict[str, Any], n_ctx: int) -> Call:
+def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
     given = fields.inner("options") or Fields({})
+    keys.OLLAMA_OPTIONS.check(given.body, "options.")
     options["sampling"] = sampling_of(given, defaults.get("sampling") or Sampling(), SAMPLING)
     most = given.whole("num_predict", -2, 1 << 24)
     if most is not None and most >= 0:
         options["max_tokens"] = most
     if stop := given.stops():
         options["stop"] = stop
-    wanted = given.whole("num_ctx", 1, 1 << 24)
-    if wanted is not None and wanted > n_ctx:
-        raise bad(f"options.num_ctx is {wanted}, but the server has a context of {n_ctx} tokens; start it with --ctx "
-                  f"{wanted}", "options.num_ctx")
+    given.whole("num_ctx", 1, 1 << 31)  # a request can use the server's context, not more: /api/show tells it
     format_ = fields.body.get("format")
     if format_ == "json":
-        options["schema"] = {"type": "object"}
+        options = {key: value for key, value in options.items() if key not in FORMS} | {"schema": {"type": "object"}}
     elif isinstance(format_, dict):
-        options["schema"] = format_
+        checked_json(format_, "format")
+        options = {key: value for key, value in options.items() if key not in FORMS} | {"schema": format_}
     elif format_ not in (None, ""):
         raise bad("format is not json or a JSON schema", "format")
-    return Call(options=options, stream=fields.flag("stream", True), include_usage=True,
+    logprobs = None
+    if fields.flag("logprobs"):
+        logprobs = options["logprobs"] = fields.whole("top_logprobs", 0, MOST_LOGPROBS, 0)
+    elif fields.whole("top_logprobs", 0, MOST_LOGPROBS):
+        raise bad("top_logprobs needs logprobs: true", "top_logprobs")
+    return Call(options=options, logprobs=logprobs, stream=fields.flag("stream", True), include_usage=True,
                 model=checked_text(fields.body.get("model") or "", "model"))
 
 
@@ -94,9 +116,11 @@ class Writer:
         self._begun = time.perf_counter_ns()
 
     def line(self, text: str, chat: bool, thought: str = "", calls: list[dict[str, Any]] | None = None,
-             **more: Any) -> dict[str, Any]:
+             logprobs: list[Any] | None = None, **more: Any) -> dict[str, Any]:
         """One line: a piece, or with ``done`` the end."""
         head: dict[str, Any] = {"model": self._model, "created_at": now()}
+        if logprobs:
+            more["logprobs"] = [scored(each) for each in logprobs]
         if chat:
             message: dict[str, Any] = {"role": "assistant", "content": text}
             if thought:
@@ -133,8 +157,39 @@ def tags(name: str, nbytes: int, digest: str, config: Any, quantization: str) ->
                         "details": details(config, quantization)}]}
 
 
-def show(name: str, config: Any, quantization: str, template: str, n_ctx: int, tools: bool) -> dict[str, Any]:
-    """``POST /api/show``."""
+def ps(name: str, nbytes: int, digest: str, config: Any, quantization: str, n_ctx: int) -> dict[str, Any]:
+    """``GET /api/ps``: the model, which stays in memory."""
+    return {"models": [{"name": name, "model": name, "size": nbytes, "digest": digest, "size_vram": 0,
+                        "details": details(config, quantization), "expires_at": "9999-12-31T23:59:59Z",
+                        "context_length": n_ctx}]}  # fmt: skip
+
+
+def embed(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
+    """``POST /api/embed``: (texts, whether one that is too long is cut).  Raises Refusal."""
+    fields = Fields(body)
+    keys.OLLAMA_EMBED.check(body)
+    inputs, _ = embedding({"input": body.get("input"), "dimensions": body.get("dimensions")}, hidden)
+    if not all(isinstance(each, str) for each in inputs):
+        raise bad("input is not a text or a list of texts", "input")
+    return inputs, fields.flag("truncate")
+
+
+def embeddings_of_old(body: Any) -> list[str | list[int]]:
+    """``POST /api/embeddings``, which has one text.  Raises Refusal."""
+    keys.OLLAMA_EMBEDDINGS.check(Fields(body).body)
+    return [checked_text(body.get("prompt"), "prompt")]
+
+
+def embeddings(name: str, vectors: list[array[float]], tokens: int, nanoseconds: int) -> dict[str, Any]:
+    """The response to ``POST /api/embed``."""
+    return {"model": name, "embeddings": [each.tolist() for each in vectors], "total_duration": nanoseconds,
+            "load_duration": 0, "prompt_eval_count": tokens}  # fmt: skip
+
+
+def show(
+    name: str, config: Any, quantization: str, template: str, n_ctx: int, tools: bool, thinking: bool
+) -> dict[str, Any]:
+    """``POST /api/show``.  ``n_ctx``: of the server, the most that a request can use."""
     return {
         "modelfile": "",
         "parameters": f"num_ctx {n_ctx}",
@@ -147,5 +202,5 @@ def show(name: str, config: Any, quantization: str, template: str, n_ctx: int, t
             f"{config.arch}.embedding_length": config.hidden,
             f"{config.arch}.block_count": config.n_layer,
         },
-        "capabilities": ["completion", *(["tools"] if tools else [])],
+        "capabilities": ["completion", *(["tools"] if tools else []), *(["thinking"] if thinking else [])],
     }

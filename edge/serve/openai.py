@@ -1,20 +1,21 @@
 """OpenAI's API: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models``, ``/v1/embeddings``.
 
-The tests have requests of real clients (tests/test_serve.py, tests/clients).  Unknown keys are ignored, as by OpenAI's
-own server; keys that would change the answer and are not supported are refused by name.
+The tests have requests of real clients (tests/test_serve.py, tests/clients).  edge/serve/keys.py has the keys.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
+import math
 import struct
 import time
 import uuid
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
-from edge.errors import UsageError
-from edge.serve import calls
+from edge.serve import calls, keys
 from edge.serve.calls import Call, Fields, Refusal, bad, dump
 from edge.session.logprobs import Logprob
 from edge.session.sampling import Sampling
@@ -35,22 +36,22 @@ SAMPLING = {
 FORMS = ("schema", "grammar", "regex", "choices")  # of an answer
 MOST_TOKENS = 1 << 24
 MOST_INPUTS = 2048  # texts of a request for embeddings
+MOST_PROMPTS = 64  # of one request; each waits for its turn in the queue
 
 
 def chat(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a chat completion.  Raises Refusal."""
     fields = Fields(body)
     call = _common(fields, defaults)
+    keys.CHAT.check(body)
     call.messages = calls.messages_of(body.get("messages"))
+    call.options |= calls.thinking_of(fields)
     if fields.flag("logprobs"):
         call.logprobs = fields.whole("top_logprobs", 0, calls.MOST_LOGPROBS, 0)
     elif fields.has("top_logprobs"):
         raise bad("top_logprobs needs logprobs: true", "top_logprobs")
-    if call.messages[-1]["role"] not in ("user", "tool"):
-        raise bad("the last message must have the role user or tool", "messages")
     _format(fields, call)
-    if tools := tools_of(fields):
-        call.options = {name: value for name, value in call.options.items() if name not in FORMS} | tools
+    call.options |= calls.tools_of(fields)
     return _telling(call)
 
 
@@ -58,23 +59,31 @@ def completion(body: Any, defaults: dict[str, Any]) -> Call:
     """A request for a raw completion.  Raises Refusal."""
     fields = Fields(body)
     call = _common(fields, defaults)
+    keys.COMPLETION.check(body)
     prompt = body.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1:
-        prompt = prompt[0] if isinstance(prompt[0], (str, list)) else prompt
-    if isinstance(prompt, list):
-        if not prompt or not all(type(token) is int and 0 <= token < 1 << 31 for token in prompt):
-            raise bad("prompt is not a string, a list of token ids, or a list with one of these", "prompt")
-        call.prompt = prompt
-    elif isinstance(prompt, str) and prompt:
-        call.prompt = fields.text("prompt")
-    else:
-        raise bad("prompt is missing or empty", "prompt")
+    several = isinstance(prompt, list) and not (prompt and type(prompt[0]) is int)
+    call.prompts = [_prompt(each) for each in (prompt if several else [prompt])]
+    if not 1 <= len(call.prompts) <= MOST_PROMPTS:
+        raise bad(f"prompt has {len(call.prompts)} prompts; it must have 1 to {MOST_PROMPTS}", "prompt")
+    for name in ("think", "thinking_budget"):  # the service's own
+        call.options.pop(name, None)
     call.logprobs = fields.whole("logprobs", 0, calls.MOST_LOGPROBS)
     call.echo = fields.flag("echo")
-    if fields.text("suffix"):
-        raise bad("suffix is not supported: the models have no fill-in-the-middle tokens", "suffix")
+    if call.echo and call.logprobs is not None:
+        call.options["echo"] = True
     _format(fields, call)
     return _telling(call)
+
+
+def _prompt(given: Any) -> str | list[int]:
+    """One prompt: a text or token ids.  Raises Refusal."""
+    if given in (None, "", []):
+        raise bad("prompt is missing or empty", "prompt")
+    if isinstance(given, str):
+        return calls.checked_text(given, "prompt")
+    if not isinstance(given, list) or not all(type(token) is int and 0 <= token < 1 << 31 for token in given):
+        raise bad("prompt is not a string, a list of token ids, or a list of these", "prompt")
+    return given
 
 
 def _telling(call: Call) -> Call:
@@ -87,6 +96,7 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     """A request for embeddings: (texts or lists of token ids, whether vectors are sent as base64).  Raises Refusal."""
     fields = Fields(body)
     given = body.get("input")
+    keys.EMBEDDING.check(body)
     several = isinstance(given, list) and not (given and type(given[0]) is int)
     inputs = given if several else [given]
     if not 1 <= len(inputs) <= MOST_INPUTS:
@@ -104,18 +114,6 @@ def embedding(body: Any, hidden: int) -> tuple[list[str | list[int]], bool]:
     return inputs, form == "base64"
 
 
-def tools_of(fields: Fields) -> dict[str, Any]:
-    """The options of a call with tools.  Raises Refusal."""
-    given = fields.body.get("tools")
-    try:
-        from edge.constrain.tools import Tools
-
-        tools = Tools.of(given, fields.body.get("tool_choice"), fields.flag("parallel_tool_calls", True))
-    except UsageError as error:
-        raise bad(str(error), "tools" if given else "tool_choice") from None
-    return {} if tools is None else {"tools": tools}
-
-
 def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
     options = dict(defaults)
     options["sampling"] = calls.sampling_of(fields, defaults.get("sampling") or Sampling(), SAMPLING)
@@ -127,8 +125,6 @@ def _common(fields: Fields, defaults: dict[str, Any]) -> Call:
         options["stop"] = stop
     if fields.flag("ignore_eos"):
         options["ignore_eos"] = True
-    if fields.body.get("logit_bias"):
-        raise bad("logit_bias is not supported", "logit_bias")
     stream = fields.flag("stream")
     include = fields.inner("stream_options")
     key = fields.text("user") or fields.text("session_id") or fields.text("prompt_cache_key")
@@ -153,20 +149,21 @@ def _format(fields: Fields, call: Call) -> None:
         outer = format_.inner("json_schema")
         if outer is None or not isinstance(outer.body.get("schema"), (dict, bool)):
             raise bad("response_format.json_schema.schema is missing", "response_format")
-        own["schema"] = outer.body["schema"]
+        own["schema"] = calls.checked_json(outer.body["schema"], "response_format")
     elif kind == "json_object":
         own["schema"] = {"type": "object"}
     elif kind != "text":
-        raise bad(f"response_format.type is {str(kind)[:40]!r}; it must be text, json_object or json_schema",
+        raise bad(f"response_format.type is {str(kind)[:40]!a}; it must be text, json_object or json_schema",
                   "response_format")
     for name in ("grammar", "regex"):
         if (text := fields.text(name)) is not None:
             own[name] = text
-    choices = fields.body.get("choices") or fields.body.get("guided_choice")
-    if choices is not None:
-        if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
-            raise bad("choices is not a list of strings", "choices")
-        own["choices"] = choices
+    for name in ("choices", "guided_choice"):  # the second as vLLM
+        choices = fields.body.get(name)
+        if choices is not None and "choices" not in own:
+            if not isinstance(choices, list) or not all(isinstance(each, str) for each in choices):
+                raise bad(f"{name} is not a list of strings", name)
+            own["choices"] = calls.checked_json(choices, name)
     if len(own) > 1:
         first, second, *_ = own
         raise bad(f"{first} and {second} cannot be combined", second)
@@ -214,15 +211,25 @@ class Writer:
             "model": served,
         }
         self._around: dict[int, tuple[bytes, bytes]] = {}
+        self._offsets: dict[int, Offsets] = {}
 
-    def first(self, index: int) -> list[bytes]:
-        """The events at the beginning of a choice."""
-        return [self._event(index, {"role": "assistant", "content": ""})] if self.chat else []
+    def first(self, index: int, prompt: list[Logprob]) -> list[bytes]:
+        """The events at the beginning of a choice; ``prompt``: the log probabilities of its prompt."""
+        if self.chat:
+            return [self._event(index, {"role": "assistant", "content": ""})]
+        if not self.call.echo:
+            return []
+        told = None if self.call.logprobs is None else self._logprobs(index, prompt)
+        return [self._event(index, self._echo(index), logprobs=told)]
+
+    def _echo(self, index: int) -> str:
+        return self.call.echoed[index // self.call.n] if self.call.echo else ""
 
     def piece(self, index: int, text: str, logprobs: list[Logprob] | None = None) -> bytes:
         """The event of a piece of text."""
         if logprobs is not None:
-            return self._event(index, {"content": text} if self.chat else text, logprobs=self._logprobs(logprobs))
+            told = self._logprobs(index, logprobs)
+            return self._event(index, {"content": text} if self.chat else text, logprobs=told)
         around = self._around.get(index)  # what is alike for all of them, encoded once
         if around is None:
             whole = self._event(index, {"content": MARK} if self.chat else MARK)
@@ -267,11 +274,10 @@ class Writer:
         self, index: int, text: str, reason: str | None, logprobs: list[Logprob], thought: str = "",
         calls: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """One choice of the response without streaming."""
-        told = self._logprobs(logprobs) if self.call.logprobs is not None else None
+        """One choice of the response without streaming; ``logprobs``: with those of the prompt, if it is echoed."""
+        told = self._logprobs(index, logprobs) if self.call.logprobs is not None else None
         if not self.chat:
-            before = self.call.prompt if self.call.echo and isinstance(self.call.prompt, str) else ""
-            return {"index": index, "text": before + text, "logprobs": told, "finish_reason": finish(reason)}
+            return {"index": index, "text": self._echo(index) + text, "logprobs": told, "finish_reason": finish(reason)}
         message: dict[str, Any] = {"role": "assistant", "content": None if calls and not text else text}
         if thought:
             message["reasoning_content"] = thought
@@ -279,17 +285,51 @@ class Writer:
             message["tool_calls"] = calls
         return {"index": index, "message": message, "logprobs": told, "finish_reason": finish(reason)}
 
-    def _logprobs(self, entries: list[Logprob]) -> dict[str, Any]:
+    def _logprobs(self, index: int, entries: list[Logprob]) -> dict[str, Any]:
         if self.chat:
-            return {"content": [
-                {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
-            ]}
+            return {"content": [scored(each) for each in entries]}
+        offsets = self._offsets.setdefault(index, Offsets(self._echo(index)))
         return {
-            "tokens": [each.text for each in entries],
-            "token_logprobs": [each.logprob for each in entries],
-            "top_logprobs": [{other.text: other.logprob for other in each.top} for each in entries],
-            "text_offset": [],
-        }
+            "tokens": [_name(each) for each in entries],
+            "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
+            "top_logprobs": [None if math.isnan(each.logprob) else _names(each.top) for each in entries],
+            "text_offset": [offsets.of(each) for each in entries],
+        }  # fmt: skip
+
+
+def _name(entry: Logprob) -> str:
+    """The text of a token; of one that is a part of a character its bytes, as OpenAI writes them."""
+    try:
+        return entry.bytes.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in entry.bytes)
+
+
+def _names(entries: Sequence[Logprob]) -> dict[str, float]:
+    return {_name(each): each.logprob for each in reversed(entries)}  # of several with one text: the likeliest
+
+
+class Offsets:
+    """Where the tokens of a completion begin in its text, in characters.  ``echo``: the prompt that it begins with."""
+
+    def __init__(self, echo: str) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._at = 0
+        self._echo = echo
+
+    def of(self, token: Logprob) -> int:
+        """The offset of the next token."""
+        at = self._at
+        text = self._decoder.decode(token.bytes)
+        if at == 0 and text.startswith(" ") and self._echo and not self._echo.startswith(" "):
+            text = text[1:]  # a blank that a tokenizer puts before a text
+        self._at += len(text)
+        return at
+
+
+def scored(entry: Logprob) -> dict[str, Any]:
+    """A token with its log probability and the likeliest ones at its place."""
+    return {**_token(entry), "top_logprobs": [_token(other) for other in entry.top]}
 
 
 def _token(entry: Any) -> dict[str, Any]:

@@ -128,7 +128,9 @@ def prefill(done: int, total: int, cached: int) -> dict[str, Any]:
 
 def done(made: Session | Ticket) -> dict[str, Any]:
     """The last event of an answer: the latest of a session, or of a ticket."""
-    return _done(made.finish_reason, made.usage, made.timings, made.evicted, made.left_out)
+    event = _done(made.finish_reason, made.usage, made.timings, made.evicted, made.left_out)
+    calls = getattr(made, "calls", None)
+    return {**event, "tool_calls": calls} if calls else event
 
 
 def never_begun(why: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edge.errors import UsageError
 from edge.kv.table import Weights
 from edge.model.library import is_demo
-from edge.serve import openai
 from edge.serve.calls import Call, Refusal, bad
 from edge.serve.conversations import Conversations, Job
 from edge.session.request import has_calls
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from array import array
 
     from edge.engine import Engine
+    from edge.session.request import Prepared
     from edge.tools.embed import Embedder
 
 
@@ -57,10 +58,14 @@ class Service:
         self.name = settings.name or ""
 
     def open(self, engine: Engine) -> None:
-        """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow."""
+        """Answer with this engine from now on.  Raises ContextFull for a system prompt that no answer could follow,
+        and UsageError for default options that this model does not have.
+        """
         s = self.settings
         if s.system:
             refuse_long(engine.model, engine.plan, [{"role": "system", "content": s.system}])
+        if s.defaults.get("thinking_budget") is not None and not engine.model.thinks:
+            raise UsageError("--think-budget cannot be used: this model does not think before it answers")
         self.name = s.name or engine.config.name
         self.conversations = Conversations(engine, s.parallel, s.queue, s.state, s.state_bytes)
         self.engine = engine
@@ -103,8 +108,11 @@ class Service:
         """Whether the model is the one that ships inside the package."""
         return self.engine is not None and is_demo(self.engine.path)
 
-    def vectors(self, inputs: list[str | list[int]], gone: threading.Event) -> tuple[list[array[float]], int]:
-        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.
+    def vectors(
+        self, inputs: list[str | list[int]], gone: threading.Event, cut: bool = False
+    ) -> tuple[list[array[float]], int]:
+        """(the vectors of texts or token ids, tokens in all).  Blocks; ends when ``gone`` is set.  ``cut``: of a text
+        that is too long, only the beginning is read.
 
         Raises Refusal (400) without an embedding model, and EdgeError for a text that it cannot read.
         """
@@ -112,7 +120,7 @@ class Service:
         if embedder is None:
             raise bad(f"{self.name} does not serve embeddings; start with --embeddings and an embedding model",
                       "model", "not_an_embedding_model")
-        texts = [embedder.tokens(each) if isinstance(each, str) else embedder.checked(each) for each in inputs]
+        texts = [embedder.tokens(each, cut) if isinstance(each, str) else embedder.checked(each) for each in inputs]
         found: list[array[float]] = []
         with self.embedding:
             for ids in texts:
@@ -130,54 +138,55 @@ class Service:
             return [{"role": "system", "content": system}, *messages]
         return messages
 
-    def check(self, call: Call) -> None:
-        """Refuse a call that cannot be answered before a stream has begun with status 200: an unsupported form, or a
-        prompt that does not fit (with the counts) and would be cut silently, or the system prompt alone.  Blocks.
-        Raises Refusal or EdgeError.
+    def check(self, call: Call) -> list[Prepared]:
+        """The call, prepared for each of its prompts.  Refuses one that cannot be answered, before a stream has begun
+        with status 200: an unsupported form, or a prompt that does not fit (with the counts) and would be cut silently,
+        or the system prompt alone.  Blocks.  Raises Refusal or EdgeError.
         """
         engine, _ = self.ready()
-        if call.options.keys() & {*openai.FORMS, "tools"}:
-            with engine.session("") as session:
-                session.request(call.options)
-        n_ctx, stops = engine.plan.n_ctx, engine.plan.overflow == "stop"
-        if call.messages is not None:
-            tools, definitions = call.options.get("tools"), None
-            # a session reads nothing else of them, such as a name
-            read = ("role", "content", "tool_calls")
-            messages: list[dict[str, Any]] = [{key: each[key] for key in read if key in each} for each in call.messages]
-            form = None if tools is None else tools.form(engine.template, engine.tokenizer)
-            refuse_long(engine.model, engine.plan, messages, form)
-            if not stops:  # nothing is counted: only the template may refuse them, whatever their length
-                messages = [_within(each, n_ctx) for each in messages]
-            if form is None and has_calls(messages):
-                from edge.constrain.tools import Tools
+        if call.echo:
+            call.echoed = [each if isinstance(each, str) else engine.tokenizer.decode(each) for each in call.prompts]
+        with engine.session("") as session:
+            if call.messages is not None:
+                found = [session.prepare(messages=call.messages, **call.options)]
+            else:
+                found = [session.prepare(prompt=prompt, **call.options) for prompt in call.prompts]
+        n_ctx = engine.plan.n_ctx
+        for each in found:
+            if each.ids is None:  # a context that slides: nothing is counted, but what cannot be read is refused
+                self._readable(engine, each)
+            elif len(each.ids) >= n_ctx:
+                raise bad(f"the prompt has {len(each.ids)} tokens, and the context {n_ctx}; shorten it, or start the "
+                          "server with a larger --ctx", "prompt" if each.messages is None else "messages",
+                          "context_length_exceeded")
+        return found
 
-                form = Tools([], "none", False).form(engine.template, engine.tokenizer)
-            if form is not None:
-                messages, definitions = form.messages(messages), form.definitions
-            n = len(engine.model.encode(messages, definitions))
-        elif isinstance(call.prompt, str):
-            refuse_long(engine.model, engine.plan, [{"role": "user", "content": call.prompt}])
-            n = len(engine.tokenizer.encode(call.prompt)) + 1 if stops else 0
-        else:
-            n = len(call.prompt or ())
-        if stops and n >= n_ctx:
-            raise bad(f"the prompt has {n} tokens, and the context {n_ctx}; shorten it, or start the server with a "
-                      "larger --ctx", "messages" if call.messages is not None else "prompt",
-                      "context_length_exceeded")
+    def _readable(self, engine: Engine, call: Prepared) -> None:
+        """Refuse messages that the template refuses, whatever their length, and a system prompt that is too long."""
+        messages, form = call.messages, call.request.form
+        if messages is None:
+            return
+        refuse_long(engine.model, engine.plan, messages, form)
+        messages = [_within(each, engine.plan.n_ctx) for each in messages]
+        if form is None and has_calls(messages):
+            from edge.constrain.tools import Tools
+
+            form = Tools([], "none", False).form(engine.template, engine.tokenizer)
+        engine.model.encode(*((messages,) if form is None else (form.messages(messages), form.definitions)))
 
     async def submit(self, call: Call) -> Job:
         """Start a call: a ticket for each of its choices.  Raises Refusal."""
         _, conversations = self.ready()
+        conversations.admit(call.n_choices)  # before the work of checking it
         if self.settings.timeout is not None:
             call.options.setdefault("timeout", self.settings.timeout)
         if call.messages is not None:
             call.messages = self.with_system(call.messages)
-        await asyncio.to_thread(self.check, call)
+        prepared = await asyncio.to_thread(self.check, call)
         job = Job(call)
         try:
-            for i in range(call.n):
-                conversations.submit(job.ticket(call.choice(i)))
+            for i in range(call.n_choices):
+                conversations.submit(job.ticket(call.choice(i, prepared[i // call.n])))
         except Refusal:
             self.withdraw(job)
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edge.amounts import count
 from edge.errors import EdgeError
 from edge.model.model import Segment
-from edge.session.logprobs import Logprob, look
+from edge.session.logprobs import Logprob, look, scored
 from edge.session.loops import EVERY, loops
 from edge.session.stream import Piece, Stream
 from edge.session.usage import Timings, Usage
@@ -72,8 +72,8 @@ class Outcome:
     """The state of a call: written by the loop, read by the Answer."""
 
     __slots__ = (
-        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "said", "spec", "thoughts", "timings",
-        "usage",
+        "cancelled", "deadline", "finish_reason", "form", "left_out", "logprobs", "prompt_logprobs", "said", "spec",
+        "thoughts", "timings", "usage",
     )
 
     def __init__(self, spec: Spec | None = None, form: Form | None = None) -> None:
@@ -83,6 +83,7 @@ class Outcome:
         self.said = Said()
         self.thoughts = Said()
         self.logprobs: list[Logprob] = []
+        self.prompt_logprobs: list[Logprob] = []
         self.left_out = 0  # characters of the messages that are not read
         self.cancelled = False
         self.deadline: float | None = None
@@ -176,6 +177,11 @@ class Answer:
         return [] if self._outcome.form is None else self._outcome.form.split(self.text)[1]
 
     @property
+    def form(self) -> Form | None:
+        """How calls of functions are written in it; None without ``tools``."""
+        return self._outcome.form
+
+    @property
     def thoughts(self) -> str:
         """The text of the model's thinking before the answer, not part of ``text``; generates what is missing."""
         return self._all(self._outcome.thoughts)
@@ -184,9 +190,11 @@ class Answer:
     def value(self) -> Any:
         """The parsed answer if a ``schema`` was given: an instance of its class, or JSON types; otherwise the text.
 
-        Runs to its end.  Raises EdgeError if the answer was cut off.
+        Runs to its end.  Raises EdgeError if the answer was cut off, or calls functions instead.
         """
-        text, spec = self.text, self._outcome.spec
+        text, spec = self.content, self._outcome.spec
+        if spec is not None and self.calls:
+            raise EdgeError("the answer calls a function and has no value; see calls")
         try:
             return text if spec is None else spec.value(text)
         except (ValueError, TypeError) as error:
@@ -221,6 +229,12 @@ class Answer:
         """If ``logprobs`` was set: for each token so far ``id``, ``text``, ``logprob`` in nats, and ``top``, the
         likeliest tokens; in the order of the ids of the pieces."""
         return self._outcome.logprobs
+
+    @property
+    def prompt_logprobs(self) -> list[Logprob]:
+        """If ``echo`` was set: the same for each token of the prompt; the first, which nothing precedes, has the
+        ``logprob`` NaN."""
+        return self._outcome.prompt_logprobs
 
     @property
     def timings(self) -> Timings:
@@ -274,16 +288,21 @@ def write(
     gaps = model.usable + len(model.unused) > model.config.n_vocab  # then a winner might be one that is never chosen
     winners = sampling.winners if constraint is None and request.logprobs is None and not gaps else 0
     forced = None if constraint is None else constraint.forced
-    cached, reason = yield from state.prefill(
-        ids, outcome.interrupted, request.on_prefill, share=share, winners=winners, shared=shared
-    )
+    if request.echo and request.logprobs is not None:
+        cached, reason = 0, (yield from scored(
+            state, ids, request.logprobs, min(32, model.chunk), model.tokenizer.token_bytes, outcome.interrupted,
+            request.on_prefill, outcome.prompt_logprobs))  # fmt: skip
+    else:
+        cached, reason = yield from state.prefill(
+            ids, outcome.interrupted, request.on_prefill, share=share, winners=winners, shared=shared
+        )
     prompt_seconds = clock() - start
     tokens, logits = state.tokens, state.logits
     outcome.usage = Usage(len(ids), cached)
     outcome.timings = Timings(prompt_seconds)
 
     decoder = model.tokenizer.stream() if request.form is None else request.form.decoder(model.tokenizer.stream())
-    stream = Stream(decoder, request.stop, request.by, request.lead, request.thinks)
+    stream = Stream(decoder, request.stop, request.by, request.lead, request.thinks, model.thinking_marks)
     push, advance, take = stream.push, state.advance, state.take
     stop_ids = frozenset() if request.ignore_eos else model.stop_ids
     sample = state.sampler.sample
@@ -296,6 +315,8 @@ def write(
 
     looks = not request.ignore_eos and constraint is None
     telling = request.logprobs
+    budget = request.thinking_budget if request.thinks else None  # tokens left for thoughts
+    ending: list[int] = []  # tokens that end them, the last first
     said, thought = outcome.said, outcome.thoughts
     count, most = 0, request.max_tokens
     endless = plan.endless(sampling.repeat_last_n if penalises else 0)
@@ -309,7 +330,10 @@ def write(
             if telling is not None:
                 chosen = look(logits, telling, state.sampler, model.tokenizer.token_bytes)
             try:
-                token = sample(logits, *args, tokens[recent:] if penalises else None)
+                if ending:
+                    token = ending.pop()
+                else:
+                    token = sample(logits, *args, tokens[recent:] if penalises else None)
                 while constraint is not None and not constraint.allows(token, most - count):
                     token = sample(logits, *args, None, constraint.mask())
             except ValueError as error:
@@ -326,7 +350,12 @@ def write(
             if telling is not None:
                 outcome.logprobs.append(chosen(token))
             pending = True
+            thought_of = budget is not None and stream.thinking
             pieces = push(token)
+            if budget is not None and stream.thinking:
+                budget -= thought_of
+                if budget <= 0:
+                    ending, budget = model.end_of_thought[::-1], None
             if pieces:
                 for piece in pieces:
                     (thought if piece.thought else said).append(piece.text)

@@ -19,7 +19,7 @@ class Logprob(NamedTuple):
 
     id: int
     bytes: bytes  # may be a part of a character
-    logprob: float
+    logprob: float  # NaN for the first token of a prompt
     top: tuple[Logprob, ...] = ()  # the likeliest tokens at this place, the likeliest first
 
     @property
@@ -61,6 +61,34 @@ def look(logits: memoryview, n: int, sampler: Any, token_bytes: Callable[[int], 
         raise EdgeError(f"the model gave no usable answer ({error}); its file may be damaged") from None
     top = tuple(Logprob(id, token_bytes(id), kept[id] - normal) for id in ids)
     return lambda token: Logprob(token, token_bytes(token), kept[token] - normal, top)
+
+
+def scored(
+    state: KVState, ids: array[int], n: int, chunk: int, token_bytes: Callable[[int], bytes],
+    interrupted: Callable[[], str | None], report: Callable[[int, int, int], None] | None, found: list[Logprob],
+) -> Generator[Segment, None, str | None]:  # fmt: skip
+    """Make the state hold exactly ``ids``, with the logits after the last, and append to ``found`` the log probability
+    of each, with the ``n`` likeliest tokens at its place.  Nothing that is held is reused: its logits are gone.
+
+    Yields the segments to evaluate, of at most ``chunk`` tokens.  Returns the reason of an interruption, or None.
+    """
+    yield from state.prefill(array("i"), lambda: None, logits=False)
+    n_vocab, total = len(state.logits), len(ids)
+    found.append(Logprob(ids[0], token_bytes(ids[0]), math.nan))
+    for begin in range(0, total, chunk):
+        if reason := interrupted():
+            return reason
+        part = ids[begin : begin + chunk]
+        rows = array("f", bytes(4 * n_vocab * len(part)))
+        yield Segment(state.kv, part, rows, True)
+        state.tokens.extend(part)
+        for i, next_ in enumerate(ids[begin + 1 : begin + len(part) + 1]):
+            row = memoryview(rows)[i * n_vocab : (i + 1) * n_vocab]
+            found.append(look(row, n, state.sampler, token_bytes)(next_))
+        state.logits[:] = memoryview(rows)[-n_vocab:]
+        if report:
+            report(len(state.tokens), total, 0)
+    return None
 
 
 def scores(

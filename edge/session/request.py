@@ -14,6 +14,8 @@ from edge.session.sampling import Sampling
 from edge.session.stream import BY, check_stop
 
 if TYPE_CHECKING:
+    from array import array
+
     from edge.constrain.constraint import Constraint
     from edge.constrain.spec import Spec
     from edge.constrain.tools import Form, Tools
@@ -38,6 +40,9 @@ class Request:
     logprobs: int | None = None  # most likely tokens to tell beside the chosen one; None: tell nothing
     timeout: float | None = None
     ignore_eos: bool = False
+    think: bool | None = None  # ask the model to think before it answers, or not to; None: as it was loaded
+    thinking_budget: int | None = None  # tokens after which its thoughts are ended; None: it ends them itself
+    echo: bool = False  # with logprobs: of the tokens of a raw prompt, too
     on_prefill: OnPrefill | None = None
     lead: str = ""  # what the template puts before every answer
     thinks: bool = False  # the answer may begin with thoughts
@@ -61,6 +66,15 @@ class Request:
         if self.logprobs is not None and (type(self.logprobs) is not int or not 0 <= self.logprobs <= MOST_LOGPROBS):
             hint = f"it must be a whole number from 0 to {MOST_LOGPROBS}"
             raise UsageError(f"is {short(self.logprobs)}", argument="logprobs", hint=hint)
+
+        if self.think is not None and not isinstance(self.think, bool):
+            raise UsageError(f"is {short(self.think)}", argument="think", hint="it must be True, False or None")
+        budget = self.thinking_budget
+        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 0):
+            hint = "it must be a whole number from 0"
+            raise UsageError(f"is {short(budget)}", argument="thinking_budget", hint=hint)
+        if self.echo and self.logprobs is None:
+            raise UsageError("needs logprobs", argument="echo")
 
     @classmethod
     def of(
@@ -95,6 +109,22 @@ class Request:
         return cls(sampling=sampling, lead=lead, thinks=thinks and rest["spec"] is None, **rest)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A call of ``chat`` (``messages``) or ``complete`` (``prompt``), checked; see Session.prepare.  ``ids``: the
+    tokens of its prompt, if they do not depend on the session that answers.
+    """
+
+    request: Request
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | Sequence[int] | None = None
+    ids: array[int] | None = None
+
+    def changed(self, **changes: Any) -> Prepared:
+        """The same call with other options of its request, as fields of Request."""
+        return dataclasses.replace(self, request=dataclasses.replace(self.request, **changes))
+
+
 def _spec(schema: Any, regex: str | None, choices: Sequence[str] | None, grammar: str | None) -> Spec | None:
     """The form of the answer; imports nothing if any text is allowed."""
     if schema is None and regex is None and choices is None and grammar is None:
@@ -120,7 +150,9 @@ def has_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A copy of a conversation that ends with a question, or with the result of a function.  Raises UsageError."""
+    """A copy of a conversation that ends with a question, with the result of a function, or with the beginning of the
+    answer.  Raises UsageError.
+    """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence) or not messages:
         raise UsageError('messages must be a list such as [{"role": "user", "content": "Hello"}]')
     copied = []
@@ -131,6 +163,12 @@ def check_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         content = "" if content is None and calls else content
         check_text(content)  # type: ignore[arg-type]
         copied.append({"role": message["role"], "content": content, **({"tool_calls": calls} if calls else {})})
-    if copied[-1]["role"] not in ("user", "tool"):
-        raise UsageError("the last message must be the user's")
+    last = copied[-1]
+    if last["role"] == "assistant" and not last["content"] and "tool_calls" not in last and len(copied) > 1:
+        del copied[-1]  # an answer that has not begun
+        last = copied[-1]
+    if not any(each["role"] in ("user", "tool") for each in copied):
+        raise UsageError("has no message of the user: there is nothing to answer", argument="messages")
+    if "tool_calls" in last:
+        raise UsageError("ends with calls of functions: send their results", argument="messages")
     return copied

@@ -17,7 +17,7 @@ from edge.model.threads import refuse_after_fork
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
 from edge.session.logprobs import Scored, scores
-from edge.session.request import Request, check_messages, check_text, has_calls
+from edge.session.request import Prepared, Request, check_messages, check_text, has_calls
 from edge.session.scheduler import Scheduler
 from edge.session.usage import Timings, Usage, stats_line
 
@@ -125,6 +125,8 @@ class Session:
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
         self._form: Form | None = None  # how functions are described to the model, in the latest call
+        self._think: bool | None = None  # whether it was asked to think, in the latest call
+        self._beginning: tuple[Any, array[int]] | None = None  # tokens of a system prompt: of the latest one
         self._seeded = False  # the random numbers are those of a seed that a caller gave
         self._parked_at: str | None = None
         self._closed = False
@@ -147,7 +149,9 @@ class Session:
         answer), choices (one of these texts) or grammar (Lark): at most one of them, the form of the answer; see
         :attr:`Answer.value`.  An unsupported key of a schema, or a mistake in a grammar, raises UsageError here.
         tools: functions the model may call, as a list in OpenAI's form or :class:`edge.constrain.tools.Tools`; see
-        :attr:`Answer.calls`.
+        :attr:`Answer.calls`.  Together with a form the answer is a call or a text of that form.
+        think: ask the model to think before it answers, or not to, if it can; None: as it was loaded.
+        thinking_budget: tokens after which its thoughts are ended and the answer begins.
         ignore_eos: continue after the model's end token, for measurements.
         on_prefill: called with (tokens done, tokens in total, tokens cached) while the prompt is read.
 
@@ -158,7 +162,11 @@ class Session:
         :attr:`Answer.left_out`.
         """
         check_text(text)
-        return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), message=text)
+        request = self.request(options, self.model.answer_lead, self.model.thinks)
+        if request.echo:
+            raise UsageError("is for raw prompts (complete)", argument="echo")
+        outcome = self._outcome = Outcome(request.spec, request.form)
+        return Answer(self.work(request, outcome, message=text), self._scheduler, outcome)
 
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """Answer a whole conversation, which replaces ``messages``; the part already read is not read again.
@@ -167,20 +175,46 @@ class Session:
         in which the session wrote its earlier answers.
 
         ``messages``: dictionaries with ``role`` ("system", "user" or "assistant") and ``content``; the last is the
-        question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``.
+        question, or the result of a call (role "tool") after the assistant's message with its ``tool_calls``, or the
+        assistant's: then the answer continues its text, without thoughts, and a form of the answer is refused.
         Options as in :meth:`ask`.
         """
-        copied = check_messages(messages)
-        return self._answer(self.request(options, self.model.answer_lead, self.model.thinks), messages=copied)
+        return self.answer(self._chat(messages, options))
 
     def complete(self, prompt: str | Sequence[int], **options: Any) -> Answer:
         """Continue a raw prompt, text (the model's BOS is put before it) or token ids (used as they are).
 
-        No template is used, and ``messages`` does not change.  Options as in :meth:`ask`.
+        No template is used, and ``messages`` does not change.  Options as in :meth:`ask`, except those for thinking;
+        and ``echo``: with ``logprobs``, also record those of the prompt, see :attr:`Answer.prompt_logprobs`.
         """
-        if isinstance(prompt, str):
-            check_text(prompt)
-        return self._answer(self.request(options), prompt=prompt)
+        return self.answer(self._completion(prompt, options))
+
+    def prepare(
+        self, messages: Sequence[Mapping[str, Any]] | None = None, prompt: str | Sequence[int] | None = None,
+        **options: Any,
+    ) -> Prepared:
+        """A call of :meth:`chat` (``messages``) or :meth:`complete` (``prompt``), checked, for :meth:`answer` of any
+        session of this engine.  With ``overflow`` "stop" its prompt is encoded here, and not again.
+
+        Raises UsageError, and ContextFull for a prompt that is far longer than the context.
+        """
+        call = self._chat(messages, options) if messages is not None else self._completion(prompt or (), options)
+        if self.plan.overflow != "stop":
+            return call
+        told = call.messages or ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else [])
+        refuse_long(self.model, self.plan, told, call.request.form)
+        ids = (self.model.encode_raw(prompt or ()) if call.messages is None
+               else self._encode_all(call.messages, call.request.form, call.request.think))  # fmt: skip
+        return dataclasses.replace(call, ids=ids)
+
+    def answer(self, call: Prepared) -> Answer:
+        """Answer a call that :meth:`prepare` returned.  One with a form is answered once; see Prepared.changed."""
+        self._not_busy()
+        if call.request.constraint is None:
+            call = dataclasses.replace(call, request=self._constrained(call.request))
+        outcome = self._outcome = Outcome(call.request.spec, call.request.form)
+        work = self.work(call.request, outcome, prompt=call.prompt, messages=call.messages, ids=call.ids)
+        return Answer(work, self._scheduler, outcome)
 
     def choose(self, question: str, options: Sequence[str]) -> list[Scored]:
         """The probability of each of the given answers to a question, the likeliest first.
@@ -424,6 +458,24 @@ class Session:
 
     # ---- one call ---------------------------------------------------------------------------------------------------
 
+    def _chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Prepared:
+        copied = check_messages(messages)
+        if copied[-1]["role"] == "assistant":
+            request = self._continuing(options)
+        else:
+            request = self.request(options, self.model.answer_lead, self.model.thinks)
+        if request.echo:
+            raise UsageError("is for raw prompts (complete)", argument="echo")
+        return Prepared(request, messages=copied)
+
+    def _completion(self, prompt: str | Sequence[int], options: Mapping[str, Any]) -> Prepared:
+        for name in ("think", "thinking_budget"):
+            if options.get(name) is not None:
+                raise UsageError("is for conversations: a raw prompt has no template", argument=name)
+        if isinstance(prompt, str):
+            check_text(prompt)
+        return Prepared(self.request(options), prompt=prompt)
+
     def request(self, options: Mapping[str, Any], lead: str = "", thinks: bool = False) -> Request:
         """The options of a call, checked.  ``lead``: what the template puts before the answer; ``thinks``: whether the
         answer may begin with thinking.
@@ -431,30 +483,53 @@ class Session:
         Raises UsageError for an invalid option, or while an answer runs.
         """
         self._not_busy()
-        request = Request.of(options, lead, self.model.sampling, thinks)
+        model, think = self.model, options.get("think")
+        usual = model.sampling if think is None or not model.thinks else model.advised(bool(think))
+        request = self._thinking(Request.of(options, lead, usual, thinks))
         if request.tools is not None:
-            form = request.tools.form(self.model.template, self.model.tokenizer)
-            if request.spec is not None and form.spec is not None:
-                raise UsageError("cannot be combined with a form of the answer", argument="tools")
-            request = dataclasses.replace(request, form=form, spec=request.spec or form.spec)
-        if request.spec is None:
+            form = request.tools.form(model.template, model.tokenizer, request.spec)
+            request = dataclasses.replace(request, form=form)
+        return self._constrained(request)
+
+    def _constrained(self, request: Request) -> Request:
+        """The request with its form for the tokens of this model, at the beginning of an answer.  Raises UsageError."""
+        spec = request.spec if request.form is None else request.form.spec
+        if spec is None:
             return request
         from edge.constrain.constraint import Constraint
 
         vocabulary = self.model.vocabulary(self.plan.for_grammars)
-        blanks = lead + " " * self.model.tokenizer.strips_blank
-        constraint = Constraint(vocabulary, request.spec, blanks, request.max_tokens, not request.ignore_eos)
+        blanks = request.lead + " " * self.model.tokenizer.strips_blank
+        constraint = Constraint(vocabulary, spec, blanks, request.max_tokens, not request.ignore_eos)
         return dataclasses.replace(request, constraint=constraint)
 
-    def _answer(
-        self,
-        request: Request,
-        message: str | None = None,
-        prompt: str | Sequence[int] | None = None,
-        messages: list[dict[str, str]] | None = None,
-    ) -> Answer:
-        outcome = self._outcome = Outcome(request.spec, request.form)
-        return Answer(self.work(request, outcome, message, prompt, messages), self._scheduler, outcome)
+    def _thinking(self, request: Request) -> Request:
+        """The request, if the model can think or answer at once as it says.  Raises UsageError."""
+        model, think = self.model, request.think
+        if not model.thinks:
+            for name, asked in (("think", think), ("thinking_budget", request.thinking_budget is not None)):
+                if asked:
+                    raise UsageError("cannot be used: this model does not think before it answers", argument=name)
+            return dataclasses.replace(request, think=None)
+        if think is not None:
+            model.template.thinking(think)
+            if think and request.spec is not None:
+                raise UsageError("cannot be combined with a form, which the whole answer has", argument="think")
+        return request
+
+    def _continuing(self, options: Mapping[str, Any]) -> Request:
+        """The options of an answer that has begun already, so that its thoughts are over.  Raises UsageError."""
+        model, end = self.model, "cannot be combined with an answer to continue (the last message is the assistant's)"
+        if options.get("think"):
+            raise UsageError(end, argument="think")
+        if model.thinks and model.template.switches:
+            options = {**options, "think": False}
+        request = self.request(options)
+        if request.spec is not None:
+            raise UsageError(f"{end}: a form is that of a whole answer", argument="form")
+        if request.tools is not None and request.tools.choice == "required":
+            raise UsageError(end, argument="tool_choice")
+        return request
 
     def _warm(self, outcome: Outcome) -> Generator[Need, None, int]:
         """Read what the next turn begins with.  Returns the number of tokens held."""
@@ -554,40 +629,44 @@ class Session:
         outcome: Outcome,
         message: str | None = None,
         prompt: str | Sequence[int] | None = None,
-        messages: list[dict[str, str]] | None = None,
+        messages: list[dict[str, Any]] | None = None,
+        ids: array[int] | None = None,
     ) -> Work:
         """The whole call: a turn of the conversation for ``message``, a raw continuation for ``prompt``, an answer to
-        another conversation for ``messages``.
+        another conversation for ``messages``.  ``ids``: the prompt, if it was encoded already (:meth:`prepare`).
         """
         begun = time.perf_counter()
         outcome.deadline = None if request.timeout is None else begun + request.timeout
         place = self._enter(outcome)
-        asked = False
+        asked, begun_text = False, ""
         try:
             with interruptible(outcome.interrupted):
                 new = [{"role": "user", "content": text} for text in (message, prompt) if isinstance(text, str)]
                 before = messages if messages is not None else self.messages if prompt is None else []
-                refuse_long(self.model, self.plan, [*before, *new], request.form)
+                if ids is None:
+                    refuse_long(self.model, self.plan, [*before, *new], request.form)
             while not place.granted:
                 if reason := outcome.interrupted():
                     outcome.finish_reason = reason
                     return
                 yield place
             state = self._begin()
-            self._form = request.form
+            self._form, self._think = request.form, request.think
             with interruptible(outcome.interrupted):
                 if messages is not None:
                     messages = [self._fitting(each, outcome) for each in messages]
                     if messages[: len(self.messages)] != self.messages:
                         self.forgotten = 0  # another conversation: all of it counts again
                     self.messages, message = list(messages), messages[-1]["content"]
+                    begun_text = message if messages[-1]["role"] == "assistant" else ""
                 elif message is not None:
                     self.messages.append(self._fitting({"role": "user", "content": message}, outcome))
                 asked = message is not None
                 if isinstance(prompt, str):
                     prompt = self._shortened(prompt, 1, outcome)
-                whole = messages is not None
-                ids = self._chat_prompt(state, whole) if prompt is None else self.model.encode_raw(prompt)
+                if ids is None:
+                    whole = messages is not None
+                    ids = self._chat_prompt(state, whole) if prompt is None else self.model.encode_raw(prompt)
                 share = self._shared(ids) if asked and self._prefixes.on else 0
             self._fits(ids)
             self._borrow(state, ids)
@@ -602,9 +681,11 @@ class Session:
                     text = self._end_of(text)
                 if text or outcome.usage.completion or outcome.finish_reason == "stop":
                     content, calls = (text, []) if self._form is None else self._form.split(text)
-                    said: dict[str, Any] = {"role": "assistant", "content": content}
+                    said: dict[str, Any] = {"role": "assistant", "content": begun_text + content}
+                    if begun_text:
+                        self.messages.pop()
                     self.messages.append({**said, "tool_calls": calls} if calls else said)
-                else:
+                elif not begun_text:
                     self.messages.pop()
             self._end(place)
 
@@ -625,9 +706,9 @@ class Session:
         around = [*([] if self.system is None else [self.messages[0]]), {"role": "user", "content": ""}]
         # Calls are counted as the template writes them: their JSON may be written in another way than it was given.
         calls = message.get("tool_calls")
-        if calls and _n_bytes(text) <= 64 * n_ctx and len(self._encode_all([*around, message])) <= n_ctx:
+        if calls and _n_bytes(text) <= 64 * n_ctx and self._n_tokens_of([*around, message]) <= n_ctx:
             return message
-        short = self._shortened(text, len(self._encode_all(around)), outcome)
+        short = self._shortened(text, self._n_tokens_of(around), outcome)
         return message if short == text else {"role": message["role"], "content": short}
 
     def _shortened(self, text: str, around: int, outcome: Outcome) -> str:
@@ -660,16 +741,20 @@ class Session:
     def _encode(self, messages: list[dict[str, str]]) -> array[int]:
         """The prompt for messages, without those that were dropped."""
         first = self._first
-        return self._encode_all(messages[:first] + messages[first + self.forgotten :])
+        return self._encode_all(messages[:first] + messages[first + self.forgotten :], self._form, self._think)
 
-    def _encode_all(self, kept: list[dict[str, Any]]) -> array[int]:
-        """The prompt for messages, with the functions that may be called."""
-        form = self._form
+    def _encode_all(self, kept: list[dict[str, Any]], form: Form | None, think: bool | None) -> array[int]:
+        """The prompt for messages, with the functions that may be called, for an answer with thoughts or without."""
         if form is None and has_calls(kept):
             from edge.constrain.tools import Tools
 
             form = Tools([], "none", False).form(self.model.template, self.model.tokenizer)
-        return self.model.encode(kept) if form is None else self.model.encode(form.messages(kept), form.definitions)
+        if form is None:
+            return self.model.encode(kept, None, think)
+        return self.model.encode(form.messages(kept), form.definitions, think)
+
+    def _n_tokens_of(self, kept: list[dict[str, Any]]) -> int:
+        return len(self._encode_all(kept, self._form, self._think))
 
     def _shared(self, ids: array[int]) -> int:
         """The number of tokens of ``ids`` with which every conversation with this system prompt begins; 0 without
@@ -677,10 +762,13 @@ class Session:
         """
         if self.system is None:
             return 0
-        n = len(ids)
-        for question in ("a", "1"):
-            n = min(n, common(ids, self._encode([self.messages[0], {"role": "user", "content": question}])))
-        return n
+        form = self._form
+        tools = None if form is None else (form.tools.choice == "none", [tool.given for tool in form.tools.tools])
+        of = (self.system, tools, self._think)
+        if self._beginning is None or self._beginning[0] != of:
+            a, b = (self._encode([self.messages[0], {"role": "user", "content": question}]) for question in ("a", "1"))
+            self._beginning = of, a[: common(a, b)]
+        return common(ids, self._beginning[1])
 
     def _chat_prompt(self, state: KVState, given: bool) -> array[int]:
         """The prompt for ``messages``; ``given``: the caller has just given all of them.

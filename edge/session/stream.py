@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from edge.errors import UsageError
@@ -102,6 +102,16 @@ class Thoughts:
         self._begun = False  # some thought has been given out
         self._held = ""  # may be part of a mark, or white space around one
 
+    @property
+    def ended(self) -> bool:
+        """Whether the mark that ends them has come."""
+        return self._where == "behind"
+
+    @property
+    def inside(self) -> bool:
+        """Whether the text so far ends within the thoughts, and not within the mark that may end them."""
+        return self._where == "inside" and not self._held.strip()
+
     def push(self, text: str) -> tuple[str, str]:
         """The (thinking, answer) that are certain after this text."""
         held, thought = self._held + text, ""
@@ -140,11 +150,13 @@ class Stream:
 
     ``stopped``: whether a stop string was found; no part of it is passed on.  ``lead``: the text that a format puts
     before every answer (a blank after "Assistant:"); it is removed once.  ``thinks``: the answer may begin with
-    thinking, which is passed on token by token and in which stop strings are ignored.
+    thinking, which is passed on token by token and in which stop strings are ignored; ``marks``: the texts of the
+    tokens that begin and end it, which are control tokens of some vocabularies.
     """
 
     def __init__(
-        self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False
+        self, decoder: Decoder, stop: Sequence[str] = (), by: str = "token", lead: str = "", thinks: bool = False,
+        marks: Mapping[int, str] | None = None,
     ) -> None:
         if by not in BY:
             raise UsageError(f"is {by!r}", argument="by", hint=f"it must be one of {', '.join(BY)}")
@@ -161,6 +173,12 @@ class Stream:
         self._waiting: deque[tuple[int, int]] = deque()  # (characters decoded after this id, id)
         self._ids: list[int] = []  # plain mode and thoughts: ids without text yet
         self._thoughts = Thoughts() if thinks else None
+        self._marks = marks or {}
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the tokens so far end within the model's thoughts, which may be ended here."""
+        return self._thoughts is not None and self._thoughts.inside
 
     def push(self, token: int) -> Sequence[Piece]:
         """The pieces that this token completes, mostly none or one."""
@@ -168,6 +186,8 @@ class Stream:
         if self._lead and text:
             text = self._without_lead(text)
         if self._thoughts is not None:
+            if not text and not self._thoughts.ended:
+                text = self._marks.get(token, "")
             self._ids.append(token)
             return self._told_apart(self._thoughts, self._thoughts.push(text)) if text else ()
         if self._plain:

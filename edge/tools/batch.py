@@ -232,20 +232,25 @@ class Batch:
         """The body of a response, and the number of its tokens."""
         call = (openai.chat if url.endswith("/chat/completions") else openai.completion)(body, self._defaults)
         writer, choices, usages = openai.Writer(call, self._engine.config.name, head), [], []
-        for i in range(call.n):
-            options = call.choice(i).options
-            if call.messages is not None:
-                answer = session.chat(call.messages, **options)
+        if call.echo:
+            decode = self._engine.tokenizer.decode
+            call.echoed = [each if isinstance(each, str) else decode(each) for each in call.prompts]
+        for i in range(call.n_choices):
+            choice = call.choice(i)
+            if choice.messages is not None:
+                answer = session.chat(choice.messages, **choice.options)
             else:
-                answer = session.complete(call.prompt or "", **options)
+                answer = session.complete(choice.prompt or "", **choice.options)
             if self._stopped:
                 session.cancel()
             content, calls = answer.content, answer.calls
             reason = "tool_calls" if calls else answer.finish_reason
-            choices.append(writer.choice(i, content, reason, answer.logprobs, answer.thoughts, calls))
+            logprobs = [*answer.prompt_logprobs, *answer.logprobs]
+            choices.append(writer.choice(i, content, reason, logprobs, answer.thoughts, calls))
             usages.append(answer.usage)
-        written = sum(usage.completion for usage in usages)
-        return writer.whole(choices, openai.usage(usages[0].prompt, usages[0].cached, written)), written
+        written, prompts = sum(usage.completion for usage in usages), usages[:: call.n]
+        read, cached = sum(usage.prompt for usage in prompts), sum(usage.cached for usage in prompts)
+        return writer.whole(choices, openai.usage(read, cached, written)), written
 
     def _write(self, line: bytes, answered: bool, tokens: int) -> None:
         with self._lock:

@@ -43,8 +43,9 @@ class Embedder:
         with checkpoint.whole():
             self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
 
-    def tokens(self, text: str) -> list[int]:
-        """The token ids of a text, with the first and last tokens that the model was trained with.
+    def tokens(self, text: str, cut: bool = False) -> list[int]:
+        """The token ids of a text, with the first and last tokens that the model was trained with.  ``cut``: leave out
+        the end of a text that is too long.
 
         Raises UsageError for a text that is empty or too long.
         """
@@ -54,6 +55,8 @@ class Embedder:
             raise UsageError("an empty text has no vector")
         if tokenizer.add_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)
+        if cut:
+            del ids[self.config.n_ctx_train - bool(self._ends and tokenizer.eos_ids) :]
         if self._ends and tokenizer.eos_ids:
             ids.append(tokenizer.eos_ids[0])
         return self.checked(ids)

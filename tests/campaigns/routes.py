@@ -41,7 +41,10 @@ SAMPLING = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "seed": 
 COMMON = {**SAMPLING, "model": "any", "max_tokens": 8, "max_completion_tokens": 8, "stop": ["tea"], "ignore_eos": False,
           "logit_bias": {}, "stream": False, "stream_options": {"include_usage": True}, "user": "guest", "n": 1,
           "session_id": "guest", "prompt_cache_key": "guest", "response_format": {"type": "json_object"},
-          "grammar": 'start: "yes" | "no"', "regex": "yes|no", "choices": ["yes", "no"], "guided_choice": ["yes"]}
+          "grammar": 'start: "yes" | "no"', "regex": "yes|no", "choices": ["yes", "no"], "guided_choice": ["yes"],
+          "think": False, "reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False},
+          "thinking_budget": None, "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "best_of": 1,
+          "modalities": ["text"], "functions": [], "verbosity": "medium"}
 #: route -> (method, every documented field with a valid value, those that are always sent)
 ROUTES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "/v1/chat/completions": ("POST", {
@@ -49,19 +52,27 @@ ROUTES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         "parallel_tool_calls": True}, ("messages", "max_tokens")),
     "/v1/completions": ("POST", {**COMMON, "prompt": "Guest: Hello", "echo": True, "suffix": "", "logprobs": 2},
                         ("prompt", "max_tokens")),
+    "/v1/responses": ("POST", {
+        "input": SAID, "instructions": "Be short.", "stream": False, "temperature": 0, "top_p": 1, "model": "any",
+        "max_output_tokens": 8, "text": {"format": {"type": "json_object"}, "verbosity": "medium"},
+        "reasoning": {"effort": "none"}, "tools": [{"type": "function", **FUNCTION["function"]}], "tool_choice": "auto",
+        "parallel_tool_calls": False, "user": "guest", "include": [], "top_logprobs": 2, "truncation": "disabled",
+        "previous_response_id": None, "metadata": {}}, ("input", "max_output_tokens")),
     "/v1/embeddings": ("POST", {"input": "tea", "encoding_format": "float", "dimensions": 256, "model": "any"},
                        ("input",)),
     "/tokenize": ("POST", {"content": "tea", "prompt": "tea", "text": "tea"}, ()),
     "/detokenize": ("POST", {"tokens": [5, 6]}, ("tokens",)),
     "/api/chat": ("POST", {"model": "any", "messages": SAID, "options": {**SAMPLING, "num_predict": 8, "num_ctx": 64,
                            "stop": ["tea"]}, "format": "json", "stream": False, "tools": [FUNCTION], "think": False,
-                           "keep_alive": "5m"}, ("messages", "options")),
+                           "logprobs": True, "top_logprobs": 2, "keep_alive": "5m"}, ("messages", "options")),
     "/api/generate": ("POST", {"model": "any", "prompt": "Hello", "system": "Be short.", "raw": False, "stream": False,
                                "options": {**SAMPLING, "num_predict": 8}, "format": {"type": "object"}, "images": [],
                                "suffix": "", "template": ""}, ("prompt", "options")),
+    "/api/embed": ("POST", {"model": "any", "input": ["tea"], "truncate": True, "dimensions": 256}, ("input",)),
+    "/api/embeddings": ("POST", {"model": "any", "prompt": "tea"}, ("prompt",)),
     "/api/show": ("POST", {"model": "any"}, ()),
     **{path: ("GET", {}, ()) for path in ("/", "/health", "/v1/health", "/metrics", "/v1/models", "/v1/models/any",
-                                          "/api/tags", "/api/version")},
+                                          "/api/tags", "/api/ps", "/api/version")},
 }  # fmt: skip
 DEPTHS = (900, 930, 945, 955, 960, 965, 970, 975, 980, 985)  # around the deepest that Python reads
 #: JSON texts of values, some of which are not JSON
@@ -85,6 +96,11 @@ WRONG = [
     '{"type":"json_schema","json_schema":{"name":5,"schema":{"type":"string","maxLength":1e308}}}',
     '{"type":"json_schema","json_schema":{"schema":{"$ref":"#"}}}', '{"type":"function","function":{"name":[]}}',
     '"required"', '"none"', '"(a|b)*c{2,5000}"', '"start: start"', '"(?<=x)["', '["\\ud800"]', '["",""]',
+    '[{"type":"function_call","call_id":"a","name":"\\ud800","arguments":"{}"}]', '{"type":"allowed_tools"}',
+    '[{"type":"function_call","call_id":"a","name":"f","arguments":"["},{"type":"function_call_output","output":5}]',
+    '[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]', '{"effort":"\\ud800"}', '"high"',
+    '[{"role":"assistant","content":"y"}]', '[{"role":"user","content":"x"},{"role":"system","content":"y"}]',
+    '{"type":"allowed_tools","mode":"auto","tools":[[]]}', '{"format":{"type":"json_schema","schema":{"a":1}}}',
     '{"include_usage":"\\ud800"}', '{"temperature":"\\ud800","seed":1e308,"num_ctx":-5,"stop":7}',
 ]  # fmt: skip
 HEADERS = [

@@ -86,7 +86,7 @@ def test_errors_are_the_clients_own(client: Any, url: str) -> None:
         client.chat.completions.create(model="any", messages=MESSAGES, temperature=-3)
     assert refused.value.param == "temperature"
     with pytest.raises(openai.NotFoundError):
-        client.responses.create(model="any", input="x")
+        client.files.list()
     long = [{"role": "user", "content": "tea and cake " * 6000}]
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="any", messages=long)
@@ -201,3 +201,58 @@ def test_ovos(url: str) -> None:
 
 def test_the_url_is_loopback(url: str) -> None:
     assert URL.match(url)
+
+
+# ---- responses: the default of the newer clients --------------------------------------------------------------------
+
+
+def test_responses(client: Any) -> None:
+    """Text, events, functions and a type, through the client's own checks of each object."""
+    pydantic = pytest.importorskip("pydantic")
+    base = {"model": "any", "temperature": 0, "max_output_tokens": 200}
+    whole = client.responses.create(input=MESSAGES, instructions="Be brief.", **base)
+    assert whole.output_text and whole.status == "completed" and whole.usage.output_tokens > 0
+    assert type(whole).model_validate(whole.model_dump(), strict=True)
+    with client.responses.stream(input=MESSAGES, instructions="Be brief.", **base) as stream:
+        events = list(stream)
+        assert stream.get_final_response().output_text == whole.output_text
+    assert "".join(each.delta for each in events if each.type == "response.output_text.delta") == whole.output_text
+    again = client.responses.create(input=[*MESSAGES, *whole.output, {"role": "user", "content": "Thanks."}], **base)
+    assert again.output_text
+
+    class Order(pydantic.BaseModel):
+        drink: str
+        count: int
+
+    assert isinstance(client.responses.parse(input=MESSAGES, text_format=Order, **base).output_parsed, Order)
+    tool = {"type": "function", **TOOL["function"], "strict": True}
+    asked = {"input": MESSAGES, "tools": [tool], "tool_choice": "required", **base}
+    (call,) = client.responses.create(**{**asked, "parallel_tool_calls": False}).output
+    assert call.type == "function_call" and json.loads(call.arguments)["drink"] in ("tea", "coffee")
+    with client.responses.stream(**asked) as stream:
+        kinds = [each.type for each in stream]
+        assert "response.function_call_arguments.done" in kinds and kinds[-1] == "response.completed"
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "done"}
+    assert client.responses.create(input=[*MESSAGES, call, result], tools=[tool], **base).output
+    with pytest.raises(openai.BadRequestError, match="nothing is stored"):
+        client.responses.create(input="And now?", previous_response_id=whole.id, **base)
+
+
+def test_scores_of_a_prompt(client: Any) -> None:
+    """What evaluation programs ask for: the log probabilities of given texts."""
+    texts = ["Two teas, please.", "Teas two, please."]
+    found = client.completions.create(model="any", prompt=texts, max_tokens=0, echo=True, logprobs=1)
+    for choice, text in zip(found.choices, texts, strict=True):
+        told = choice.logprobs
+        assert choice.text == text and told.token_logprobs[0] is None
+        assert len(told.tokens) == len(told.token_logprobs) == len(told.text_offset) == len(told.top_logprobs)
+        assert all(each <= 0 for each in told.token_logprobs[1:])
+
+
+def test_who_speaks_when(client: Any) -> None:
+    messages = [*MESSAGES, {"role": "assistant", "content": "Yes?"}, {"role": "developer", "content": "Be brief."},
+                {"role": "user", "content": "Thanks."}, {"role": "assistant", "content": "You are"}]
+    answer = client.chat.completions.create(model="any", messages=messages, temperature=0, max_tokens=8)
+    assert answer.choices[0].message.content is not None
+    with pytest.raises(openai.BadRequestError, match="does not think"):
+        client.chat.completions.create(model="any", messages=MESSAGES, reasoning_effort="high")
