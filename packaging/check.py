@@ -367,14 +367,14 @@ def _(program: Program) -> object:
     return [shown["config"], program.run("kv", "plan", "-m", MODEL)]
 
 
-@check("eval, calibrate, bench")
+@check("lab, bench")
 def _(program: Program) -> object:
     text = program.folder / "text.txt"
     text.write_text("Two green teas and one coffee, please. " * 8)
     plan = program.folder / "budget.json"
-    program.run("calibrate", "-m", MODEL, "-f", str(text), "-c", "128", "-o", str(plan), remark=".*")
+    program.run("lab", "calibrate", "-m", MODEL, "-f", str(text), "-c", "128", "-o", str(plan), remark=".*")
     program.run("bench", "-m", MODEL, "-d", "32", "-n", "4", "-r", "1", "--json", remark=".*")
-    measured = json.loads(program.run("eval", "ppl", "-m", MODEL, "-f", str(text), "-c", "128", "--json", remark=".*"))
+    measured = json.loads(program.run("lab", "ppl", "-m", MODEL, "-f", str(text), "-c", "128", "--json", remark=".*"))
     # Python adds floats more exactly from 3.12 on: what it adds up agrees to ten digits
     quality = [f"{measured[name]:.10g}" for name in ("nats", "perplexity", "bits_per_byte")]
     return [quality, program.ask("--kv-budget", str(plan), "-c", "128", PROMPT, remark=".*")]

@@ -742,7 +742,7 @@ def test_recommended_sampling(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [
     ("temp", value(F32, float("nan"))), ("temp", value(F32, float("inf"))), ("temp", value(F32, -1.0)),
     ("temp", value(STR, "hot")), ("temp", value(BOOL, True)), ("temp", value(ARR, (F32, [0.6]))),
-    ("top_k", value(I32, -1)), ("top_k", value(U64, 1 << 63)), ("top_k", value(F32, 1.5)),
+    ("top_k", value(I32, -2)), ("top_k", value(U64, 1 << 63)), ("top_k", value(F32, 1.5)),
     ("top_p", value(F32, 1.5)), ("min_p", value(F32, -0.1)),
 ], ids=str)  # fmt: skip
 def test_a_recommendation_that_is_not_valid_is_ignored_and_noted(tmp_path: Path, bad: tuple[str, bytes]) -> None:

@@ -414,11 +414,11 @@ def test_who_gets_fewer_threads_than_asked_for_is_told_so(limited):
 @pytest.mark.timeout(1000)
 def test_a_batch_under_a_limit_on_threads_ends_with_answers_or_one_line(limited):
     body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
-    request = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
     with short_folder() as folder:
         folder.chmod(0o777)  # the command asks what its real user may do
         requests = folder / "requests"
-        requests.write_text(3 * (json.dumps(request) + "\n"))
+        requests.write_text("".join(json.dumps({"custom_id": str(i), **request}) + "\n" for i in range(3)))
         for n in (1, 3, 5, 6, 7, 8, 9, 10, 12, 50):
             code, _, error = limited(n, *REAL, "batch", "-t", "4", str(requests), str(folder / f"answers {n}"))
             *before, last = error.splitlines()

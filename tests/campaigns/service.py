@@ -106,7 +106,7 @@ class Visitor:
         for _ in range(self.rng.choice([70, 90])):
             talk.send(piece)
         talk.send(b"\n")
-        assert talk.next()["code"] == "too_long"
+        assert talk.next()["code"] in ("too_long", "busy")  # busy: others hold the memory for requests
         talk.ask("y" * (3 << 20), timeout=0.5)
         assert talk.until("done", "error")[-1]["ev"] in ("done", "error")
         self.check(talk)
