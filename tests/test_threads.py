@@ -511,18 +511,18 @@ def test_shared_prefixes_do_not_change_while_somebody_looks_one_up(monkeypatch):
         return common(a, b)
 
     with edge.load(threads=1) as engine:
-        prefixes = engine.share_prefixes("64M")
+        store = engine.share_prefixes("64M")
         states = []
         for text in ("one", "two", "three"):
             session = engine.session()
             list(session.complete(text, max_tokens=1))
             states.append(session.state)
         for state in states[:2]:
-            prefixes.add(state)
-        monkeypatch.setattr("edge.kv.prefixes.common", slow)
+            store.add(state)
+        monkeypatch.setattr("edge.kv.store.common", slow)
         ids = array.array("i", states[0].tokens)
-        errors = meanwhile(lambda: prefixes.find(ids), looking, lambda: prefixes.add(states[2]), added)
-        assert not errors and len(prefixes) == 3
+        errors = meanwhile(lambda: store.find(ids), looking, lambda: store.add(states[2]), added)
+        assert not errors and len(store) == 3
 
 
 def meanwhile(first, begun, second, done) -> list[BaseException]:

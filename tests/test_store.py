@@ -81,7 +81,7 @@ def test_answers_are_those_of_sessions_that_share_nothing(bundled_model, kv: str
         sessions = [engine.session(SYSTEM[:120]) for _ in questions]
         assert [ask(session, question) for session, question in zip(sessions, questions)] == alone
         again = [ask(session, "And then?") for session in sessions]  # all of them write behind the shared pages
-        engine.prefixes.stop()
+        engine.store.stop()
         for session, question, answer, second in zip(sessions, questions, alone, again):
             fresh = engine.session(SYSTEM[:120])
             assert (ask(fresh, question), ask(fresh, "And then?")) == (answer, second)
@@ -148,7 +148,7 @@ def test_a_folder_outlives_the_process(bundled_model, tmp_path) -> None:
     with edge.load(ctx=512, threads=1) as engine:
         engine.share_prefixes("64M", folder)
         expected = ask(engine.session(SYSTEM), "Hello")
-        shared = len(engine.prefixes.tokens()[0])
+        shared = len(engine.store.tokens()[0])
     files = list(folder.iterdir())
     assert len(files) == 1 and files[0].stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
     with edge.load(ctx=512, threads=1) as engine:
@@ -247,18 +247,18 @@ def test_sessions_over_a_store_hold_what_they_should(tiny, actions) -> None:
         for text, n, which in actions:
             context = states[which]
             held = common(context.tokens, texts[text][:n])
-            if found := tiny.prefixes.find(texts[text][:n], held):
-                context.adopt(*found)
-            work = context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.prefixes.add)
+            if found := tiny.store.find(texts[text][:n], held):
+                context.adopt(found.tokens, found.kv, found.sampled)
+            work = context.prefill(texts[text][:n], lambda: None, share=n // 2, shared=tiny.store.add)
             tiny.scheduler.drive(work)
             assert context.tokens == texts[text][:n] and context.kv.n_tokens == n and held <= n
             fresh, logits = tiny.space.new_cache(tiny.plan), array("f", bytes(4 * tiny.config.n_vocab))
             for at in range(0, n, 40):
                 tiny.model.transformer.step([Segment(fresh, texts[text][at : min(at + 40, n)], logits)])
             assert context.logits == logits
-            assert tiny.prefixes.nbytes <= 60_000
+            assert tiny.store.nbytes <= 60_000
     finally:
-        tiny.prefixes.stop()
+        tiny.store.stop()
 
 
 # ---- parking ---------------------------------------------------------------------------------------------------------
