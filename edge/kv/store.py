@@ -227,8 +227,8 @@ class Store:
     # ---- out --------------------------------------------------------------------------------------------------------
 
     def find(self, ids: array[int], longer_than: int = 0, spliced: bool = False) -> Found | None:
-        """The entry that shares the longest beginning with ``ids``, with a fork of its KV cache, if that is at least a
-        page longer than ``longer_than`` tokens.
+        """The entry that shares the longest beginning with ``ids``, with a fork of its KV cache, if that is longer than
+        ``longer_than`` tokens; by at least a page, unless ``ids`` continue all of it.
 
         ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
         """
@@ -237,7 +237,7 @@ class Store:
             with self._lock:
                 if not self.on:
                     return None
-                best, n = self._best(ids, longer_than + PAGE - 1, spliced, useless)
+                best, n = self._best(ids, longer_than, spliced, useless)
                 if best is None:
                     self.misses += 1
                     return None
@@ -252,9 +252,9 @@ class Store:
                     self.hits += 1
                     return loaded.found(loaded.kv)
 
-    def _best(self, ids: array[int], n: int, spliced: bool, useless: set[bytes]) -> tuple[Entry | None, int]:
-        """The entry that shares most tokens with ``ids``, and more than ``n``; and how many.  Requires the lock."""
-        best, want = None, ids.tobytes()
+    def _best(self, ids: array[int], longer_than: int, spliced: bool, useless: set[bytes]) -> tuple[Entry | None, int]:
+        """The entry for :meth:`find`, and how many tokens it shares with ``ids``.  Requires the lock."""
+        best, n, want = None, longer_than, ids.tobytes()
         beginning = want[: 4 * (n + 1)]
         for entry in (*self._entries.values(), *self._listed()) if len(ids) > n else ():
             if entry.kv is None and entry.key in useless or not spliced and not entry.key.startswith(beginning):
@@ -263,7 +263,7 @@ class Store:
             if spliced and length < min(len(entry.held), len(ids)):
                 length = splice(entry.held, ids, length, self._space.model)[0]
             length = min(length, entry.n)
-            if length > n and (length == entry.n or not entry.fixed):
+            if length > n and (length == entry.n or (length >= longer_than + PAGE and not entry.fixed)):
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
