@@ -17,7 +17,7 @@ from benchmarks import make_model
 from edge.engine import Engine
 from edge.errors import MemoryRefused, UsageError
 from edge.kv import parking
-from edge.kv.config import FREE_SHARE, KVConfig
+from edge.kv.config import FREE_SHARE, PAGE, KVConfig
 from edge.kv.state import common
 from edge.model.footprint import Footprint
 from edge.session.sampling import Sampling
@@ -406,6 +406,17 @@ def test_a_file_of_another_process_is_found(bundled_model, tmp_path) -> None:
         session = other.session()
         session.chat([*messages, MORE], max_tokens=0).text  # noqa: B018
         assert session.known == 0
+
+
+def test_a_file_is_not_loaded_for_a_small_part_of_it(bundled_model, tmp_path) -> None:
+    with edge.load(bundled_model, parallel=1, overflow="stop") as engine:
+        store = engine.store.share(None, tmp_path, conversations=True)
+        (messages,) = talk(engine, 1)
+        tokens = store.tokens()[0]
+        store.clear()
+        for n in (PAGE, len(tokens) // 2 - 1, len(tokens) - PAGE):
+            found = store.find(tokens[:n] + array("i", [9] * 100))
+            assert (found is not None) is (n == len(tokens) - PAGE), n
 
 
 def test_a_file_comes_back_although_memory_is_full(bundled_model, tmp_path) -> None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from edge.errors import EdgeError, InvalidFile, UsageError
 from edge.kv.config import PAGE
 from edge.kv.space import KVSpace
-from edge.kv.state import KVState, Talk, common, splice
+from edge.kv.state import KVState, Talk, splice
 from edge.model.threads import with_locks
 
 MOST = 256  # entries in memory
@@ -74,6 +74,24 @@ class Entry:
     def found(self, kv: Any) -> Found:
         """What a session continues with, on this cache."""
         return Found(self.held[: self.n], kv, self.held[self.n :], self.talk.messages if self.talk else ())
+
+
+def common(key: bytes, want: bytes, likely: int) -> int:
+    """Length of the common beginning of two token lists, given as bytes; found at once if it is ``likely``.
+
+    Many entries part at the same token, behind their system prompt.
+    """
+    at = 4 * likely
+    if key[at : at + 4] != want[at : at + 4] and key.startswith(want[:at]):
+        return likely
+    low, high = 0, min(len(key), len(want)) // 4 + 1  # so many are equal; so many are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if key.startswith(want[4 * low : 4 * middle], 4 * low):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 class Store:
@@ -228,7 +246,8 @@ class Store:
 
     def find(self, ids: array[int], longer_than: int = 0, spliced: bool = False) -> Found | None:
         """The entry that shares the longest beginning with ``ids``, with a fork of its KV cache, if that is longer than
-        ``longer_than`` tokens; by at least a page, unless ``ids`` continue all of it.
+        ``longer_than`` tokens; by at least a page, unless ``ids`` continue all of it.  A file is not loaded for less
+        than half of its tokens.
 
         ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
         """
@@ -255,15 +274,15 @@ class Store:
     def _best(self, ids: array[int], longer_than: int, spliced: bool, useless: set[bytes]) -> tuple[Entry | None, int]:
         """The entry for :meth:`find`, and how many tokens it shares with ``ids``.  Requires the lock."""
         best, n, want = None, longer_than, ids.tobytes()
-        beginning = want[: 4 * (n + 1)]
+        beginning, parted = want[: 4 * (n + 1)], 0
         for entry in (*self._entries.values(), *self._listed()) if len(ids) > n else ():
             if entry.kv is None and entry.key in useless or not spliced and not entry.key.startswith(beginning):
                 continue
-            length = common(entry.held, ids)
-            if spliced and length < min(len(entry.held), len(ids)):
-                length = splice(entry.held, ids, length, self._space.model)[0]
-            length = min(length, entry.n)
-            if length > n and (length == entry.n or (length >= longer_than + PAGE and not entry.fixed)):
+            length = parted = common(entry.key, want, parted)
+            if spliced and length < len(ids):
+                length = min(entry.n, splice(entry.held, ids, length, self._space.model)[0])
+            part = length >= longer_than + PAGE and not entry.fixed and (entry.kv is not None or 2 * length >= entry.n)
+            if length > n and (part or length == entry.n):
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
