@@ -29,8 +29,8 @@ class Server:
     """A server of one tree."""
 
     def __init__(self, tree: str, state: str) -> None:
-        command = [sys.executable, "-m", "edge", "serve", "-m", "demo", "--port", "0", "--parallel", "1", "--ctx", "2048",
-                   "--state", state]  # fmt: skip
+        options = ("-m", "demo", "--port", "0", "--parallel", "1", "--ctx", "2048", "--state", state)
+        command = [sys.executable, "-m", "edge", "serve", *options]
         environment = {**os.environ, "PYTHONPATH": tree}
         self.process = subprocess.Popen(command, cwd=tree, env=environment, stderr=subprocess.PIPE, text=True)
         while "http://" not in (line := self.process.stderr.readline()):  # type: ignore[union-attr]

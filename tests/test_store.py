@@ -212,7 +212,7 @@ def test_what_the_model_wrote_is_found_however_it_is_split(bundled_model) -> Non
         store.set_aside(session.state, [])
         ids = array("i", [7] * 60 + list(encode("scones")) + [9] * 40)
         assert len(store.find(ids, 20, True).tokens) == 66
-        state = engine.session()._begin()
+        state = engine.space.new_state(0)
         found = store.find(ids, 0, True)
         state.adopt(found.tokens, found.kv, found.sampled)
         assert list(state.splice(ids)) == [7] * 60 + letters + [9] * 40
@@ -349,7 +349,7 @@ def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch
         def refused(space, path):
             raise MemoryRefused("no memory for a session")
 
-        monkeypatch.setattr("edge.kv.codec.load", refused)
+        monkeypatch.setattr("edge.kv.codec.load_cache", refused)
         monkeypatch.setattr("edge.kv.codec.save", lambda *_: None)
         store.clear()
         assert ask(engine.session(SYSTEM), "Hello") == expected
