@@ -49,8 +49,7 @@ class Entry:
     """A beginning: its tokens, and its KV cache unless that is in a file.
 
     ``held``: the tokens, and the last one of an answer if it is not in the cache.  ``talk``: of a conversation, its
-    messages, and how many of the oldest are not among the tokens; else None.  ``fixed``: the cache has dropped tokens,
-    so it is of use only as a whole: it cannot go back.
+    messages, and how many of the oldest are not among the tokens; else None.
     """
 
     def __init__(self, tokens: array[int], sampled: array[int], talk: Talk | None, kv: Any = None) -> None:
@@ -61,7 +60,6 @@ class Entry:
         self.kv = kv
         self.nbytes: int = 0 if kv is None else kv.stats["bytes"]
         self.beside: int = 0 if kv is None else kv.beside
-        self.fixed = kv is not None and kv.evicted > 0
 
     def with_cache(self, kv: Any) -> Entry:
         """The same with its KV cache."""
@@ -71,9 +69,11 @@ class Entry:
         """Whether this entry holds all of another one, and more."""
         return self.n > other.n and self.key.startswith(other.key)
 
-    def found(self, kv: Any) -> Found:
-        """What a session continues with, on this cache."""
-        return Found(self.held[: self.n], kv, self.held[self.n :], self.talk.messages if self.talk else ())
+    def found(self, n: int, kv: Any) -> Found:
+        """The first ``n`` tokens on this cache, and no more than it can go back to."""
+        n = kv.crop(n)
+        sampled = self.held[self.n :] if n == self.n else array("i")
+        return Found(self.held[:n], kv, sampled, self.talk.messages if self.talk else ())
 
 
 def common(key: bytes, want: bytes, likely: int) -> int:
@@ -140,6 +140,7 @@ class Store:
             self._files.clear()
             self._space.share_pages()
             self._charge()
+            self._listed()  # now, as the first use of the model's fingerprint takes a while
             self.on = True
         return self
 
@@ -251,53 +252,60 @@ class Store:
 
         ``spliced``: what the model wrote may be split into other tokens than in ``ids``, see :meth:`KVState.splice`.
         """
-        useless: set[bytes] = set()  # files that could not be loaded
+        useless: set[bytes] = set()
         while True:
             with self._lock:
                 if not self.on:
                     return None
                 best, n = self._best(ids, longer_than, spliced, useless)
-                if best is None:
-                    self.misses += 1
-                    return None
-                if best.kv is not None:
-                    return self._lend(best)
-            useless.add(best.key)
-            loaded = self._load(best)
-            if loaded is not None and (n == loaded.n or not loaded.fixed):
-                with self._lock:
-                    if self._space.plan.offload is None and self._keep(loaded):
-                        return self._lend(loaded)
-                    self.hits += 1
-                    return loaded.found(loaded.kv)
+                if best is not None and best.kv is not None:
+                    found = self._lend(best, n)
+            if best is None:
+                self.misses += 1
+                return None
+            if best.kv is None:
+                found = self._loaded(best, n)
+            if found is not None and len(found.tokens) > longer_than:
+                self.hits += 1
+                return found
+            useless.add(best.key)  # it cannot be loaded, or cannot go back so far
 
     def _best(self, ids: array[int], longer_than: int, spliced: bool, useless: set[bytes]) -> tuple[Entry | None, int]:
         """The entry for :meth:`find`, and how many tokens it shares with ``ids``.  Requires the lock."""
         best, n, want = None, longer_than, ids.tobytes()
         beginning, parted = want[: 4 * (n + 1)], 0
         for entry in (*self._entries.values(), *self._listed()) if len(ids) > n else ():
-            if entry.kv is None and entry.key in useless or not spliced and not entry.key.startswith(beginning):
+            if entry.key in useless or not spliced and not entry.key.startswith(beginning):
                 continue
             length = parted = common(entry.key, want, parted)
             if spliced and length < len(ids):
                 length = min(entry.n, splice(entry.held, ids, length, self._space.model)[0])
-            part = length >= longer_than + PAGE and not entry.fixed and (entry.kv is not None or 2 * length >= entry.n)
+            part = length >= longer_than + PAGE and (entry.kv is not None or 2 * length >= entry.n)
             if length > n and (part or length == entry.n):
                 best, n, beginning = entry, length, want[: 4 * (length + 1)]
         return best, n
 
-    def _lend(self, entry: Entry) -> Found | None:
-        """The parts of an entry, which is now the latest used, as are those that it continues.  Requires the lock."""
+    def _lend(self, entry: Entry, n: int) -> Found | None:
+        """The first ``n`` tokens of an entry in memory, which is now the latest used, as are those that it continues.
+        Requires the lock.
+        """
         for each in [each for each in self._entries.values() if entry.continues(each)]:
             self._entries.move_to_end(each.key)
         self._entries.move_to_end(entry.key)
         try:
-            found = entry.found(entry.kv.fork())
+            return entry.found(n, entry.kv.fork())
         except MemoryError:  # it is read again
-            self.misses += 1
             return None
-        self.hits += 1
-        return found
+
+    def _loaded(self, listed: Entry, n: int) -> Found | None:
+        """The first ``n`` tokens of an entry on disk, which is then in memory, too."""
+        entry = self._load(listed)
+        if entry is None:
+            return None
+        with self._lock:
+            if self._space.plan.offload is None and self._keep(entry):
+                return self._lend(entry, n)
+        return entry.found(n, entry.kv)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
