@@ -4,9 +4,10 @@
 
 A session follows a script drawn from its number: questions with seeds of their own, answers left early, turns taken
 back, another conversation, parking, saving and loading, moving to another session, forks of a common beginning,
-waiting.  The script is run alone first; then as many as a hundred run at once, each when it likes, on threads of their own and in one event loop, over
-one engine that shares prefixes and has less memory than all of them want.  Some are cancelled at any moment: what they
-had said must be the beginning of what they say alone.  Prints the counts; exit 1 when an answer differs.
+waiting.  The script is run alone first; then as many as a hundred run at once, each when it likes, on threads of their
+own and in one event loop, over one engine that shares prefixes and has less memory than all of them want.  Some are
+cancelled at any moment: what they had said must be the beginning of what they say alone.  Prints the counts; exit 1
+when an answer differs.
 """
 
 from __future__ import annotations
