@@ -15,7 +15,7 @@ pytest.importorskip("pyx.pool", reason="needs the compiled floor (python setup.p
 import edge
 from benchmarks import make_model
 from edge.engine import Engine
-from edge.errors import MemoryRefused, UsageError
+from edge.errors import ContextFull, MemoryRefused, UsageError
 from edge.kv import parking
 from edge.kv.config import FREE_SHARE, PAGE, KVConfig
 from edge.kv.state import common
@@ -295,6 +295,16 @@ def test_what_is_planned_for_them(bundled_model, free: int, contexts: int) -> No
     assert limited.aside == 0 and limited.room == plain.kv_total + 1_000_000
 
 
+def test_a_prompt_that_is_too_long_costs_the_cache_nothing(bundled_model) -> None:
+    with edge.load(bundled_model, ctx=128, overflow="stop") as engine:
+        session = engine.session()
+        session.ask("A tea, please.", max_tokens=0).text  # noqa: B018
+        held = session.state.n_tokens
+        with pytest.raises(ContextFull):
+            session.chat([{"role": "user", "content": "a cake " * 200}], max_tokens=0).text  # noqa: B018
+        assert session.state.n_tokens == held > 0
+
+
 # ---- on disk ---------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +350,28 @@ def test_damaged_files_are_dropped(bundled_model, tmp_path, damage: str) -> None
         assert len(list(tmp_path.iterdir())) == 1  # written anew
 
 
+@pytest.mark.parametrize("kept", [0, 5, 30, 400, 0.5])
+def test_damaged_files_are_dropped_after_a_restart(bundled_model, tmp_path, kept: float) -> None:
+    """Cut at each of its parts: what a file holds is only known from its head then."""
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", tmp_path)
+        expected = ask(engine.session(SYSTEM), "Hello")
+    path = next(tmp_path.iterdir())
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data)) if kept < 1 else int(kept)])
+    other = tmp_path / f"00000100-{'0' * 32}.bes"
+    other.write_bytes(data)  # whole, but not what its name says
+    with edge.load(ctx=512, threads=1) as engine:
+        engine.share_prefixes("64M", tmp_path)
+        assert not other.exists()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected and session.usage.cached == 0
+        assert list(tmp_path.iterdir()) == [path]  # written anew
+        engine.store.clear()
+        session = engine.session(SYSTEM)
+        assert ask(session, "Hello") == expected and session.usage.cached > 0
+
+
 def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", tmp_path)
@@ -356,13 +388,14 @@ def test_files_that_cannot_be_read_now_stay(bundled_model, tmp_path, monkeypatch
         assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == kept
 
 
-def test_files_stay_within_their_bytes(bundled_model, tmp_path) -> None:
+def test_files_stay_within_their_bytes(bundled_model, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("not ours")
     with edge.load(ctx=512, threads=1) as engine:
         store = engine.share_prefixes("64M", tmp_path)
         engine.session("A " + SYSTEM).warm()
         size = sum(nbytes for _, nbytes, _ in store.files())
         store.folder_bytes = 2 * size + size // 2
+        monkeypatch.setattr("edge.kv.store.MOST_FILES", 3)
         for i, letter in enumerate("BCD"):
             engine.session(f"{letter} " + SYSTEM).warm()
             for at, (_, _, path) in enumerate(store.files()):
@@ -372,6 +405,10 @@ def test_files_stay_within_their_bytes(bundled_model, tmp_path) -> None:
         session = engine.session("D " + SYSTEM)
         session.warm()
         assert session.usage.cached > 0
+        store.folder_bytes = 1 << 40
+        for i, letter in enumerate("EFG"):
+            engine.session(f"{letter} " + SYSTEM).warm()
+            assert len(store.files()) == 3, i  # no more than so many, and not fewer
         store.folder = str(tmp_path / "gone")  # a folder that went away costs time, not answers
         assert ask(engine.session("Z " + SYSTEM), "Hello")
     with edge.load(ctx=64) as engine, pytest.raises(UsageError, match="cannot keep"):

@@ -391,14 +391,10 @@ class Store:
                 self._files[name] = Entry(entry.held[: entry.n], entry.held[entry.n :], _listed(entry.talk))
                 old = [each for each in self._files.values() if each and self._conversations and entry.continues(each)]
             for each in old:
-                os.unlink(os.path.join(self.folder or "", self._name(each)))
+                _remove(os.path.join(self.folder or "", self._name(each)))
             files = self.files()
-            total = sum(size for _, size, _ in files)
-            for _, size, old_path in files:
-                if total <= self.folder_bytes and len(files) <= MOST_FILES:
-                    break
-                os.unlink(old_path)
-                total -= size
+            while files and (len(files) > MOST_FILES or sum(size for _, size, _ in files) > self.folder_bytes):
+                _remove(files.pop(0)[2])
         except (OSError, EdgeError):
             pass
 

@@ -554,7 +554,6 @@ class Session:
                 yield place
             state = self._begin()
             ids = self._recall(state, self._encode(messages), True)
-            self._fits(ids)
             yield from state.prefill(ids, lambda: None)
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
@@ -577,6 +576,7 @@ class Session:
         ``spliced``: with the tokens in which the model wrote its answers, see :meth:`KVState.splice`.
         """
         own = state.splice(ids) if spliced else ids
+        self._fits(own)  # before anything of the state is lost
         found = self._store.find(ids, state.keep(own), spliced)
         if found is None:
             return own
