@@ -1,4 +1,5 @@
-"""Engine: one model in memory, the memory of its KV caches, shared prefixes, and the open sessions.
+"""Engine: one model in memory, the memory of its KV caches, the beginnings it knows, and the open
+sessions.
 
     load(path) -> Engine -> .session() -> Session.ask(text) -> Answer -> pieces
 
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from edge.amounts import count, parse_size
 from edge.errors import UsageError
-from edge.kv.prefixes import Prefixes
 from edge.kv.space import KVSpace
+from edge.kv.store import Store
 from edge.model.model import Model
 from edge.model.threads import refuse_after_fork, with_locks
 from edge.session.scheduler import Scheduler
@@ -49,7 +50,7 @@ class Engine:
     ) -> None:
         self.model = model
         self.space = space
-        self.prefixes = Prefixes(space)
+        self.store = Store(space)
         self.system = system
         self.notes = list(notes)
         self.warnings = list(warnings)
@@ -120,8 +121,7 @@ class Engine:
             "vocabulary": max(self.model.vocabulary_bytes, f.vocabulary),
             "kv_planned": self.plan.kv_total,
             "kv": sum(session.kv_bytes for session in self._open()),
-            "prefixes": self.prefixes.nbytes,
-            "set_aside": self.space.shelf.nbytes,
+            "store": self.store.nbytes,
             "planned": self.plan.total_bytes,
             **self.rss(),
         }
@@ -152,7 +152,7 @@ class Engine:
         refuse_after_fork()
         if self.closed:
             raise UsageError("the engine is closed")
-        session = Session(self.space, self.scheduler, self.prefixes, self.system if system is None else system)
+        session = Session(self.space, self.scheduler, self.store, self.system if system is None else system)
         with self._listing:
             self._sessions.add(session)
         return session
@@ -179,23 +179,21 @@ class Engine:
 
     def share_prefixes(
         self, max_bytes: str | int, folder: str | os.PathLike[str] | None = None, folder_bytes: str | int = "1G"
-    ) -> Prefixes:
+    ) -> Store:
         """Share the KV cache of equal beginnings (system prompts, and what :meth:`Session.warm` read) among sessions
         that begin from now on.
 
         ``max_bytes``: most memory, as "64M" or in bytes.  ``folder``: also keep the beginnings in files there, at most
-        ``folder_bytes``.  See :class:`edge.kv.prefixes.Prefixes`.  Raises UsageError for a size that is not valid, or
+        ``folder_bytes``.  See :class:`edge.kv.store.Store`.  Raises UsageError for a size that is not valid, or
         if the folder cannot be made.
         """
         refuse_after_fork()
         most, on_disk = parse_size(max_bytes, "max_bytes"), parse_size(folder_bytes, "folder_bytes")
-        return self.prefixes.share(most or 0, folder, on_disk or 0)
+        return self.store.share(most or 0, folder, on_disk or 0)
 
     def _give_way(self) -> bool:
-        """Free memory for an answer that needs it: of conversations that wait, then of shared prefixes, then of idle
-        sessions.
-        """
-        return self.space.drop_aside() or self.prefixes.give_way() or self.space.give_way()
+        """Free memory for an answer that needs it: of beginnings that are kept, then of idle sessions."""
+        return self.store.give_way() or self.space.give_way()
 
     def settle(self) -> None:
         """Wait until the weights are in their final place: with ``weights="auto"`` they may be copied into 2 MiB pages
@@ -213,7 +211,7 @@ class Engine:
         self.model.close()
         for session in self._open():
             session.close()
-        self.prefixes.stop()
+        self.store.stop()
         self.space.close()
 
     def __enter__(self) -> Engine:

@@ -71,10 +71,10 @@ for isa, head, kv in (("scalar", "auto", "int8"), (None, "two-stage", "f16"), (N
     with tempfile.TemporaryDirectory() as folder:
         with edge.load(**options) as engine:
             alone = {question: ask(engine.session(SYSTEM), question) for question in QUESTIONS}
-            engine.prefixes.share(64 << 20, folder)
+            engine.store.share(64 << 20, folder)
             engine.session(SYSTEM).warm()
         with edge.load(**options) as engine:
-            engine.prefixes.share(64 << 20, folder)
+            engine.store.share(64 << 20, folder)
             for turn in range(2):  # from the file, then from memory
                 answers = {}
                 threads = [threading.Thread(target=go, args=(engine, question, answers)) for question in QUESTIONS]
@@ -83,7 +83,7 @@ for isa, head, kv in (("scalar", "auto", "int8"), (None, "two-stage", "f16"), (N
                 for thread in threads:
                     thread.join()
                 assert answers == alone, (answers, alone)
-            assert engine.prefixes.hits == 4, engine.prefixes.hits
+            assert engine.store.hits == 4, engine.store.hits
     print(isa, head, kv, "two sessions, one prefix", flush=True)
 """
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -284,9 +285,6 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
         def set_aside(self) -> None:
             pass
 
-        def take_up(self, _: Any) -> bool:
-            return False
-
     class Engine:
         class config:
             name = "dying"
@@ -294,8 +292,7 @@ def test_10_the_worker_is_dead_and_health_says_ok(monkeypatch: pytest.MonkeyPatc
         class plan:
             room = 1
 
-        def share_prefixes(self, _: int) -> None:
-            pass
+        store = SimpleNamespace(share=lambda *_, **__: None)
 
         def session(self, **_: Any) -> Session:
             return Session()

@@ -624,14 +624,10 @@ def test_health_tells_when_answers_are_not_made(monkeypatch: pytest.MonkeyPatch)
         def set_aside(self) -> None:
             pass
 
-        def take_up(self, _: Any) -> bool:
-            return False
-
     class Engine:
         plan = SimpleNamespace(room=1)
 
-        def share_prefixes(self, _: int) -> None:
-            pass
+        store = SimpleNamespace(share=lambda *_, **__: None)
 
         def session(self, **_: Any) -> Stuck:
             return Stuck()

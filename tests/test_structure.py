@@ -67,7 +67,7 @@ FLOORS = {
     "edge.session.scheduler": 8,
     "edge.kv.space": 8,
     "edge.kv.codec": 9,
-    "edge.kv.prefixes": 10,
+    "edge.kv.store": 10,
     "edge.session.logprobs": 8,
     "edge.session.answer": 11,
     "edge.session.session": 12,

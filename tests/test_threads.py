@@ -24,7 +24,7 @@ import edge
 from edge.cli.group import cli
 from edge.errors import InvalidFile, UsageError
 from edge.formats import open_checkpoint
-from edge.kv.state import common
+from edge.kv.store import common
 from edge.model import threads
 from edge.model.cores import Cores
 from edge.model.weights import build
@@ -504,25 +504,25 @@ def test_the_list_of_sessions_does_not_grow_while_somebody_walks_it(monkeypatch)
 def test_shared_prefixes_do_not_change_while_somebody_looks_one_up(monkeypatch):
     looking, added = threading.Event(), threading.Event()
 
-    def slow(a, b):
+    def slow(*tokens):
         if not looking.is_set():
             looking.set()
             added.wait(0.5)
-        return common(a, b)
+        return common(*tokens)
 
     with edge.load(threads=1) as engine:
-        prefixes = engine.share_prefixes("64M")
+        store = engine.share_prefixes("64M")
         states = []
         for text in ("one", "two", "three"):
             session = engine.session()
             list(session.complete(text, max_tokens=1))
             states.append(session.state)
         for state in states[:2]:
-            prefixes.add(state)
-        monkeypatch.setattr("edge.kv.prefixes.common", slow)
+            store.add(state)
+        monkeypatch.setattr("edge.kv.store.common", slow)
         ids = array.array("i", states[0].tokens)
-        errors = meanwhile(lambda: prefixes.find(ids), looking, lambda: prefixes.add(states[2]), added)
-        assert not errors and len(prefixes) == 3
+        errors = meanwhile(lambda: store.find(ids), looking, lambda: store.add(states[2]), added)
+        assert not errors and len(store) == 3
 
 
 def meanwhile(first, begun, second, done) -> list[BaseException]:

@@ -1,1 +1,1 @@
-"""The KV cache: its plan, policies, the state of a session, session files, shared prefixes, parking."""
+"""The KV cache: its plan, policies, the state of a session, session files, the store of known beginnings."""

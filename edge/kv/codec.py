@@ -1,4 +1,4 @@
-"""codec: a KVState <-> bytes, the format of session files, parked sessions and stored prefixes.
+"""codec: a KVState <-> bytes, the format of session files, parked sessions and the files of a store.
 
 Little endian throughout, no padding:
 
@@ -23,14 +23,15 @@ import stat
 import struct
 import zlib
 from array import array
-from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from edge.errors import Busy, EdgeError, InvalidFile, UsageError
 from edge.kv.config import DEFAULT_SINKS
 from edge.kv.policy import QUARTER, UNLIMITED
 from edge.kv.space import KVSpace
-from edge.kv.state import KVState
+from edge.kv.state import KVState, Talk
 
 MAGIC = b"\x89BES\r\n\x1a\n"  # as PNG's: shows a transfer that changed line ends or dropped the eighth bit
 VERSION = 2
@@ -44,12 +45,8 @@ _MESSAGE = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _CALL = {"id", "type", "function"}
 
 
-class Talk(NamedTuple):
-    """What a session has besides its KV cache; empty for a stored prefix."""
-
-    messages: Sequence[dict[str, Any]] = ()
-    forgotten: int = 0  # oldest messages that are not part of the prompt any more
-    seed: int = 0
+class Foreign(InvalidFile):
+    """The file may be in order, but was made by another version of this program, with another model or KV plan."""
 
 
 # ---- save -----------------------------------------------------------------------------------------------------------
@@ -174,17 +171,51 @@ def load(space: KVSpace, path: str | os.PathLike[str]) -> tuple[KVState, Talk]:
     Raises InvalidFile if the file is damaged or of another version, model or KV plan; UsageError if it cannot be read;
     MemoryRefused if there is not enough memory.
     """
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        state = space.new_state(facts["seed"])
+        state.tokens, state.sampled = _body(space, reader, facts, state.kv), array("i", facts["sampled"])
+        if facts["sampler"] is not None:
+            state.sampler.state = facts["sampler"]
+        return state, _talk(facts)
+
+
+def load_cache(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk, Any]:
+    """(tokens, sampled token, talk, KV cache) of a session file, without a state of the session.
+
+    Raises as :func:`load`, and MemoryError.
+    """
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        kv = space.new_cache()
+        return _body(space, reader, facts, kv), array("i", facts["sampled"]), _talk(facts), kv
+
+
+def head(space: KVSpace, path: str | os.PathLike[str]) -> tuple[array[int], array[int], Talk]:
+    """The same without the KV cache, which is neither read nor checked."""
+    with _opened(space, path) as reader:
+        facts = _header(space, reader)
+        return _tokens(space, reader, facts), array("i", facts["sampled"]), _talk(facts)
+
+
+def _talk(facts: dict[str, Any]) -> Talk:
+    return Talk(facts["messages"], facts["forgotten"], facts["seed"])
+
+
+@contextmanager
+def _opened(space: KVSpace, path: str | os.PathLike[str]) -> Iterator[_Reader]:
+    """A session file; what is wrong with it is said with its name."""
     name = os.fspath(path)
-    fingerprint = space.model.fingerprint  # its errors are not about this file
+    _ = space.model.fingerprint  # its errors are not about this file
     try:
         # a pipe must not make us wait
         with open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise InvalidFile("not a file")
-            return _read(space, fingerprint, _Reader(file, facts.st_size))
+            yield _Reader(file, facts.st_size)
     except InvalidFile as error:
-        raise InvalidFile(f"session file {name}: {error}") from None
+        raise type(error)(f"session file {name}: {error}") from None
     except OSError as error:
         raise UsageError(f"cannot read session file {name}: {error.strerror}") from None
 
@@ -207,6 +238,7 @@ class _Reader:
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.size = size
+        self.at = 0  # bytes read
         self.crc = 0
         self._file = file
 
@@ -218,6 +250,7 @@ class _Reader:
             if not n:
                 raise InvalidFile("ends too early")
             at += n
+        self.at += len(view)
         self.crc = zlib.crc32(view, self.crc)
 
     def take(self, n: int) -> bytearray:
@@ -233,15 +266,15 @@ class _Reader:
             raise InvalidFile("damaged (its checksum is wrong)")
 
 
-def _read(space: KVSpace, fingerprint: str, reader: _Reader) -> tuple[KVState, Talk]:
+def _header(space: KVSpace, reader: _Reader) -> dict[str, Any]:
+    """The header of a file for this model and plan; the reader is then at the tokens."""
     if reader.size < _START.size + 2 * _CRC.size:
         raise InvalidFile("not a session file, or cut off at its beginning")
     magic, version, length = _START.unpack(reader.take(_START.size))
     if magic != MAGIC:
         raise InvalidFile("not a session file")
     if version != VERSION:
-        raise InvalidFile(f"version {version} of the format; this program reads {VERSION}")
-    before = _START.size + _CRC.size + length
+        raise Foreign(f"version {version} of the format; this program reads {VERSION}")
     if length > min(HEADER_LIMIT, reader.size):
         raise InvalidFile("damaged (the length of its header is impossible)")
     start = reader.crc
@@ -251,37 +284,42 @@ def _read(space: KVSpace, fingerprint: str, reader: _Reader) -> tuple[KVState, T
         raise InvalidFile("damaged (the checksum of its header is wrong)")
     facts = _facts(header)
     config = space.model.config
-    if facts["model"] != fingerprint:
+    if facts["model"] != space.model.fingerprint:
         other = _short(facts["name"])
         same = "of the same name" if other == config.name else f"({other}, not this {config.name})"
-        raise InvalidFile(f"made with another model {same}")
+        raise Foreign(f"made with another model {same}")
     plan = plan_of(space)
     if {"hadamard": False, **facts["kv"]} != plan:  # older files do not have this key
-        raise InvalidFile(f"made for another KV cache: {_advice({'hadamard': False, **facts['kv']}, plan)}")
-    n_tokens, most, n_vocab = facts["n_tokens"], facts["most"], config.n_vocab
-    if n_tokens * 4 > reader.size:
+        raise Foreign(f"made for another KV cache: {_advice({'hadamard': False, **facts['kv']}, plan)}")
+    if facts["n_tokens"] * 4 > reader.size:
         raise InvalidFile("damaged (its number of tokens is wrong)")
+    return facts
 
-    state = space.new_state(facts["seed"])
+
+def _tokens(space: KVSpace, reader: _Reader, facts: dict[str, Any]) -> array[int]:
+    tokens = array("i", bytes(reader.take(4 * facts["n_tokens"])))
+    for ids in (tokens, facts["sampled"]):
+        if ids and not 0 <= min(ids) <= max(ids) < space.model.config.n_vocab:
+            raise InvalidFile("damaged (a token is not in the vocabulary)")
+    return tokens
+
+
+def _body(space: KVSpace, reader: _Reader, facts: dict[str, Any], kv: Any) -> array[int]:
+    """Reads what follows the header: the pages into ``kv``; returns the tokens."""
+    n_tokens, most = facts["n_tokens"], facts["most"]
     try:
-        size = before + 4 * n_tokens + state.kv.dump_bytes(n_tokens, most) + _CRC.size
+        size = reader.at + 4 * n_tokens + kv.dump_bytes(n_tokens, most) + _CRC.size
     except ValueError as error:
         raise InvalidFile(f"damaged ({error})") from None
     if size != reader.size:
         raise InvalidFile(f"damaged (it has {reader.size} bytes and should have {size})")
-    tokens = array("i", bytes(reader.take(4 * n_tokens)))
-    for ids in (tokens, facts["sampled"]):
-        if ids and not 0 <= min(ids) <= max(ids) < n_vocab:
-            raise InvalidFile("damaged (a token is not in the vocabulary)")
+    tokens = _tokens(space, reader, facts)
     try:
-        state.kv.restore(n_tokens, most, reader.fill)
+        kv.restore(n_tokens, most, reader.fill)
     except ValueError as error:
         raise InvalidFile(f"damaged ({error})") from None
     reader.check()
-    state.tokens, state.sampled = tokens, array("i", facts["sampled"])
-    if facts["sampler"] is not None:
-        state.sampler.state = facts["sampler"]
-    return state, Talk(facts["messages"], facts["forgotten"], facts["seed"])
+    return tokens
 
 
 def plan_of(space: KVSpace) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from edge.errors import MemoryRefused
 from edge.kv.config import KVPlan
-from edge.kv.shelf import Aside, Shelf
 from edge.kv.state import KVState
 from edge.model.model import Model
 from edge.model.threads import with_locks
@@ -31,7 +30,6 @@ class KVSpace:
         self.plan = plan
         self.drafting = drafting
         self.pool: Any = None  # of pages that caches share; None until there is a reason for one
-        self.shelf = Shelf()
         self._new_cache = new_cache
         self._pooled = plan.room is not None
         self._states: weakref.WeakSet[KVState] = weakref.WeakSet()
@@ -74,7 +72,7 @@ class KVSpace:
         The state is busy until :meth:`release`.  Raises MemoryRefused.
         """
         planned = self.plan.parallel
-        while planned is not None and len(self._states) >= planned and self._drop_idle():
+        while planned is not None and len(self._states) >= planned and self.give_way():
             pass
         n_vocab = self.model.config.n_vocab
         try:
@@ -99,36 +97,14 @@ class KVSpace:
             self._clock += 1
             state.used, state.busy = self._clock, False
 
-    def set_aside(self, aside: Aside) -> None:
-        """Keep a conversation in memory until its pages are needed."""
-        self.shelf.put(aside)
-        self._charge()
-
-    def take_up(self, messages: list[dict[str, Any]]) -> Aside | None:
-        """Remove and return the longest kept conversation that ``messages`` continue, or None."""
-        found = self.shelf.take(messages)
-        self._charge()
-        return found
-
-    def drop_aside(self) -> bool:
-        """Drop the conversation that was kept longest.  Returns False if there is none."""
-        dropped = self.shelf.give_way()
-        self._charge()
-        return dropped
-
-    def _charge(self) -> None:
-        """Conversations that are kept pay for their tables: the plan counts only those of the states."""
+    def charge(self, nbytes: int) -> None:
+        """What :class:`edge.kv.store.Store` takes beside pages is taken from what pages may take."""
         with self._lock:
             if self.pool is not None and self.plan.room is not None:
-                self.pool.limit = self.plan.room - self.shelf.beside
+                self.pool.limit = self.plan.room - nbytes
 
     def give_way(self) -> bool:
-        """Free the memory of a conversation that waits, else of the state that was idle longest.  Returns False if
-        there is none.
-        """
-        return self.drop_aside() or self._drop_idle()
-
-    def _drop_idle(self) -> bool:
+        """Free the state that was idle longest.  Returns False if there is none."""
         with self._lock:
             idle = [state for state in self._states if not state.busy and state.kv is not None]
             if not idle:
@@ -140,6 +116,5 @@ class KVSpace:
 
     def close(self) -> None:
         """Release the pool; its memory is freed with the last cache that uses it."""
-        self.shelf.clear()
         with self._lock:
             self.pool = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from edge.kv.config import PAGE
 from edge.model.model import Model, Segment
@@ -30,12 +30,64 @@ FEW_ROWS = 8
 OnPrefill = Callable[[int, int, int], None]
 
 
+class Talk(NamedTuple):
+    """What a session has besides its state; empty for a beginning that many share."""
+
+    messages: Sequence[dict[str, Any]] = ()
+    forgotten: int = 0  # oldest messages that are not part of the prompt any more
+    seed: int = 0
+
+
 def common(a: array[int], b: array[int]) -> int:
     """Length of the common beginning of two token lists."""
-    n = min(len(a), len(b))
+    n = high = min(len(a), len(b))
     if a[:n] == b[:n]:
         return n
-    return next(i for i in range(n) if a[i] != b[i])
+    low = 0  # so many are equal; within the first ``high`` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def splice(held: array[int], ids: array[int], n: int, model: Model) -> tuple[int, int]:
+    """How many tokens of each spell the same bytes, if the first ``n`` are equal: (i, j) for ``held[:i]`` and
+    ``ids[:j]``.
+
+    Special tokens are equal only to themselves: a text with the same bytes is not such a token.
+    """
+    i = j = n
+    while i < len(held) and j < len(ids):
+        if held[i] == ids[j]:
+            i, j = i + 1, j + 1
+        elif not (step := _same_bytes(held, i, ids, j, model)):
+            break
+        else:
+            i, j = step
+    return i, j
+
+
+def _same_bytes(held: array[int], i: int, ids: array[int], j: int, model: Model) -> tuple[int, int] | None:
+    """The indices up to which both have spelled the same bytes with ordinary tokens; None if they have not."""
+    token_bytes, special = model.tokenizer.token_bytes, model.special
+    a = b = b""
+    while not a or a != b:
+        if len(a) <= len(b):
+            if i == len(held) or held[i] in special:
+                return None
+            a += token_bytes(held[i])
+            i += 1
+        else:
+            if j == len(ids) or ids[j] in special:
+                return None
+            b += token_bytes(ids[j])
+            j += 1
+        if not a.startswith(b) and not b.startswith(a):
+            return None
+    return i, j
 
 
 class KVState:
@@ -126,10 +178,9 @@ class KVState:
         del self.tokens[self.kv.crop(n) :]
         self.sampled = array("i")
 
-    def adopt(self, tokens: array[int], kv: Any) -> None:
-        """Replace the tokens and the cache by ``tokens`` and ``kv``."""
-        self.tokens, self.kv, self.dropped = tokens, kv, 0
-        self.sampled = array("i")
+    def adopt(self, tokens: array[int], kv: Any, sampled: array[int]) -> None:
+        """Replace the tokens, the cache and the last token of an answer."""
+        self.tokens, self.kv, self.dropped, self.sampled = tokens, kv, 0, sampled
 
     def fork(self) -> Any:
         """A second cache with the same content; pages are shared until one of the two writes to them."""
@@ -139,37 +190,11 @@ class KVState:
         """``ids``, with the tokens that the model wrote where the tokenizer would split the same bytes differently.
 
         Otherwise every such answer would have to be evaluated again, and a cache that has evicted tokens would have to
-        start from the beginning.  Special tokens are never exchanged: a text with the same bytes is not such a token.
+        start from the beginning.
         """
         held = self.tokens + self.sampled
-        i = j = common(held, ids)
-        while i < len(held) and j < len(ids):
-            if held[i] == ids[j]:
-                i, j = i + 1, j + 1
-            elif not (step := self._same_bytes(held, i, ids, j)):
-                break
-            else:
-                i, j = step
+        i, j = splice(held, ids, common(held, ids), self._model)
         return held[:i] + ids[j:]
-
-    def _same_bytes(self, held: array[int], i: int, ids: array[int], j: int) -> tuple[int, int] | None:
-        """The indices up to which both have spelled the same bytes with ordinary tokens; None if they have not."""
-        token_bytes, special = self._model.tokenizer.token_bytes, self._model.special
-        a = b = b""
-        while not a or a != b:
-            if len(a) <= len(b):
-                if i == len(held) or held[i] in special:
-                    return None
-                a += token_bytes(held[i])
-                i += 1
-            else:
-                if j == len(ids) or ids[j] in special:
-                    return None
-                b += token_bytes(ids[j])
-                j += 1
-            if not a.startswith(b) and not b.startswith(a):
-                return None
-        return i, j
 
     # ---- one token of an answer --------------------------------------------------------------------------------------
 

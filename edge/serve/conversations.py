@@ -1,10 +1,10 @@
-"""Conversations: the sessions of a service, a bounded queue of requests, and their KV caches on disk.
+"""Conversations: the sessions of a service and a bounded queue of requests.
 
 Clients send the whole conversation with every request.  A place holds one session and its KV cache.  A request goes to
 the free place whose conversation it continues, else to an unused one, else to the least recently used.  The
-conversation that was there stays in memory (edge/kv/shelf.py) until its pages are needed, and is saved if there is a
-folder.  There are as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is
-free, so the memory plan holds whatever clients do.
+conversation that was there goes to the engine's store (edge/kv/store.py), where its next request finds it.  There are
+as many places as contexts are planned, and the plan has memory for ASIDE contexts more if that is free, so the memory
+plan holds whatever clients do.
 
 Each place has a thread that makes its answers and then waits for the next request; the scheduler evaluates the segments
 of all running answers together.  Events reach the event loop of the service through a :class:`Mailbox`.
@@ -13,9 +13,6 @@ of all running answers together.  Events reach the event loop of the service thr
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import os
 import threading
 import time
 from collections import deque
@@ -26,6 +23,7 @@ from edge.errors import EdgeError
 from edge.model.threads import start
 from edge.prompt.interrupt import interruptible
 from edge.serve.calls import Call, Refusal
+from edge.session.session import common_messages
 from edge.session.stream import Piece
 from edge.session.usage import Timings, Usage
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from edge.session.session import Session
 
 ASIDE = 8  # contexts' worth of memory, at most, for conversations that wait
-SAVED = ".bes"
 GATHER = 0.002  # seconds in which what is written goes to its reader together
 MOST_UNREAD = 4096  # pieces that may wait for their reader
 PATIENCE = 60.0  # seconds for a reader that takes nothing; then the answer ends
@@ -252,17 +249,14 @@ class Conversations:
     def __init__(
         self, engine: Engine, parallel: int, queue: int, folder: str | None = None, folder_bytes: int = 1 << 30
     ) -> None:
-        engine.share_prefixes(engine.plan.room or engine.plan.kv_total)
+        most = None if engine.plan.room else engine.plan.kv_total  # None: as the pool of pages allows
+        engine.store.share(most, folder, folder_bytes, conversations=True)
         self._seen: dict[int, tuple[Ticket, float, int]] = {}  # place -> what :meth:`alive` saw there
         self.engine = engine
         self.parallel = parallel
         self.queue = queue
-        self.folder = folder
-        self.folder_bytes = folder_bytes
         self.served = self.refused = self.cancelled = self.failed = 0
         self.prompt_tokens = self.cached_tokens = self.answer_tokens = 0
-        if folder is not None:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
         self._places = [Place(i, engine.session(system="")) for i in range(parallel)]
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
@@ -395,7 +389,7 @@ class Conversations:
             thread.join(timeout=10)
         for place in self._places:
             if place.ticket is None:
-                self._save(place)
+                place.session.set_aside()
                 place.session.close()
 
     # ---- the threads that answer ------------------------------------------------------------------------------------
@@ -459,14 +453,8 @@ class Conversations:
         call, session = ticket.call, place.session
         if call.messages is not None:
             held = session.messages
-            common = common_messages(held, call.messages)
-            if not held or common < len(held):  # another conversation takes the place
-                self._save(place)
+            if common_messages(held, call.messages) < len(held):  # another conversation takes the place
                 session.set_aside()
-                if not session.take_up(call.messages):
-                    session = self._restored(call.messages, place) or session
-                common = common_messages(session.messages, call.messages)
-            ticket.broke = common if common < len(call.messages) - 1 else None
         place.key = call.key
 
         def reading(*counts: int) -> None:
@@ -492,6 +480,8 @@ class Conversations:
                 if reader is not None and not piece.thought:
                     piece = piece._replace(text=reader.feed(piece.text))
                 ticket.put(piece)
+        if call.messages is not None and session.known < len(call.messages) - 1:
+            ticket.broke = session.known
         ticket.evicted, ticket.offload_error = session.evicted, session.offload_error
         if reader is not None:
             if rest := reader.flush():
@@ -502,75 +492,3 @@ class Conversations:
             self.prompt_tokens += answer.usage.prompt
             self.cached_tokens += answer.usage.cached
             self.answer_tokens += answer.usage.completion
-
-    # ---- conversations on disk --------------------------------------------------------------------------------------
-
-    def _save(self, place: Place) -> None:
-        """Save a conversation that leaves memory.  A folder that cannot be written is not an error: the conversation is
-        read again later.
-        """
-        session = place.session
-        if self.folder is None or len(session.messages) < 2 or not session.n_tokens:
-            return
-        path = os.path.join(self.folder, digests(session.messages)[-1] + SAVED)
-        try:
-            if os.path.exists(path):
-                os.utime(path)
-                return
-            session.save(path)
-            self._make_room(path)
-        except (OSError, EdgeError):
-            pass
-
-    def _make_room(self, newest: str) -> None:
-        found = []
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(SAVED) and entry.is_file(follow_symlinks=False):
-                    facts = entry.stat(follow_symlinks=False)
-                    found.append((facts.st_mtime, facts.st_size, entry.path))
-        found.sort()
-        total = sum(size for _, size, _ in found)
-        for _, size, path in found:
-            if total <= self.folder_bytes:
-                break
-            if path != newest or size > self.folder_bytes:
-                os.unlink(path)
-                total -= size
-
-    def _restored(self, messages: list[dict[str, Any]], place: Place) -> Session | None:
-        """The longest saved conversation that ``messages`` continue, in this place; None if there is none."""
-        if self.folder is None:
-            return None
-        for digest in reversed(digests(messages)[1:]):
-            path = os.path.join(self.folder, digest + SAVED)
-            if not os.path.exists(path):
-                continue
-            try:
-                place.session.clear()
-                session = self.engine.load_session(path)
-            except EdgeError:
-                return None
-            place.session.close()
-            place.session = session
-            return session
-        return None
-
-
-def common_messages(held: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
-    """The number of equal messages at the beginning of both."""
-    n = 0
-    for a, b in zip(held, messages):
-        if a != b:
-            break
-        n += 1
-    return n
-
-
-def digests(messages: list[dict[str, Any]]) -> list[str]:
-    """A digest of every beginning of a conversation; the last one is of the whole."""
-    digest, found = hashlib.sha256(b"bitnet-edge conversation"), []
-    for message in messages:
-        digest.update(json.dumps(message, sort_keys=True).encode() + b"\0")
-        found.append(digest.hexdigest()[:40])
-    return found

@@ -10,9 +10,8 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.errors import ContextFull, EdgeError, MemoryRefused, UsageError
-from edge.kv.shelf import Aside
 from edge.kv.space import KVSpace
-from edge.kv.state import KVState, common
+from edge.kv.state import KVState, Talk, common
 from edge.model.threads import refuse_after_fork
 from edge.prompt.interrupt import Interrupted, interruptible
 from edge.session.answer import Answer, Outcome, write
@@ -23,13 +22,17 @@ from edge.session.usage import Timings, Usage, stats_line
 
 if TYPE_CHECKING:
     from edge.constrain.tools import Form
-    from edge.kv.codec import Talk
     from edge.kv.config import KVPlan
     from edge.kv.parking import Parked
-    from edge.kv.prefixes import Prefixes
+    from edge.kv.store import Store
     from edge.model.model import Model
     from edge.session.answer import Work
     from edge.session.scheduler import Need, Place
+
+
+def common_messages(held: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]) -> int:
+    """The number of equal messages at the beginning of both."""
+    return next((n for n, (a, b) in enumerate(zip(held, messages)) if a != b), min(len(held), len(messages)))
 
 
 def refuse_long(
@@ -111,17 +114,18 @@ class Session:
     next call reads it from the first difference.
     """
 
-    def __init__(self, space: KVSpace, scheduler: Scheduler, prefixes: Prefixes, system: str | None = None) -> None:
+    def __init__(self, space: KVSpace, scheduler: Scheduler, store: Store, system: str | None = None) -> None:
         self.model = space.model
         self.plan = space.plan
         self.messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
         self.forgotten = 0  # oldest messages that no longer fit and are not part of the prompt any more
         self.seed = int.from_bytes(os.urandom(8), "little")  # of the random numbers in use
         self.state: KVState | None = None  # allocated on first use
+        self.known = 0  # messages of the latest chat() that this session, or the conversation it continued, had before
         self.parked: Parked | None = None  # what parking, or coming back from it, took last
         self._space = space
         self._scheduler = scheduler
-        self._prefixes = prefixes
+        self._store = store
         self._outcome = Outcome()  # of the latest call
         self._running: Outcome | None = None
         self._form: Form | None = None  # how functions are described to the model, in the latest call
@@ -296,7 +300,7 @@ class Session:
         try:
             if state is not None:
                 state.check()
-            codec.save(self._space, path, state, codec.Talk(self.messages, self.forgotten, self.seed))
+            codec.save(self._space, path, state, Talk(self.messages, self.forgotten, self.seed))
         finally:
             if state is not None:
                 self._space.release(state)
@@ -315,36 +319,17 @@ class Session:
         return self.parked
 
     def set_aside(self) -> None:
-        """Keep the conversation in memory for :meth:`take_up` until its pages are needed (KVSpace).
-
-        With ``kv_offload`` it is not kept: each conversation would need its own file.
+        """Keep the conversation in the engine's store (edge/kv/store.py), where any session whose prompt continues it
+        will find it; nothing is kept unless beginnings are shared.
         """
         state = self.state
-        if len(self.messages) < 2 or self.plan.offload is not None or state is None or not self._space.take(state):
+        if len(self.messages) < 2 or state is None or not self._space.take(state):
             return
         try:
             state.check()
-            if state.tokens:
-                self._space.set_aside(
-                    Aside(list(self.messages), self.forgotten, state.tokens[:], state.sampled[:], state.fork())
-                )
-        except MemoryError:
-            pass
+            self._store.set_aside(state, self.messages, self.forgotten)
         finally:
             self._space.release(state)
-
-    def take_up(self, messages: list[dict[str, Any]]) -> bool:
-        """Continue the longest kept conversation that ``messages`` continue.  Returns False if there is none."""
-        self._not_busy()
-        aside = self._space.take_up(messages)
-        if aside is None:
-            return False
-        state = self._begin()
-        state.adopt(aside.tokens, aside.kv)
-        state.sampled = aside.sampled
-        self._space.release(state)
-        self.messages, self.forgotten = list(aside.messages), aside.forgotten
-        return True
 
     def _unpark(self) -> KVState | None:
         """The state from the file; None if the file is missing or damaged: the conversation is then read again.
@@ -548,9 +533,9 @@ class Session:
             self._fits(ids)
             cached = common(state.tokens, ids)
             if cached < len(ids):
-                self._borrow(state, ids)
+                ids = self._recall(state, ids, True)
                 cached, _ = yield from state.prefill(
-                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._prefixes.add
+                    ids, outcome.interrupted, logits=False, share=len(ids), shared=self._store.add
                 )
             outcome.usage, outcome.finish_reason = Usage(len(ids), cached), "length"  # as an answer of no tokens
             return len(state.tokens)
@@ -568,9 +553,7 @@ class Session:
             while not place.granted:
                 yield place
             state = self._begin()
-            ids = state.splice(self._encode(messages))
-            self._fits(ids)
-            self._borrow(state, ids)
+            ids = self._recall(state, self._encode(messages), True)
             yield from state.prefill(ids, lambda: None)
             encode, lead = self.model.tokenizer.encode, self.model.answer_lead
             tokens = [array("i", encode(lead + each)) for each in options]
@@ -586,10 +569,20 @@ class Session:
                 "helps"
             )
 
-    def _borrow(self, state: KVState, ids: array[int]) -> None:
-        """Continue from a shared prefix, if it holds more of ``ids`` than this session."""
-        if self._prefixes.on and (found := self._prefixes.find(ids, common(state.tokens, ids))):
-            state.adopt(*found)
+    def _recall(self, state: KVState, ids: array[int], spliced: bool) -> array[int]:
+        """The prompt ``ids``, after the state has taken over a beginning of it from the store, if there is a longer one
+        than its own.
+
+        ``spliced``: with the tokens in which the model wrote its answers, see :meth:`KVState.splice`.
+        """
+        own = state.splice(ids) if spliced else ids
+        self._fits(own)  # before anything of the state is lost
+        found = self._store.find(ids, state.keep(own), spliced)
+        if found is None:
+            return own
+        state.adopt(found.tokens, found.kv, found.sampled)
+        self.known = max(self.known, common_messages(found.messages, self.messages))
+        return state.splice(ids) if spliced else ids
 
     def _not_busy(self) -> None:
         refuse_after_fork()
@@ -657,6 +650,7 @@ class Session:
                     messages = [self._fitting(each, outcome) for each in messages]
                     if messages[: len(self.messages)] != self.messages:
                         self.forgotten = 0  # another conversation: all of it counts again
+                    self.known = common_messages(self.messages, messages)
                     self.messages, message = list(messages), messages[-1]["content"]
                     begun_text = message if messages[-1]["role"] == "assistant" else ""
                 elif message is not None:
@@ -664,14 +658,14 @@ class Session:
                 asked = message is not None
                 if isinstance(prompt, str):
                     prompt = self._shortened(prompt, 1, outcome)
-                if ids is None:
-                    whole = messages is not None
-                    ids = self._chat_prompt(state, whole) if prompt is None else self.model.encode_raw(prompt)
-                share = self._shared(ids) if asked and self._prefixes.on else 0
+                if prompt is None and ids is None:
+                    ids = self._chat_prompt(state, messages is not None)
+                else:
+                    ids = self._recall(state, self.model.encode_raw(prompt or ()) if ids is None else ids, False)
+                share = self._shared(ids) if asked and self._store.on else 0
             self._fits(ids)
-            self._borrow(state, ids)
             self._reseed(state, request.sampling.seed)
-            yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._prefixes.add)
+            yield from write(self.model, self.plan, state, ids, request, outcome, begun, share, self._store.add)
         except Interrupted as early:
             outcome.finish_reason = early.reason
         finally:
@@ -783,15 +777,20 @@ class Session:
         """
         if self._first + self.forgotten >= len(self.messages):
             self.forgotten = 0  # the caller has shortened the conversation
-        plan, ids = self.plan, self._encode(self.messages)
-        if not given or plan.overflow != "stop":
-            ids = state.splice(ids)
+        plan, spliced = self.plan, not given or self.plan.overflow != "stop"
+        ids = self._recall(state, self._encode(self.messages), spliced)
         if plan.overflow == "stop" or len(ids) - state.keep(ids) <= plan.n_ctx:
             return ids
         later = range(self._first + self.forgotten + 1, len(self.messages))
         turns = [i - self._first for i in later if self.messages[i]["role"] == "user"]
         if len(ids) <= plan.n_ctx // 2 or not turns:  # no turns: only the question is left
             return ids
+        for n in self._store.forgotten():  # a conversation that was set aside without its oldest turns
+            if n in turns:
+                self.forgotten = n
+                ids = self._recall(state, self._encode(self.messages), spliced)
+                if len(ids) - state.keep(ids) <= plan.n_ctx:
+                    return ids
         # How many of the latest turns fit?  Tried 1, 2, 4 ..., then halved: what is encoded stays near what is kept.
         fits, tried = 0, 1
         too_many = len(turns) + 1
@@ -805,4 +804,4 @@ class Session:
             if fits == len(turns):
                 break
         self.forgotten = turns[-max(1, fits)]
-        return self._encode(self.messages)
+        return self._recall(state, self._encode(self.messages), spliced)

@@ -3,10 +3,11 @@
     python tests/campaigns/many.py [--minutes 10] [--sessions 100] [--model FILE] [--seed 1]
 
 A session follows a script drawn from its number: questions with seeds of their own, answers left early, turns taken
-back, another conversation, parking, saving and loading, forks of a common beginning, waiting.  The script is run alone
-first; then as many as a hundred run at once, each when it likes, on threads of their own and in one event loop, over
-one engine that shares prefixes and has less memory than all of them want.  Some are cancelled at any moment: what they
-had said must be the beginning of what they say alone.  Prints the counts; exit 1 when an answer differs.
+back, another conversation, parking, saving and loading, moving to another session, forks of a common beginning,
+waiting.  The script is run alone first; then as many as a hundred run at once, each when it likes, on threads of their
+own and in one event loop, over one engine that shares prefixes and has less memory than all of them want.  Some are
+cancelled at any moment: what they had said must be the beginning of what they say alone.  Prints the counts; exit 1
+when an answer differs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import edge.aio
 
 SYSTEMS = ("You sell coffee and tea at the harbour. " * 3, "You are a guide in a museum of boats. " * 2, None)
 WORDS = "please tell me about the tea the boats a large coffee two tickets when do you open thank you and then".split()
-ACTIONS = ("ask",) * 6 + ("leave early", "undo", "chat", "park", "save", "warm", "choose", "wait")
+ACTIONS = ("ask",) * 6 + ("leave early", "undo", "chat", "park", "save", "move", "warm", "choose", "wait")
 Transcript = list[tuple[Any, ...]]
 
 
@@ -79,6 +80,12 @@ class Script:
                 yield partial(session.save, path)
                 session.close()
                 session = yield partial(self.engine.load_session, path)
+            elif action == "move":  # set aside; another session goes on
+                session.set_aside()
+                talk = [*session.messages, {"role": "user", "content": self.question()}]
+                session.close()
+                session = self.engine.session("")
+                said = yield session.chat(talk, **self.options()), 1 << 30
             elif action == "warm":
                 yield session.warm
             elif action == "choose":
@@ -221,7 +228,7 @@ def campaign(
                     break
             if engine.model.moving is not None:
                 counts["copies of all weights"] = 1
-            counts["prefix hits"] = engine.prefixes.hits
+            counts["prefix hits"] = engine.store.hits
             counts["rows of the largest step"] = engine.scheduler.most_rows
             counts["segments of the fullest step"] = engine.scheduler.most_segments
             counts["steps"] = engine.scheduler.steps
