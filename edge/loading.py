@@ -180,9 +180,9 @@ def load(
         beginning = chat.beginning(tokenizer, system[: 16 * room])  # a longer one is not pinned, but refused when used
         wishes = wishes.pinning(beginning, checkpoint.config.n_ctx_train)
 
-    reading, scoring = _scoring(checkpoint)
+    reading, scoring = scored_at(checkpoint)
     output = ahead.result() if ahead else None
-    program = _resident(checkpoint) + scoring + reserve - (output.allocated if output else 0)
+    program = resident(checkpoint) + scoring + reserve - (output.allocated if output else 0)
     # refuse before anything large is touched
     grammars = 0
     if constrained:
@@ -241,7 +241,7 @@ def load(
     return engine
 
 
-def _scoring(checkpoint: Checkpoint) -> tuple[str | None, int]:
+def scored_at(checkpoint: Checkpoint) -> tuple[str | None, int]:
     """The file that remembers how a checkpoint is read, and the bytes that trying its readings will leave behind;
     (None, 0) for a checkpoint whose file states everything.
 
@@ -255,7 +255,7 @@ def _scoring(checkpoint: Checkpoint) -> tuple[str | None, int]:
     return place, LEFT_BY_SCORING if remembered(place, checkpoint) is None else 0
 
 
-def _resident(checkpoint: Checkpoint) -> int:
+def resident(checkpoint: Checkpoint) -> int:
     """Bytes of this process with its first answer, less what :func:`expect` counts; called when the vocabulary was
     read.
     """
@@ -275,8 +275,8 @@ def program_bytes(checkpoint: Checkpoint) -> int:
     from edge.prompt.tokenizer import Tokenizer
 
     kept = Tokenizer.of(checkpoint), Template.for_model(checkpoint)
-    _, scoring = _scoring(checkpoint)
-    program = _resident(checkpoint) + scoring
+    _, scoring = scored_at(checkpoint)
+    program = resident(checkpoint) + scoring
     del kept
     return program
 

@@ -9,7 +9,7 @@ from pyx.team cimport team
 from pyx.ternary cimport TernaryMatrix
 
 cdef enum head_kind:
-    HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_BIT_PLANES
+    HEAD_INT8, HEAD_Q8_0, HEAD_TERNARY, HEAD_F16, HEAD_F32, HEAD_BIT_PLANES, HEAD_NONE
 
 cdef enum:
     HEAD_TOKENS = PLANE_TOKENS      # most hidden vectors in one call

@@ -20,7 +20,7 @@ class Placement(NamedTuple):
 def placement(kind: str, type: str, n_row: int, k: int, n_threads: int) -> Placement: ...
 
 class Head:
-    """The output head over stored rows: kind one of KINDS or "native"."""
+    """The output head over stored rows: kind one of KINDS or "native"; "none" gives x instead of logits (n_row = k)."""
 
     kind: str
     n_row: int

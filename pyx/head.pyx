@@ -16,6 +16,8 @@ a short run does not wait for them.
 Making the int8 rows of a large vocabulary takes longer than reading a short prompt, mostly because of the memory they
 are written to.  So the first answer makes each row in the processor's cache, uses it and drops it; from the second
 answer on they are kept, as rows or as bit planes.
+
+"none" has no rows: instead of logits it gives the hidden vectors after the final norm, for embeddings.
 """
 
 import array
@@ -52,7 +54,7 @@ TERNARY_ROWS = ("Q2_0", "PQ2_0", "PQ2_0_R64")
 KINDS = {
     "int8": (HEAD_INT8, 8), "two-stage": (HEAD_BIT_PLANES, 8), "int6": (HEAD_BIT_PLANES, 6),
     "int4": (HEAD_BIT_PLANES, 4), "ternary": (HEAD_TERNARY, 2), "q8_0": (HEAD_Q8_0, 8), "f16": (HEAD_F16, 16),
-    "f32": (HEAD_F32, 32),
+    "f32": (HEAD_F32, 32), "none": (HEAD_NONE, 0),
 }
 
 
@@ -81,6 +83,8 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
         raise ValueError(f"output head {kind!r} is not known ({', '.join(KINDS)}, native, auto)")
     id, bits = KINDS[kind]
     staged = id == HEAD_BIT_PLANES and kind == "two-stage" and type == "Q8_0"
+    if id == HEAD_NONE:
+        return Placement(kind, 0, False, 0, 0, 0)
     nbytes, scratch, beside, copied = n_row * k * bits // 8, 2 * HEAD_TOKENS * k, 0, 0
     if id == HEAD_INT8:
         nbytes += 4 * n_row
@@ -102,7 +106,8 @@ def placement(str kind not None, str type not None, int64_t n_row, int64_t k, in
 
 
 cdef class Head:
-    """The output head over stored rows.  kind: one of KINDS, "native" or "auto".
+    """The output head over stored rows.  kind: one of KINDS, "native" or "auto"; of rows for "none", only their length
+    matters.
 
     ``mapped``: whether the rows are used directly from the file's map (they have the requested type).
     Raises ValueError for a kind that is not known or does not fit the rows.
@@ -115,6 +120,9 @@ cdef class Head:
         self.placement = placement(kind, stored.type, self.n_row, self.k, n_threads)
         self.kind = self.placement.kind
         self.kind_id = KINDS[self.kind][0]
+        if self.kind_id == HEAD_NONE:
+            self.n_row = self.k
+            return
         if self.kind_id == HEAD_BIT_PLANES and self.placement.mapped:
             self.kind_id, self.waits = HEAD_Q8_0, PATIENCE
             self.bit_planes = BitPlanes(self.n_row, self.k, STAGED_BITS, n_threads, stored)
@@ -304,6 +312,10 @@ cdef class Head:
             return
         if self.staged(n_token, a):
             self.bit_planes.logits(kernel, n_token, a, row0, row1, tid, n_thread)
+            return
+        if self.kind_id == HEAD_NONE:
+            for t in range(n_token):
+                memcpy(a[t].out + row0, x + t * k + row0, (row1 - row0) * sizeof(float))
             return
         for t in range(n_token):
             out[t] = a[t].out + row0

@@ -1199,4 +1199,7 @@ def test_memory_limit(call: Any) -> None:
     shorter = json.loads(done.stdout)["kv"]
     assert shorter["ctx"] < whole["ctx"] and shorter["bytes"] < whole["bytes"]
     assert call("run", "hello", "--memory", "1M", command=REAL).returncode == 5
+    for vectors in (("embed", "hello"), ("serve", "--embeddings", "--port", "0")):
+        done = call(*vectors, "--memory", "20M", "-m", "demo", command=REAL)
+        assert done.returncode == 5 and "the limit is 20 MB" in done.stderr.splitlines()[-1]
     assert "the limit is 953KiB; did you mean 953M?" in call("run", "x", "--memory", "953KiB", command=REAL).stderr

@@ -439,8 +439,27 @@ def test_q8_0_in_two_stages_is_made_a_part_at_a_time():
 
 
 def test_one_list_of_kinds() -> None:
-    """Users can ask for every kind but the one that only a file has."""
-    assert {"auto", "native", *KINDS} - {"ternary"} == set(HEADS) and len(HEADS) == len(set(HEADS))
+    """Users can ask for every kind but the one that only a file has and the one without logits."""
+    assert {"auto", "native", *KINDS} - {"ternary", "none"} == set(HEADS) and len(HEADS) == len(set(HEADS))
+
+
+@pytest.mark.parametrize("k", [1, 16, 96, 513])
+def test_no_head_gives_what_it_is_given(k: int) -> None:
+    """As a head of identity rows does, but for the sign of zeros, and without memory."""
+    rng = np.random.default_rng(7)
+    x = np.concatenate([rng.normal(size=(6, k)), np.full((1, k), 1e-42), np.full((1, k), 3e38)]).astype(np.float32)
+    none = fresh_head(np.zeros((3, k)), "none", 5)
+    assert none.n_row == k and none.nbytes == none.allocated == none.scratch == 0 and not none.mapped
+    assert placement("none", "F16", 3, k, 5) == ("none", 0, False, 0, 0, 0)
+    before = cpu.isa()
+    try:
+        for isa in cpu.supported():
+            cpu.use(isa)
+            for n_threads in (1, 2, 5):
+                assert same(logits(none, x, 0, n_threads), x) and same(logits(none, x[:1], 1, n_threads), x[:1])
+            assert same(logits(head(np.eye(k), "f32"), x), x)
+    finally:
+        cpu.use(before)
 
 
 # ---- in the engine --------------------------------------------------------------------------------------------------

@@ -247,6 +247,20 @@ def test_embeddings(bundled_model: Path) -> None:
         assert status == 400 and found["error"]["code"] == "embeddings_only"
 
 
+def test_embeddings_have_a_memory_plan(bundled_model: Path) -> None:
+    """Before anything is loaded; --ctx is the longest text."""
+    done = command("serve", "--embeddings", "--port", "0", "--memory", "20M")
+    assert done.returncode == 5 and done.stderr.count("\n") == 1 and "the limit is 20 MB" in done.stderr
+    with serving("--embeddings", "-v", "--ctx", "64", "--memory", "500M") as server:
+        plan = [line.split()[1:] for line in server.log.splitlines() if line.startswith("plan: ")]
+        assert plan[-1][0] == "total" and ["64", "tokens,", "f16"] in [row[3:] for row in plan]
+        status, _, found = server.ask("POST", "/v1/embeddings", {"input": "tea " * 65})
+        assert status == 400 and "the model reads 64; shorten it, or use a larger --ctx" in found["error"]["message"]
+        assert server.ask("POST", "/v1/embeddings", {"input": ["tea " * 60, "tea"]})[0] == 200
+        status, _, found = server.ask("POST", "/api/embed", {"input": "tea " * 65, "truncate": True})
+        assert status == 200 and found["prompt_eval_count"] == 64
+
+
 # ---- what is refused ----------------------------------------------------------------------------------------------
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge.cli import options
-from edge.cli.command import Command, Text, Threads, heading, option
+from edge.cli.command import Command, Text, Threads, Whole, heading, option
 from edge.cli.output import Output, check_place
 from edge.errors import EdgeError, UsageError
+
+if TYPE_CHECKING:
+    from edge.tools.embed import Embedder
 
 
 @click.command(
@@ -29,6 +32,15 @@ from edge.errors import EdgeError, UsageError
            help="Number of threads (default: one per fast core; -1: one fewer)."),
 )
 @heading(
+    "Context",
+    option("-c", "--ctx", "--ctx-size", "n_ctx", type=Whole(min=1), metavar="N",
+           help="Longest text in tokens; a longer one exits 2 (default: the longest that the model reads). Memory is "
+           "planned for the longest TEXT."),
+    option("--memory", "--mem", "memory", type=Text(), metavar="SIZE",
+           help="Memory limit of the whole process, such as 1500M or 2G; exit 5 if it is not enough."),
+    options.FORCE_MEMORY,
+)
+@heading(
     "Output",
     option("--cosine", is_flag=True, help="Print only the cosine similarity of two texts, -1 to 1."),
     option("--npy", type=click.Path(dir_okay=False), metavar="FILE", allow_from_autoenv=False,
@@ -37,12 +49,9 @@ from edge.errors import EdgeError, UsageError
 @options.output_options
 @click.pass_context
 def embed(
-    ctx: click.Context, texts: tuple[str, ...], threads: int | None, cosine: bool, npy: str | None, **flags: Any
+    ctx: click.Context, texts: tuple[str, ...], cosine: bool, npy: str | None, **flags: Any
 ) -> None:
     """Run the command."""
-    from edge.formats import open_checkpoint
-    from edge.model.cores import choose
-    from edge.model.reading import settle
     from edge.tools import embed as work
 
     out = ctx.ensure_object(Output)
@@ -55,20 +64,17 @@ def embed(
         raise UsageError(f"--cosine needs two texts, not {len(texts)}")
     if npy is not None:
         check_place(npy)
-    checkpoint = open_checkpoint(
-        options.model_path(out, flags), i2s_layout=flags["i2s_layout"], activation=flags["activation"]
-    )
-    if not checkpoint.config.inner_norm:
-        out.info(f"{checkpoint.config.name} is not an embedding model, so its vectors are of little use; use one such "
-                 "as BitNet-embedding-0.6B")
-    n_threads, cores = choose(threads)
+    path = options.model_path(out, flags)
     with out.progress("loading the model") as progress:
-        embedder = work.Embedder(settle(checkpoint, n_threads, progress=progress), n_threads, cores)
+        model = embedder(out, flags, path, texts, progress=progress)
+        if not model.config.inner_norm:
+            out.info(f"{model.config.name} is not an embedding model, so its vectors are of little use; use one such "
+                     "as BitNet-embedding-0.6B")
         progress.next("embedding", "texts")
         vectors: list[array[float]] = []
         for text in texts:
             progress(len(vectors), len(texts))
-            vectors.append(embedder.vector(text))
+            vectors.append(model.vector(text))
     if cosine:
         out.line(f"{work.cosine(*vectors):.6f}")
     elif npy is not None:
@@ -80,3 +86,23 @@ def embed(
     else:
         for text, vector in zip(texts, vectors, strict=True):
             out.json({"text": text, "vector": vector.tolist()})
+
+
+def embedder(out: Output, flags: dict[str, Any], path: str, texts: tuple[str, ...] = (), **more: Any) -> Embedder:
+    """The embedding model of the options, with memory for the longest of ``texts``; without texts, for that of --ctx.
+
+    ``more``: further arguments of :class:`edge.tools.embed.Embedder`.
+    """
+    from dataclasses import replace
+
+    from edge.formats import open_checkpoint
+    from edge.model.cores import choose
+    from edge.tools.embed import KV, Embedder
+
+    checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
+    wishes = replace(options.kv_config(flags, **KV), parallel=None)  # one text at a time
+    n_threads, cores = choose(flags["threads"])
+    found = Embedder(checkpoint, n_threads, cores, wishes, texts, on_plan=options.plan_shown(out), **more)
+    for note in found.notes if out.verbose else ():
+        out.info(f"note: {note}", "dim")
+    return found

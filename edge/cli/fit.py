@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import click
@@ -11,7 +10,6 @@ from edge.cli import options
 from edge.cli.command import Command, Text, Threads, heading, option
 from edge.cli.output import Output
 from edge.errors import MemoryRefused, UsageError
-from edge.kv.config import KVConfig
 from edge.model.shapes import names
 
 #: for commands that take the name of a model that is not on this machine
@@ -51,10 +49,8 @@ def fit(ctx: click.Context, wanted: str | None, threads: int | None, as_json: bo
         if ctx.get_parameter_source("model") is click.core.ParameterSource.COMMANDLINE:
             raise UsageError("MODEL and -m cannot be used together")
         flags["model"] = wanted
-    chosen = options.load_arguments(flags)
     wishes = work.Wishes(
-        KVConfig(**{f.name: chosen[f.name] for f in dataclasses.fields(KVConfig) if f.name in chosen}),
-        flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
+        options.kv_config(flags), flags["head"], flags["weights"], flags["draft"], choose(threads)[0],
     )  # fmt: skip
     subject = work.subject(flags["model"], i2s_layout=flags["i2s_layout"], activation=flags["activation"])
     found = work.fit(subject, wishes)

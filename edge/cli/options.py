@@ -22,13 +22,13 @@ from edge.errors import EdgeError, UsageError
 from edge.session.sampling import PRESETS, Sampling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from matplotlib.figure import Figure
 
     from edge.config import ModelConfig
     from edge.engine import Engine
-    from edge.kv.config import KVPlan
+    from edge.kv.config import KVConfig, KVPlan
     from edge.model.library import Choice
 
 #: fields of Sampling, each an option of the same name
@@ -72,6 +72,8 @@ def model_file_options(command: Any) -> Any:
 
 
 # fmt: off
+FORCE_MEMORY = option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than "
+                      "is free.")
 _ISA = option("--isa", type=Text(), metavar="NAME", advanced=True, help="Use this instruction set (bitnet-edge doctor "
               "lists them). Exit 6 if the processor does not support it.")
 _HEAD = option("--head", type=click.Choice(HEADS), metavar="TYPE", default="auto", advanced=True,
@@ -128,8 +130,7 @@ _kv_options = heading(
            help="Memory limit of the whole process, such as 1500M or 2G. To stay within it, the context is made "
            "shorter (if --ctx is not given), then a smaller KV type is used; exit 5 if nothing fits. M and G are "
            "powers of ten; MiB and GiB also work."),
-    option("--force-memory", is_flag=True, advanced=True, help="Run even if the plan needs more memory than is "
-           "free."),
+    FORCE_MEMORY,
     option("--overflow", type=click.Choice(["slide", "stop"]), advanced=True, help="What happens when the context is "
            "full: slide (default) drops the oldest tokens; stop ends the answer, with exit 7. serve has the default "
            "stop, and answers with status 400."),
@@ -402,6 +403,25 @@ def model_path(out: Output, flags: Mapping[str, Any]) -> str:
     return choice(out, flags).path
 
 
+def kv_config(flags: Mapping[str, Any], **defaults: Any) -> KVConfig:
+    """The context and KV cache of the options; ``defaults``: for those that were not given.  Raises UsageError."""
+    from edge.kv.config import KVConfig
+
+    chosen = load_arguments(flags)
+    given = {each.name: chosen[each.name] for each in dataclasses.fields(KVConfig) if each.name in chosen}
+    return KVConfig(**{**defaults, **given})
+
+
+def plan_shown(out: Output) -> Callable[[KVPlan], None] | None:
+    """What prints a memory plan; None unless -v asks for it."""
+
+    def show(plan: KVPlan) -> None:
+        for line in plan.lines():
+            out.info(f"plan: {line}", "dim")
+
+    return show if out.verbose else None
+
+
 @contextmanager
 def loaded(out: Output, flags: Mapping[str, Any], named: bool = False, **more: Any) -> Iterator[Engine]:
     """The engine for the model and KV options, closed at the end; shows progress on a terminal.
@@ -410,13 +430,9 @@ def loaded(out: Output, flags: Mapping[str, Any], named: bool = False, **more: A
     """
     import edge
 
-    def show(plan: KVPlan) -> None:
-        for line in plan.lines():
-            out.info(f"plan: {line}", "dim")
-
     name = choice(out, flags, named).name
     with out.progress("loading the model") as progress:
-        arguments = {"progress": progress, "on_plan": show if out.verbose else None, **load_arguments(flags), **more}
+        arguments = {"progress": progress, "on_plan": plan_shown(out), **load_arguments(flags), **more}
         engine = edge.load(name, **arguments)
         progress.close()
     with engine:

@@ -108,6 +108,7 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
 
     import uvicorn
 
+    from edge.cli.embed import embedder
     from edge.model.threads import start
     from edge.serve.connections import Connection
     from edge.serve.conversations import ASIDE
@@ -124,7 +125,8 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     def load() -> None:
         try:
             if flags["embeddings"]:
-                service.open_embedder(found := embedder(out, flags))
+                path = options.choice(out, flags, named=True).path
+                service.open_embedder(found := embedder(out, flags, path, reserve=RESERVE))
                 ready(options.title(found.config))
                 return
             import llguidance  # noqa: F401  part of the program: any request may ask for a form
@@ -170,19 +172,6 @@ def _run(out: Output, flags: dict[str, Any], service: Any, application: Any, lis
     if failure:
         raise failure[0]
     return 0
-
-
-def embedder(out: Output, flags: dict[str, Any]) -> Any:
-    """The model of the options, for embeddings."""
-    from edge.formats import open_checkpoint
-    from edge.model.cores import choose
-    from edge.model.reading import settle
-    from edge.tools.embed import Embedder
-
-    path = options.choice(out, flags, named=True).path
-    checkpoint = open_checkpoint(path, i2s_layout=flags["i2s_layout"], activation=flags["activation"])
-    n_threads, cores = choose(flags["threads"])
-    return Embedder(settle(checkpoint, n_threads), n_threads, cores)
 
 
 def check_exposure(host: str, key: str | None, insecure: bool, socket_path: str | None, wyoming: str | None) -> None:

@@ -205,7 +205,7 @@ class KVConfig:
     before they are stored; "auto": if their type benefits.  ``parallel``: the number of answers at the same time, each
     with its own context; memory is planned for that many, and no more run.  None: memory is planned for one, and as
     many run as the memory allows.  ``aside``: without a limit, conversations that wait may take the memory of so many
-    contexts more, but no more than a quarter of what is free.
+    contexts more, but no more than a quarter of what is free.  ``exact``: a limit never chooses a smaller KV type.
 
     Raises UsageError for values that are not valid or cannot be combined.
     """
@@ -226,6 +226,7 @@ class KVConfig:
     kv_hadamard: str = "auto"
     parallel: int | None = None
     aside: int = 0
+    exact: bool = False
 
     def __repr__(self) -> str:
         changed = (each for each in dataclasses.fields(self) if getattr(self, each.name) != each.default)
@@ -331,6 +332,7 @@ class KVConfig:
                 available is None or self.force_memory or footprint.coming + plan.sessions <= available
             )
 
+        types = (wanted,) if self.exact else smaller(wanted, config)
         first = make(self.ctx or default, wanted)
         if fits(first):
             if limit is None and available is not None:
@@ -338,10 +340,9 @@ class KVConfig:
                 return first._replace(aside=min(self.aside * first.kv_bytes, free // FREE_SHARE))
             return first
         if limit is not None:
-            best = self._largest(make, fits, smaller(wanted, config), first.n_ctx)
+            best = self._largest(make, fits, types, first.n_ctx)
             if best:
                 return best
-        types = smaller(wanted, config)
         raise MemoryRefused(self._refusal(first, make, fits, types, config.n_ctx_train, limit, available))
 
     def _plan_for(
@@ -464,7 +465,8 @@ class KVConfig:
         else:
             lengths = range((longest - 1) // PAGE * PAGE, least - 1, -PAGE)
             found = next((n_ctx for n_ctx in lengths if fits(make(n_ctx, smallest))), 0)
-            text = f"; --ctx {found} --kv {smallest} would fit" if found else ""
+            smaller_kv = f"--kv {smallest} " if smallest != types[0] else ""
+            text = f"; --ctx {found} {smaller_kv}would fit" if found else ""
         several = f"{plan.parallel} x " if plan.parallel and plan.parallel > 1 else ""
         kv = f"KV {several}{plan.n_ctx}/{plan.kv_type} {human(plan.kv_total)}"
         if limit is not None and plan.total_bytes > limit:

@@ -22,7 +22,10 @@ def expect(
     n_threads: int = 1,
     drafting: Drafting = OFF,
 ) -> Footprint:
-    """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files."""
+    """The memory that loading a checkpoint will take, from shapes alone; exact for ternary GGUF files.
+
+    ``head``: a kind, see :mod:`pyx.head`.
+    """
     from edge.formats.checkpoint import GROUP_TYPES
     from edge.formats.mlx import whole_type
     from edge.model.placement import in_place, stored_bytes
@@ -51,9 +54,10 @@ def expect(
     table = checkpoint.tensors.get(checkpoint.head)
     stored = whole_type(table) if table else ""  # MLX: copied with its scales among the codes, and used there
     embedding = checkpoint.tensors.get("token_embd.weight")
-    if embedding and embedding.type == "MLX" and embedding is not table:
+    if embedding and embedding.type == "MLX" and (embedding is not table or head == "none"):
         allocated += stored_bytes(embedding, True)
-    work = scratch.bytes_for(config, n_threads) + _session_bytes(config, drafting)
+    session = _session_bytes(config, head, drafting)
+    work = scratch.bytes_for(config, n_threads) + session
     if embedding and embedding.type != "MLX" and embedding.mapped:
         work += buffer_bytes(embedding.type, config.hidden, n_threads)
     place = placement(head, stored, config.n_vocab, config.hidden, n_threads)
@@ -64,13 +68,15 @@ def expect(
         head_mapped=place.nbytes if place.mapped and not copied else 0,
         head_allocated=place.copied if copied else place.allocated,
         scratch=work + place.scratch,
-        session=_session_bytes(config, drafting),
+        session=session,
         program=program,
     )
 
 
-def _session_bytes(config: ModelConfig, drafting: Drafting) -> int:
-    """Bytes of the logits and the sampler of one session."""
+def _session_bytes(config: ModelConfig, head: str, drafting: Drafting) -> int:
+    """Bytes of the logits and the sampler of one session; without a head, of one hidden vector."""
+    if head == "none":
+        return 4 * config.hidden
     return config.n_vocab * (SAMPLER_BYTES + LOGIT_BYTES * (1 + drafting.most))
 
 
@@ -80,12 +86,13 @@ def measure(transformer: Any, checkpoint: Checkpoint, program: int, copied: bool
     """
     allocated = transformer.weight_bytes_copied if copied else transformer.weight_bytes_allocated
     head_allocated = transformer.head_bytes_copied if copied else transformer.head_bytes_allocated
+    session = _session_bytes(checkpoint.config, transformer.head_kind, drafting)
     return Footprint(
         mapped=0 if copied else transformer.weight_bytes - allocated,
         allocated=allocated + transformer.vector_bytes,
         head_mapped=0 if copied and transformer.head_kind == "ternary" else transformer.head_bytes_mapped,
         head_allocated=head_allocated,
-        scratch=transformer.scratch_bytes + _session_bytes(checkpoint.config, drafting),
-        session=_session_bytes(checkpoint.config, drafting),
+        scratch=transformer.scratch_bytes + session,
+        session=session,
         program=program,
     )

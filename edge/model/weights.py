@@ -115,11 +115,12 @@ def output_head(checkpoint: Checkpoint, kind: str, n_threads: int = 1) -> Head:
     """The output head, made and used with ``n_threads`` threads.  Raises InvalidFile."""
     from pyx.head import Head
 
-    rows = _rows(checkpoint, checkpoint.head, n_threads)
+    name = "token_embd.weight" if kind == "none" else checkpoint.head  # "none" takes only the length of its rows
+    rows = _rows(checkpoint, name, n_threads)
     try:
         return Head(rows, kind, n_threads)
     except ValueError as error:
-        raise InvalidFile(f"tensor {checkpoint.head}: {error}") from None
+        raise InvalidFile(f"tensor {name}: {error}") from None
 
 
 def _layer(checkpoint: Checkpoint, index: int) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Service:
     def n_ctx(self) -> int:
         """The largest number of tokens of a prompt or text.  Raises Refusal while the model is loading."""
         if self.embedder is not None:
-            return self.embedder.config.n_ctx_train
+            return self.embedder.n_ctx
         return self.ready()[0].plan.n_ctx
 
     @property

@@ -1,7 +1,7 @@
 """Embed: text -> a vector, for search and comparison, by models made for that (BitNet-embedding-0.6B).
 
 The vector is the output of the last norm at the last token, divided by its length.  The transformer is the same as for
-answers, with an output head that returns its input.
+answers, without an output head.
 """
 
 from __future__ import annotations
@@ -9,39 +9,84 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from edge.errors import UsageError
+from edge.errors import MemoryRefused, UsageError
+from edge.kv.config import KVConfig, KVPlan
+from edge.loading import resident, scored_at
+from edge.model.footprint import available_memory
+from edge.model.plan import expect
 
 if TYPE_CHECKING:
     from edge.formats.checkpoint import Checkpoint
 
-CHUNK = 64  # tokens a step
+#: the KV cache, unless options say otherwise.  Vectors that were made at different times are compared, so they must not
+#: depend on the memory that was free.
+KV: dict[str, Any] = {"kv": "f16", "overflow": "stop", "exact": True}
 
 
 class Embedder:
-    """A model that turns texts into vectors.  Raises InvalidFile, or UsageError for a model without a tokenizer."""
+    """A model that turns texts into vectors.
+
+    ``wishes``: the cache for one text; its context is the longest text in tokens.  ``texts``: the memory is planned for
+    the longest of these; they are checked before the weights are loaded.  ``reserve``, ``progress`` and ``on_plan``:
+    see :func:`edge.load`.
+
+    Raises InvalidFile, MemoryRefused, or UsageError for a model without a tokenizer and for texts without a vector.
+    """
 
     def __init__(
-        self, checkpoint: Checkpoint, n_threads: int = 1, cores: Sequence[int] | None = None
+        self,
+        checkpoint: Checkpoint,
+        n_threads: int = 1,
+        cores: Sequence[int] | None = None,
+        wishes: KVConfig | None = None,
+        texts: Iterable[str] = (),
+        reserve: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+        on_plan: Callable[[KVPlan], object] | None = None,
     ) -> None:
+        import pyx.transformer  # noqa: F401  before the program's size is measured
+        from edge.model.placement import release_pages
+        from edge.model.reading import settle
         from edge.model.weights import build
         from edge.prompt.tokenizer import Tokenizer
-        from pyx.head import Head
-        from pyx.stored_rows import StoredRows
+        from pyx.kv import KVCache
+        from pyx.memory import trim
 
-        n = checkpoint.config.hidden
-        one = bytearray(4 * n * n)
-        for i in range(n):
-            struct.pack_into("<f", one, 4 * (i * n + i), 1.0)
+        wishes, trained = wishes or KVConfig(**KV), checkpoint.config.n_ctx_train
         self.config = checkpoint.config
-        self._checkpoint = checkpoint
+        self.n_ctx = min(wishes.ctx or trained, trained)
         self._tokenizer = Tokenizer.of(checkpoint)
         self._ends = bool(checkpoint.metadata.get("tokenizer.ggml.add_eos_token"))
-        head = Head(StoredRows("F32", one, n, n), "f32", n_threads)
-        with checkpoint.whole():
-            self._transformer = build(checkpoint, n_threads=n_threads, head=head, chunk=CHUNK, cores=cores)
+        longest = max((len(self.tokens(text)) for text in texts), default=None)
+        if longest is not None or wishes.ctx is not None:
+            wishes = replace(wishes, ctx=longest or self.n_ctx)
+        place, left = scored_at(checkpoint)
+        footprint = expect(
+            checkpoint, "auto" if left else "none",  # a file that leaves something open is scored once, with a head
+            program=resident(checkpoint) + left + reserve, n_threads=n_threads)
+        self.plan = wishes.plan(checkpoint.config, footprint, available_memory())
+        self.n_ctx = min(self.plan.n_ctx, trained)
+        if on_plan:
+            on_plan(self.plan)
+        self._checkpoint = settle(checkpoint, n_threads, place, tokenizer=self._tokenizer, progress=progress)
+        self.config = c = self._checkpoint.config
+        try:
+            with self._checkpoint.whole():
+                self._transformer = build(self._checkpoint, n_threads=n_threads, head="none", cores=cores)
+            self._cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, **self.plan.cache)
+        except MemoryError as error:
+            raise MemoryRefused(f"no memory for {c.name}: {error}") from None
+        release_pages(self._checkpoint)
+        trim()
+
+    @property
+    def notes(self) -> list[str]:
+        """What was chosen for this model, and why, in one line each."""
+        return [*self._checkpoint.notes, *(note for note in self.plan.notes if note not in self.plan.warnings)]
 
     def tokens(self, text: str, cut: bool = False) -> list[int]:
         """The token ids of a text, with the first and last tokens that the model was trained with.  ``cut``: leave out
@@ -56,7 +101,7 @@ class Embedder:
         if tokenizer.add_bos and tokenizer.bos_id is not None:
             ids.insert(0, tokenizer.bos_id)
         if cut:
-            del ids[self.config.n_ctx_train - bool(self._ends and tokenizer.eos_ids) :]
+            del ids[self.n_ctx - bool(self._ends and tokenizer.eos_ids) :]
         if self._ends and tokenizer.eos_ids:
             ids.append(tokenizer.eos_ids[0])
         return self.checked(ids)
@@ -65,8 +110,9 @@ class Embedder:
         """Return the token ids.  Raises UsageError for ids that the model does not have, and for too many."""
         if any(id_ >= self.config.n_vocab for id_ in ids):
             raise UsageError(f"token id {max(ids)} does not exist; the model has {self.config.n_vocab}")
-        if len(ids) > self.config.n_ctx_train:
-            raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.config.n_ctx_train}; shorten it")
+        if len(ids) > self.n_ctx:
+            larger = ", or use a larger --ctx" if self.n_ctx < self.config.n_ctx_train else ""
+            raise UsageError(f"the text has {len(ids)} tokens, the model reads {self.n_ctx}; shorten it{larger}")
         return ids
 
     def of_tokens(self, ids: Sequence[int]) -> array[float]:
@@ -74,16 +120,14 @@ class Embedder:
 
         Raises UsageError if the model gives no valid vector, and InvalidFile if its file was cut.
         """
-        from pyx.kv import KVCache
         from pyx.transformer import Segment
 
-        c = self.config
-        cache = KVCache(c.n_layer, c.n_kv_head, c.head_dim, len(ids), "f16", windows=c.windows)
-        out = array("f", bytes(4 * c.hidden))
-        for start in range(0, len(ids), CHUNK):
-            part = array("i", ids[start : start + CHUNK])
-            last = start + CHUNK >= len(ids)
-            self._transformer.step([Segment(cache, part, out if last else None)])
+        chunk, out = self._transformer.chunk, array("f", bytes(4 * self.config.hidden))
+        self._cache.reset()
+        for start in range(0, len(ids), chunk):
+            part = array("i", ids[start : start + chunk])
+            last = start + chunk >= len(ids)
+            self._transformer.step([Segment(self._cache, part, out if last else None)])
         self._checkpoint.check()
         length = math.sqrt(math.fsum(x * x for x in out))
         if not math.isfinite(length) or length == 0.0:
